@@ -80,7 +80,7 @@ def real_texts(folder: Path | None, count: int) -> list[str]:
     If an installation has too few of them, they are repeated with a number before them.
     """
     found = dict.fromkeys(_sentences(folder, count) if folder else [])
-    more = _paragraphs()
+    more = paragraphs()
     while len(found) < count and (text := next(more, None)) is not None:
         found[text] = None
     known = list(found)
@@ -99,7 +99,8 @@ def files_of_texts(folder: Path | None, counts: Sequence[int], where: Path) -> d
     return files
 
 
-def _paragraphs() -> Iterator[str]:
+def paragraphs() -> Iterator[str]:
+    """Yield the first paragraphs of docstrings of the installed modules."""
     for root in (Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")):
         for module, path in sorted(source_files(root)):
             # packages hold templates that are not Python yet

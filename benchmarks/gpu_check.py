@@ -143,8 +143,8 @@ def main(argv: Sequence[str] | None = None, extent: Extent | None = None) -> int
             peak = _peak_line(args.peak_tflops, place)
             print(_line(peak), flush=True)
             report.add(peak)
-        scarce = _scarce_on_cpu if args.cpu else _scarce_on_gpu
-        for finding in _printed(_parts(extent, place, Path(folder), scarce), until):
+        scarce = _scarce_on_cpu if args.cpu else scarce_on_gpu
+        for finding in _printed(check_parts(extent, place, Path(folder), scarce), until):
             report.add(finding)  # after each, for whoever has to end it
     failed = [finding.what for finding in report.found if finding.holds is False]
     print(
@@ -178,7 +178,7 @@ def _peak_line(given: float | None, place: Place) -> Finding:
     return Finding(f"peak of products in {place.dtype}", f"{place.peak:.0f} TFLOP/s", how)
 
 
-def _parts(extent: Extent, place: Place, where: Path, scarce: Any) -> Iterator[Part]:
+def check_parts(extent: Extent, place: Place, where: Path, scarce: Any) -> Iterator[Part]:
     """The parts of the check, the most important first."""
     for name in ("exact", "memory", "end", "index", "speed"):
         (where / name).mkdir()
@@ -313,7 +313,7 @@ def _growing(device: str) -> Finding:
 
 
 @contextmanager
-def _scarce_on_gpu(_: Encoder) -> Iterator[None]:
+def scarce_on_gpu(_: Encoder) -> Iterator[None]:
     """Little memory on the GPU beside what is taken."""
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
@@ -378,8 +378,8 @@ def two_cpus() -> Iterator[None]:
     with (
         patch.object(encoder, "resolve_devices", devices),
         patch.object(forward, "kernel_for", kernel),
-        patch.object(kmeans, "_WORTH_A_GPU", 0),
-        patch.object(kmeans, "_by_torchs_gpu", lambda *said: kmeans._by_torch(*said, "cpu")),
+        patch.object(kmeans, "WORTH_A_GPU", 0),
+        patch.object(kmeans, "by_torchs_gpu", lambda *said: kmeans.by_torch(*said, "cpu")),
     ):
         yield
 

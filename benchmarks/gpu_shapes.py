@@ -54,14 +54,15 @@ def several_gpus(shapes: Shapes, place: Place) -> Iterator[Finding]:
 def _same_bits(what: str, shapes: Shapes, name: str, place: Place) -> Finding:
     encoder = shapes.encoder(name, place, deterministic=True)
     lengths = [length for length in shapes.load.lengths if length <= encoder.tokens_per_batch]
-    different = [length for length in lengths if not _is_same_anywhere(encoder, length)]
+    different = [length for length in lengths if not is_same_anywhere(encoder, length)]
     measured = "equal"
     if different:
         measured = f"not equal at {', '.join(map(str, different))} tokens"
     return Finding(what, measured, f"the same bits, {lengths} tokens", not different)
 
 
-def _is_same_anywhere(encoder: Encoder, length: int) -> bool:
+def is_same_anywhere(encoder: Encoder, length: int) -> bool:
+    """Whether texts of a length have the same vectors at every place of a batch."""
     texts = encoder.tokens_per_batch // length
     places = sorted({0, texts // 2, texts - 1})
     drawn = alike(texts, length, VOCABULARY // 2).ids.reshape(texts, length)

@@ -30,7 +30,7 @@ from transforms.index.faiss_module import load_faiss
 BARS, FASTER, END_TO_END = {"MiniLM": 0.35, "BERT-base": 0.60, "Qwen3-0.6B": 0.50}, 2.0, 0.8
 WHOLE, OVER_PEER = "embed, end to end", "real mix, over sentence-transformers"
 PEER_BATCHES = (64, 256, 1024)
-_UNIT_TOKENS = 500_000  # that are planned, and finished, in one go beside the computation
+UNIT_TOKENS = 500_000  # that are planned, and finished, in one go beside the computation
 _FEW = 100  # rows of a first run
 
 
@@ -100,13 +100,15 @@ def throughput(shapes: Shapes, found: list[str], place: Place) -> Iterator[Findi
             tokenized = alike(max(1, load.tokens[name] // length), length, 30_000)
             what, bar = f"{name}, {length} tokens", BARS.get(name) if length >= 128 else None
             yield tried(
-                what, partial(_rate, what, encoder, tokenized, model.flops(length), place, bar)
+                what,
+                partial(rate_of, what, encoder, tokenized, model.flops(length), place, bar),
             )
         tokenized = encoder.tokenize(found[: load.texts])
         mean = float(np.square(tokenized.lengths, dtype=np.float64).sum() / tokenized.lengths.sum())
         what = f"{name}, real mix"
         yield tried(
-            what, partial(_rate, what, encoder, tokenized, model.flops(round(mean)), place, None)
+            what,
+            partial(rate_of, what, encoder, tokenized, model.flops(round(mean)), place, None),
         )
         del encoder
 
@@ -119,7 +121,7 @@ def beside_peer(shapes: Shapes, found: list[str], place: Place) -> Iterator[Find
         yield tried(what, work)
 
 
-def _rate(
+def rate_of(
     what: str, encoder: Encoder, tokenized: Any, flops: float, place: Place, bar: float | None
 ) -> Finding:
     """Tokens a second of unit after unit in memory, the better of two; with a peak, its share and
@@ -143,7 +145,7 @@ def _rate(
 
 def units_of(tokenized: Tokenized) -> list[Tokenized]:
     """The texts in parts as large as units are."""
-    parts = min(len(tokenized.counts), -(-len(tokenized.ids) // _UNIT_TOKENS))
+    parts = min(len(tokenized.counts), -(-len(tokenized.ids) // UNIT_TOKENS))
     return [
         tokenized.take(rows) for rows in np.array_split(np.arange(len(tokenized.counts)), parts)
     ]

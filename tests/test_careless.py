@@ -1,5 +1,10 @@
 """Command lines as people mistype them: the exit status and the one line that says what was
 meant.
+
+Covers pipelines/cli.py.
+Covers pipelines/common/beam_flags.py.
+Covers pipelines/common/command.py.
+Covers transforms/steps/options/check.py.
 """
 
 import json

@@ -1,5 +1,18 @@
 """The commands and the classes that declare their options: flags, keys of TOML files and Python's
 functions.
+
+Covers pipelines/common/config_file.py.
+Covers transforms/evaluation/diagnostics/options.py.
+Covers transforms/evaluation/options.py.
+Covers transforms/options/common.py.
+Covers transforms/steps/options/embed.py.
+Covers transforms/steps/options/index.py.
+Covers transforms/steps/options/joins.py.
+Covers transforms/steps/options/keywords.py.
+Covers transforms/steps/options/search.py.
+Covers transforms/steps/options/store.py.
+Covers transforms/steps/options/vectors.py.
+Covers transforms/training/distill_options.py.
 """
 
 import argparse

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.clock import Clock
 from helpers.corpora import sentences
+from helpers.stub_device import see_gpus
 
 import pipelines
 from benchmarks import common, gpu_check, gpu_machine, gpu_shapes, gpu_speed, random_models
@@ -105,7 +107,7 @@ def test_what_is_wrong_is_named_and_ends_with_1(
         return [Finding("one", "3", "<= 2", False), Finding("two", "1", "<= 2", True)]
 
     parts = [Part("broken", 0.5, broken), Part("two", 1.0, two)]
-    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter(parts))
+    monkeypatch.setattr(gpu_check, "check_parts", lambda *_: iter(parts))
     assert gpu_check.main(["--cpu", "--output", str(tmp_path / "found")], EXTENT) == 1
     assert "3 lines, 2 not as they should be: RuntimeError; one" in capsys.readouterr().out
     assert "| one | 3 | <= 2 | **no** |" in (tmp_path / "found.md").read_text()
@@ -114,13 +116,13 @@ def test_what_is_wrong_is_named_and_ends_with_1(
 def test_each_part_has_its_share_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(gpu_check.time, "monotonic", lambda: now[0])
+    clock = Clock()
+    monkeypatch.setattr(gpu_check, "time", clock)
 
     def lines(name: str, each: float) -> Callable[[], Iterator[Finding]]:
         def work() -> Iterator[Finding]:
             for number in range(9):
-                now[0] += each
+                clock.now += each
                 yield Finding(f"{name} {number}", "1", "")
 
         return work
@@ -131,7 +133,7 @@ def test_each_part_has_its_share_of_the_time(
         Part("last", 1.0, lines("last", 10)),
         Part("late", 1.0, lines("late", 1)),
     ]
-    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter(parts))
+    monkeypatch.setattr(gpu_check, "check_parts", lambda *_: iter(parts))
     gpu_check.main(["--cpu", "--minutes", "1", "--output", str(tmp_path / "found")], EXTENT)
     found = json.loads((tmp_path / "found.json").read_text())["findings"]
     assert [each["what"] for each in found] == [
@@ -159,7 +161,7 @@ def test_a_gpu_without_bfloat16_gets_float16_and_an_eighth_of_the_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gpu_machine, "resolve_devices", lambda _: [])
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    see_gpus(monkeypatch, 2)
     capabilities = {"T4": (7, 5), "L4": (8, 9)}
     found = {}
     for name, capability in capabilities.items():
@@ -176,9 +178,7 @@ def test_the_machine_is_described_by_torch_and_by_the_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     properties = SimpleNamespace(name="NVIDIA H200", total_memory=141 << 30, major=9, minor=0)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    see_gpus(monkeypatch, 1, lambda _: properties)
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda _: 5)
     printed = "0, NVIDIA H200, 580.65.06, 9.0, 1980 MHz, 1980 MHz, 612.30 W, 700.00 W, 61"
     monkeypatch.setattr(
@@ -214,9 +214,9 @@ def test_a_vector_that_depends_on_its_place_in_the_batch_is_found(moves: bool) -
 
     encoder: Any = SimpleNamespace(tokens_per_batch=64, embed=embed)
     if moves:
-        assert not gpu_shapes._is_same_anywhere(encoder, 16)
+        assert not gpu_shapes.is_same_anywhere(encoder, 16)
     else:
-        assert gpu_shapes._is_same_anywhere(encoder, 16)
+        assert gpu_shapes.is_same_anywhere(encoder, 16)
 
 
 def test_operators_are_timed_apart() -> None:
@@ -229,11 +229,11 @@ def test_operators_are_timed_apart() -> None:
 def test_the_measured_peak_is_the_first_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    see_gpus(monkeypatch, 1)
     monkeypatch.setattr(gpu_check, "facts_of_gpus", list)
     monkeypatch.setattr(gpu_check, "gpu_place", lambda: Place("cuda:0", "cuda:0", None))
     monkeypatch.setattr(gpu_check, "measure_peak", lambda *_: 701.4)
-    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter([]))
+    monkeypatch.setattr(gpu_check, "check_parts", lambda *_: iter([]))
     for given, peak, how in (([], 701.4, "measured"), (["--peak-tflops", "790"], 790, "given")):
         assert gpu_check.main([*given, "--output", str(tmp_path / "found")], EXTENT) == 0
         found = json.loads((tmp_path / "found.json").read_text())
@@ -246,7 +246,7 @@ def test_the_measured_peak_is_the_first_line(
 def test_without_a_gpu_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    see_gpus(monkeypatch, 0)
     assert gpu_check.main([]) == 2
     assert "--cpu" in capsys.readouterr().err
 
@@ -296,7 +296,7 @@ def test_little_memory_is_left_whatever_the_allocator_heeds_and_all_of_it_is_giv
     )
     properties = SimpleNamespace(total_memory=memory.total)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    with gpu_check._scarce_on_gpu(None):  # type: ignore[arg-type]
+    with gpu_check.scarce_on_gpu(None):  # type: ignore[arg-type]
         assert 0 < memory.left <= 4 * gpu_check.ROOM
     assert memory.left == 70 << 30
 
@@ -316,7 +316,7 @@ def test_a_line_that_fails_costs_itself_alone(
         written.append(json.loads((tmp_path / "found.json").read_text()))
         yield Finding("embed, end to end", "0.85", ">= 0.8", True, 0.85)
 
-    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter([Part("then", 1.0, then)]))
+    monkeypatch.setattr(gpu_check, "check_parts", lambda *_: iter([Part("then", 1.0, then)]))
     assert gpu_check.main(["--cpu", "--output", str(tmp_path / "found")], EXTENT) == 1
     assert [each["what"] for each in written[0]["findings"]] == ["MiniLM, 128 tokens"]
     assert "no kernel image" in written[0]["findings"][0]["measured"]
@@ -326,7 +326,7 @@ def test_a_line_that_fails_costs_itself_alone(
 
 
 def test_there_are_texts_enough_wherever_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "_paragraphs", lambda: iter(["one", "two", "one"]))
+    monkeypatch.setattr(common, "paragraphs", lambda: iter(["one", "two", "one"]))
     assert common.real_texts(None, 5) == ["one", "two", "2 one", "2 two", "3 one"]
 
 
@@ -403,7 +403,7 @@ def test_units_are_finished_beside_the_computation_and_a_profiler_that_sees_noth
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokenized = random_models.alike(10, 3, 9)
-    monkeypatch.setattr(gpu_speed, "_UNIT_TOKENS", 9)
+    monkeypatch.setattr(gpu_speed, "UNIT_TOKENS", 9)
     seen: list[tuple[str, int]] = []
 
     def step(name: str) -> Any:
@@ -412,7 +412,7 @@ def test_units_are_finished_beside_the_computation_and_a_profiler_that_sees_noth
     monkeypatch.setattr(torch.profiler, "profile", _refused)
     encoder: Any = SimpleNamespace(plan=step("plan"), start=step("start"), finish=step("finish"))
     place = Place("cuda:0", "cuda:0", 790.0)
-    finding = gpu_speed._rate("MiniLM, 128 tokens", encoder, tokenized, 1e9, place, 0.35)
+    finding = gpu_speed.rate_of("MiniLM, 128 tokens", encoder, tokenized, 1e9, place, 0.35)
     assert sorted(size for name, size in seen if name == "finish")[-1] <= 3
     assert {
         name: sum(size for other, size in seen if other == name) for name, _ in seen

@@ -1,4 +1,8 @@
-"""The help of every command: examples that work, every default, every word of a SPEC."""
+"""The help of every command: examples that work, every default, every word of a SPEC.
+
+Covers pipelines/common/options.py.
+Covers pipelines/common/specs.py.
+"""
 
 import argparse
 import shlex

@@ -34,10 +34,30 @@ def embed(corpus: str, store: Path, model: Path, *options: object) -> list[objec
     return ["embed", "--input", corpus, "--store", store, "--model", model, *OPTIONS, *options]
 
 
-def test_both_task_managers_embed_and_the_loss_of_one_changes_nothing(
+def test_the_loss_of_a_task_manager_changes_nothing(
     on_flink: Flink, corpus: str, model: Path, tmp_path: Path
 ) -> None:
-    here, there, lossy = (tmp_path / name for name in ("here", "there", "lossy"))
+    here, lossy = tmp_path / "here", tmp_path / "lossy"
+    start(embed(corpus, here, model)).ended().ok()
+    on_flink.pace(0.3)
+    running = on_flink.start(*embed(corpus, lossy, model))
+    wait(lambda: sidecars(lossy) >= 5, "five units")
+    on_flink.cluster.kill(on_flink.cluster.task_managers()[0])
+    on_flink.cluster.start_task_manager()
+    wait(lambda: sidecars(lossy) >= 10, "five more")
+    on_flink.pace(0.0)
+    running.ended().ok()
+    assert the_same(lossy) == the_same(here)
+    check_ledger(lossy, 360, embedded=360)
+    again = len(on_flink.seen("forwards")) - sidecars(here) - len(on_flink.seen("loads"))
+    assert again <= 8, "more than the units that were in flight"
+
+
+@pytest.mark.slow
+def test_both_task_managers_embed(
+    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
     start(embed(corpus, here, model)).ended().ok()
     on_flink.pace(0.1)  # a worker that starts late must find work left
     outcome = on_flink.run(*embed(corpus, there, model)).ok()
@@ -56,20 +76,6 @@ def test_both_task_managers_embed_and_the_loss_of_one_changes_nothing(
     )
     ended = engine_jobs.state_of(replace(job, engine=f"http://{on_flink.cluster.address}"))
     assert ended is lease.JobState.ENDED, on_flink.cluster.get("jobs/overview")
-
-    on_flink.forget()
-    on_flink.pace(0.3)
-    running = on_flink.start(*embed(corpus, lossy, model))
-    wait(lambda: sidecars(lossy) >= 5, "five units")
-    on_flink.cluster.kill(on_flink.cluster.task_managers()[0])
-    on_flink.cluster.start_task_manager()
-    wait(lambda: sidecars(lossy) >= 10, "five more")
-    on_flink.pace(0.0)
-    running.ended().ok()
-    assert the_same(lossy) == the_same(here)
-    check_ledger(lossy, 360, embedded=360)
-    again = len(on_flink.seen("forwards")) - sidecars(here) - len(on_flink.seen("loads"))
-    assert again <= 8, "more than the units that were in flight"
 
 
 @pytest.mark.slow

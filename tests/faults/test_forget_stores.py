@@ -1,4 +1,7 @@
-"""forget on stores of every kind that embed makes: nothing is left, and nobody else's rows change."""
+"""forget on stores of every kind that embed makes: nothing is left, and nobody else's rows change.
+
+Covers transforms/steps/forget/units.py.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator

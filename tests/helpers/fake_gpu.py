@@ -219,10 +219,10 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuRecord]:
         patch.setattr(devices, "to_host", _copied_to_host)
         patch.setattr(replica, "free_memory", lambda _: 10**11)
         # texts alone in a padded pass are there to be compared with
-        patch.setattr(probe.Probe, "_alone", lambda *_: [])
-        patch.setattr(probe, "_alike", lambda *_: True)
-        fused = one_row._fused
-        patch.setattr(one_row, "_fused", lambda norm: None if _adds_one(norm) else fused(norm))
+        patch.setattr(probe.Probe, "pass_alone", lambda *_: [])
+        patch.setattr(probe, "are_alike", lambda *_: True)
+        fused = one_row.fused_norm
+        patch.setattr(one_row, "fused_norm", lambda norm: None if _adds_one(norm) else fused(norm))
         with moved_by_replacing(), OnFakeGpu(record, fakes):
             yield record
 

@@ -7,6 +7,7 @@ out.
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import random
@@ -21,8 +22,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from google.api_core.retry import retry_unary
 
 SERVER = "SENTENCE_BEAM_FAKE_GCS"
 BUCKET = "corpus"
@@ -75,12 +78,18 @@ class Gcs:
 
     @contextlib.contextmanager
     def failing(self, **faults: object) -> Iterator[None]:
-        """Things go wrong within the block."""
+        """Things go wrong within the block; the client of this process tries again at once."""
         self.faults = Faults(**faults)  # type: ignore[arg-type]
-        try:
-            yield
-        finally:
-            self.faults = Faults()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                retry_unary,
+                "exponential_sleep_generator",
+                lambda *args, **kwargs: itertools.repeat(0.001),
+            )
+            try:
+                yield
+            finally:
+                self.faults = Faults()
 
 
 def free_port() -> int:

@@ -4,7 +4,8 @@ For a pipeline of forty rows Beam's own runner describes 70 steps in protocol bu
 them, packs and unpacks each function, and starts twelve bundles with a thread or two each: two
 thirds of the time of the run. This runner calls the same DoFns by Beam's own DoFnRunner, one
 collection after the other. It groups by coded keys, and what is grouped passes through its coder.
-A function is packed and unpacked once in a process.
+What is spread over workers passes through its coder only. A function is packed and unpacked once
+in a process.
 
 Pipelines with state, timers, splittable DoFns, several workers or another running mode run on
 Beam's own runner.
@@ -51,9 +52,36 @@ def plain_runner() -> Iterator[None]:
         return RunnerResult(PipelineState.DONE, {})
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam.Reshuffle, "expand", _spread_by(beam.Reshuffle.expand))
         patch.setattr(FnApiRunner, "run_pipeline", run_pipeline)
         patch.setattr(pickler, "roundtrip", _packing_once(pickler.roundtrip))
         yield
+
+
+def _spread_by(
+    expand: Callable[[beam.Reshuffle, beam.PCollection], beam.PCollection],
+) -> Callable[[beam.Reshuffle, beam.PCollection], beam.PCollection]:
+    """Beam's Reshuffle; where there is one worker, a step that packs and unpacks each element."""
+
+    def spread(self: beam.Reshuffle, items: beam.PCollection) -> beam.PCollection:
+        if not _has_one_worker(items.pipeline.options):
+            return expand(self, items)
+        coder = registry.get_coder(items.element_type)
+        passed = items | "Pass" >> beam.ParDo(_Pass(coder))
+        passed.element_type = items.element_type
+        return passed
+
+    return spread
+
+
+class _Pass(beam.DoFn):
+    """An element -> the same, as its coder reads what it wrote."""
+
+    def __init__(self, coder: Any):
+        self._coder = coder
+
+    def process(self, item: Any) -> Iterator[Any]:
+        yield self._coder.decode(self._coder.encode(item))
 
 
 def _has_one_worker(options: PipelineOptions) -> bool:

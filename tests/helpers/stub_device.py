@@ -207,6 +207,16 @@ class _Stream:
     def synchronize(self) -> None: ...
 
 
+def see_gpus(
+    monkeypatch: pytest.MonkeyPatch, count: int, properties: Callable[[Any], Any] | None = None
+) -> None:
+    """Let torch say that it sees so many GPUs, each with its `properties`."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    if properties is not None:
+        monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+
+
 def patch_streams(
     monkeypatch: pytest.MonkeyPatch, mode: Callable[[], contextlib.AbstractContextManager[Any]]
 ) -> None:

@@ -1,5 +1,7 @@
 """Shards that a run carries over: damaged ones are found by the run itself, named, and made
 again.
+
+Covers transforms/steps/commit/verify.py.
 """
 
 import json

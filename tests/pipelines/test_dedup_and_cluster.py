@@ -1,4 +1,8 @@
-"""`sentence-beam dedup` and `sentence-beam cluster` as a person runs them."""
+"""`sentence-beam dedup` and `sentence-beam cluster` as a person runs them.
+
+Covers pipelines/cluster.py.
+Covers pipelines/dedup.py.
+"""
 
 import csv
 from pathlib import Path

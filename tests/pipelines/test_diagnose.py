@@ -1,5 +1,10 @@
 """`diagnose`: on a store without its model, on files and pairs the same sample whatever their
 order, its page.
+
+Covers transforms/evaluation/diagnostics/diagnose.py.
+Covers transforms/evaluation/diagnostics/material.py.
+Covers transforms/evaluation/diagnostics/model_figures.py.
+Covers transforms/evaluation/diagnostics/page.py.
 """
 
 import json

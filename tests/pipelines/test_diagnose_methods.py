@@ -1,5 +1,7 @@
 """`diagnose` with calibrations, one method beside another, words by variance, influence over many
 sentences.
+
+Covers transforms/evaluation/diagnostics/pooler_figures.py.
 """
 
 import json

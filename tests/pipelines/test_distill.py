@@ -1,4 +1,7 @@
-"""`sentence-beam distill`, by the command line."""
+"""`sentence-beam distill`, by the command line.
+
+Covers transforms/training/distill.py.
+"""
 
 import json
 import shutil

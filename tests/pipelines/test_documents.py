@@ -1,4 +1,8 @@
-"""Documents cut into pieces: what is written, counted, checked, reused and refused."""
+"""Documents cut into pieces: what is written, counted, checked, reused and refused.
+
+Covers transforms/corpus/pieces.py.
+Covers transforms/steps/embed/cutting.py.
+"""
 
 import json
 import random
@@ -467,7 +471,7 @@ def test_a_piece_that_is_lost_is_noticed(
 ) -> None:
     write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
-        patch.setattr(UnitEmbedder, "_prepare", with_rows(UnitEmbedder._prepare, without_the_last))
+        patch.setattr(UnitEmbedder, "prepare", with_rows(UnitEmbedder.prepare, without_the_last))
         embed(inputs / "*", *CUT).failed(4, "a document lacks pieces")
     assert manifest_of(store) is None
     embed(inputs / "*", *CUT).ok()

@@ -1,5 +1,7 @@
 """Calibrations: applied while embedding, to a store that is there, and to queries; kept, checked,
 changed, dropped.
+
+Covers pipelines/recalibrate.py.
 """
 
 import json

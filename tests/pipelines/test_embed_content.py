@@ -492,7 +492,7 @@ def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
     run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, model: Path
 ) -> None:
     write_lines(inputs / "a.txt", sentences(200))
-    monkeypatch.setattr(resolve, "_memory", lambda: 20_000)
+    monkeypatch.setattr(resolve, "memory_bytes", lambda: 20_000)
     embed(inputs / "*").failed(2, "--partition content", "quarter", "--partition file", "--runner")
     assert manifest_of(store) is None
     embed(inputs / "*", "--dry-run").failed(2, "--partition file")
@@ -505,7 +505,7 @@ def test_a_large_corpus_that_has_not_changed_is_not_refused(
 ) -> None:
     write_lines(inputs / "a.txt", sentences(200))
     embed(inputs / "*").ok()
-    monkeypatch.setattr(resolve, "_memory", lambda: 20_000)
+    monkeypatch.setattr(resolve, "memory_bytes", lambda: 20_000)
     embed(inputs / "*").ok()
     check_ledger(store, 200, carried=200)
 

@@ -1,5 +1,9 @@
 """Every input format: the rows that Parquet of the same rows gives, whatever cuts them; damage is
 one line.
+
+Covers transforms/corpus/formats/avro.py.
+Covers transforms/corpus/formats/json_objects.py.
+Covers transforms/corpus/formats/parquet.py.
 """
 
 import csv

@@ -1,4 +1,9 @@
-"""`--dtype int8`: which options it goes with, and one model for all runs of a store."""
+"""`--dtype int8`: which options it goes with, and one model for all runs of a store.
+
+Covers transforms/encoder/openvino_pass.py.
+Covers transforms/encoder/quantise.py.
+Covers transforms/steps/plan/int8_model.py.
+"""
 
 from pathlib import Path
 from typing import Any

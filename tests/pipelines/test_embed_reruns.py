@@ -1,5 +1,7 @@
 """Night after night: what is carried, what is embedded anew, what a store remembers, and inputs
 that move meanwhile.
+
+Covers pipelines/embed.py.
 """
 
 import errno

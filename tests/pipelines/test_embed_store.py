@@ -69,7 +69,7 @@ def test_an_output_that_cannot_be_made(
 def test_an_output_without_permission(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalStorage, "_write_temporary", _raise(errno.EACCES))
+    monkeypatch.setattr(LocalStorage, "write_temporary", _raise(errno.EACCES))
     embed(glob).failed(2, store, "Permission denied")
 
 
@@ -94,7 +94,7 @@ def _raise(number: int, path: str = "a file") -> Callable[..., Any]:
 
 def _full_after(patch: pytest.MonkeyPatch, writes: int) -> None:
     left = [writes]
-    original = LocalStorage._write_temporary
+    original = LocalStorage.write_temporary
 
     def write(self: LocalStorage, path: str, data: bytes) -> str:
         left[0] -= 1
@@ -102,7 +102,7 @@ def _full_after(patch: pytest.MonkeyPatch, writes: int) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         return original(self, path, data)
 
-    patch.setattr(LocalStorage, "_write_temporary", write)
+    patch.setattr(LocalStorage, "write_temporary", write)
 
 
 @pytest.mark.parametrize("writes", [0, 3, 12, 14])

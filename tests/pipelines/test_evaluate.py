@@ -1,5 +1,12 @@
 """`evaluate`: scores as computed by hand, one forward pass for all poolers, unique sentences once,
 bad tasks.
+
+Covers transforms/evaluation/encode_many.py.
+Covers transforms/evaluation/evaluate.py.
+Covers transforms/evaluation/kinds/store_retrieval.py.
+Covers transforms/evaluation/methods.py.
+Covers transforms/evaluation/plan.py.
+Covers transforms/evaluation/rows.py.
 """
 
 import csv

@@ -1,5 +1,7 @@
 """`export`: sentence-transformers and the encoder give a store's own vectors from the folder
 alone.
+
+Covers transforms/space/exported.py.
 """
 
 import json

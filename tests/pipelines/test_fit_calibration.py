@@ -1,5 +1,8 @@
 """`fit` on a store: the same calibration from any number of shards, what a person sees, and what is
 refused.
+
+Covers pipelines/common/pictures.py.
+Covers transforms/steps/fit/jobs.py.
 """
 
 import json

@@ -1,5 +1,7 @@
 """Changed bytes in the files of an index: each command gives the right answer, repairs them, or
 ends with one line.
+
+Covers transforms/steps/index/repair.py.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""The index of a store that is embedded night after night, as a person sees it."""
+"""The index of a store that is embedded night after night, as a person sees it.
+
+Covers pipelines/common/index_lines.py.
+"""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Which files a pattern takes, on the command line; and what a run says of those that it does not
 take.
+
+Covers pipelines/common/input_lines.py.
 """
 
 from pathlib import Path

@@ -1,5 +1,7 @@
 """What a run says of its stages: in result.json, in the summary, in sidecars and as Beam's
 metrics.
+
+Covers transforms/base/measures.py.
 """
 
 import json
@@ -11,6 +13,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from helpers.clock import ClockOfEachThread
 from helpers.commands import Run
 from helpers.corpora import files_in, manifest_of, sentences, write_parquet
 
@@ -51,16 +54,14 @@ def result_of(store: Path) -> dict[str, Any]:
     return json.loads((store / "runs" / manifest["run"] / "result.json").read_text())
 
 
-class Clock(threading.local):
+class SlowClock(ClockOfEachThread):
     """A time of each thread's own, which stands still but for what is slowed."""
-
-    seconds = 0.0
 
     def slowed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, taking a second more."""
 
         def call(*arguments: Any, **options: Any) -> Any:
-            self.seconds += 1
+            self.now += 1
             return function(*arguments, **options)
 
         return call
@@ -68,7 +69,7 @@ class Clock(threading.local):
     def slowly_read(self, span: Any, *arguments: Any) -> Iterator[Any]:
         """The units of a span, each taking a second more."""
         for unit in READ(span, *arguments):
-            self.seconds += 1
+            self.now += 1
             yield unit
 
 
@@ -76,16 +77,21 @@ READ, FINISH = cutting.read_span, Encoder.finish
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
     """The clock by which stages are measured."""
-    clock = Clock()
-    monkeypatch.setattr("transforms.base.measures.perf_counter", lambda: clock.seconds)
+    clock = SlowClock()
+    monkeypatch.setattr("transforms.base.measures.perf_counter", clock.perf_counter)
     return clock
 
 
 @pytest.mark.parametrize("part", ["read", "reuse", "load", "tokenise", "forward", "write"])
 def test_the_figures_name_the_part_that_is_slow(
-    part: str, clock: Clock, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    part: str,
+    clock: SlowClock,
+    embed: Run,
+    glob: Path,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slowed: dict[str, tuple[Any, str, Any]] = {
         "read": (cutting, "read_span", clock.slowly_read),
@@ -108,7 +114,7 @@ def test_the_figures_name_the_part_that_is_slow(
 
 @pytest.mark.parametrize("partition", ["content"])
 def test_reading_that_is_a_step_of_its_own_is_told(
-    clock: Clock, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    clock: SlowClock, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cutting, "read_span", clock.slowly_read)
     embed(glob, *UNITS).ok()

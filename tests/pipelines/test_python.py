@@ -1,4 +1,7 @@
-"""`sentence_beam.embed` with rows that a program holds, and what the store it gives can do."""
+"""`sentence_beam.embed` with rows that a program holds, and what the store it gives can do.
+
+Covers pipelines/common/library.py.
+"""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""search --where, --min-score, --id and --query-vectors, on stores brought along over nights."""
+"""search --where, --min-score, --id and --query-vectors, on stores brought along over nights.
+
+Covers pipelines/search.py.
+Covers transforms/search/queries.py.
+"""
 
 import json
 from itertools import pairwise

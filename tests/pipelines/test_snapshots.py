@@ -1,4 +1,8 @@
-"""history, diff, report and --snapshot as a person runs them, night after night."""
+"""history, diff, report and --snapshot as a person runs them, night after night.
+
+Covers pipelines/diff.py.
+Covers pipelines/history.py.
+"""
 
 import json
 import os
@@ -7,12 +11,13 @@ import socket
 import subprocess
 import threading
 import time
-from datetime import datetime, tzinfo
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from helpers.clock import calendar
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
@@ -192,14 +197,8 @@ def test_history_of_a_first_run_that_is_at_work_or_was_killed_before_its_plan(
 def test_history_keeps_the_order_when_the_clock_goes_back(
     run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter((30, 30, 29, 31))
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> "Clock":
-            return cls(2026, 1, 1, 2, 0, next(clock), tzinfo=tz)
-
-    monkeypatch.setattr("transforms.store.runs.run_ids.datetime", Clock)
+    times = [datetime(2026, 1, 1, 2, 0, second) for second in (30, 30, 29, 31)]
+    monkeypatch.setattr("transforms.store.runs.run_ids.datetime", calendar(times))
     for rows in range(4):
         write_lines(inputs / "a.txt", sentences(rows + 1))
         embed(inputs / "*").ok()
@@ -347,7 +346,7 @@ def test_a_report_that_cannot_be_written_is_said_and_fails_nothing(
         raise OSError(28, "No space left on device")
 
     write_lines(inputs / "a.txt", sentences(6))
-    monkeypatch.setattr("transforms.report.report._put", full)
+    monkeypatch.setattr("transforms.report.report.write_file", full)
     outcome = embed(inputs / "*")
     assert outcome.status == 0
     assert outcome.err.count("\n") == 1

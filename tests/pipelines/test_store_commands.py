@@ -1,5 +1,7 @@
 """search, files, verify, index and plan: on good stores, on damaged ones, and where there is no
 store.
+
+Covers pipelines/index.py.
 """
 
 import csv

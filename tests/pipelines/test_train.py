@@ -1,4 +1,11 @@
-"""`train`: what is learnt, what is written, and what a stopped training leaves."""
+"""`train`: what is learnt, what is written, and what a stopped training leaves.
+
+Covers transforms/training/estimate.py.
+Covers transforms/training/model.py.
+Covers transforms/training/prepare.py.
+Covers transforms/training/train.py.
+Covers transforms/training/trainer.py.
+"""
 
 import json
 import os

@@ -1,11 +1,12 @@
 """`train --cross-encoder`, and what softmax sees of two vectors: what is learnt, and folders that
 the library opens.
+
+Covers transforms/training/cross_encoder.py.
 """
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.commands import Outcome, Run
 from helpers.tiny_models import save_tiny_model
@@ -143,45 +144,6 @@ def test_options_of_vectors_are_refused(train: Train, options: tuple[str, ...], 
 def test_only_scores_and_labels_are_learnt(train: Train) -> None:
     done = train("cosent", "scored.tsv", "--cross-encoder")
     assert (done.status, "say --objective regression or classification" in done.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    "concat", ["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v"]
-)
-def test_what_the_softmax_sees(concat: str) -> None:
-    """Beside a loss of our own, in float64, and the labels that the layer gives."""
-    import torch
-    from torch import nn
-
-    from transforms.training.objectives import loss_of
-    from transforms.training.options import TrainOptions
-    from transforms.training.prepare import classify
-
-    class Known(nn.Module):
-        """A model whose vectors are known."""
-
-        device = torch.device("cpu")
-
-        def get_embedding_dimension(self) -> int:
-            return 4
-
-        def forward(self, features: dict) -> dict:
-            return {"sentence_embedding": features["x"]}
-
-    options = TrainOptions(("x",), objective="classification", output="o", concat=concat)
-    torch.manual_seed(0)
-    loss = loss_of(Known(), options, 3)
-    loss.classifier.weight.data.mul_(50)
-    generator = np.random.default_rng(0)
-    u, v = generator.normal(size=(2, 9, 4))
-    labels = generator.integers(0, 3, 9)
-    features = [{"x": torch.from_numpy(side).float()} for side in (u, v)]
-    parts = {"u": u, "v": v, "|u-v|": abs(u - v), "u*v": u * v}
-    seen = np.concatenate([parts[name] for name in concat.split(",")], axis=1)
-    logits = seen @ loss.classifier.weight.detach().double().numpy().T
-    right = logits[np.arange(9), labels] - np.log(np.exp(logits).sum(axis=1))
-    assert loss(features, torch.from_numpy(labels)).item() == pytest.approx(-right.mean(), abs=1e-5)
-    assert classify(loss.classifier, concat, u, v).tolist() == logits.argmax(axis=1).tolist()
 
 
 def test_the_default_is_the_papers_and_another_one_learns_too(train: Train, tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""`train` on data and options that cannot be used: one line each, before any model is loaded."""
+"""`train` on data and options that cannot be used: one line each, before any model is loaded.
+
+Covers transforms/training/checks.py.
+Covers transforms/training/options.py.
+"""
 
 import tomllib
 from pathlib import Path

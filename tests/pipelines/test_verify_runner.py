@@ -1,4 +1,7 @@
-"""`verify --runner`: the workers of a pipeline find what the threads of one process find."""
+"""`verify --runner`: the workers of a pipeline find what the threads of one process find.
+
+Covers pipelines/verify.py.
+"""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,9 @@
-"""watch: queries of a store are asked before each commit, and gate it."""
+"""watch: queries of a store are asked before each commit, and gate it.
+
+Covers transforms/steps/watch/snapshots.py.
+Covers transforms/steps/watch/watch_run.py.
+Covers transforms/store/watched.py.
+"""
 
 import json
 import shutil

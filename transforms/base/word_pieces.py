@@ -161,7 +161,7 @@ class WordPieces:
         added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         self._added = "|".join(re.escape(content) for content in added if content)
         self._lock = threading.Lock()
-        self._places: dict[str, int] = {}
+        self.places: dict[str, int] = {}
         self._starts = np.zeros(0, np.int64)
         self._lengths = np.zeros(0, np.int64)
         self._table = np.zeros(0, np.int32)
@@ -216,7 +216,7 @@ class WordPieces:
         if words < _MANY_WORDS or 2 * len(distinct) < words:
             return False
         with self._lock:
-            known = sum(word in self._places for word in distinct)
+            known = sum(word in self.places for word in distinct)
         return 2 * (len(distinct) - known) > words
 
     def _by_tokenizer(self, texts: Sequence[str]) -> OwnTokens:
@@ -228,12 +228,12 @@ class WordPieces:
     def _look_up(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the start and number of each word's ids in the table, [W] each, and the table."""
         with self._lock:
-            if len(self._places) + len(words) > self._most_words:
+            if len(self.places) + len(words) > self._most_words:
                 self._forget()
-            new = [word for word in words if word not in self._places]
+            new = [word for word in words if word not in self.places]
             if new:
                 self._learn(new)
-            places = np.fromiter(map(self._places.__getitem__, words), np.int64, len(words))
+            places = np.fromiter(map(self.places.__getitem__, words), np.int64, len(words))
             return self._starts[places], self._lengths[places], self._table
 
     def _learn(self, words: Sequence[str]) -> None:
@@ -241,14 +241,14 @@ class WordPieces:
         ids = [np.array(encoding.ids, np.int32) for encoding in encodings]
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         ends = len(self._table) + np.cumsum(lengths)
-        known = len(self._places)
-        self._places |= {word: known + new for new, word in enumerate(words)}
+        known = len(self.places)
+        self.places |= {word: known + new for new, word in enumerate(words)}
         self._starts = np.concatenate([self._starts, ends - lengths])
         self._lengths = np.concatenate([self._lengths, lengths])
         self._table = np.concatenate([self._table, *ids])
 
     def _forget(self) -> None:
-        self._places = {}
+        self.places = {}
         self._starts = self._starts[:0]
         self._lengths = self._lengths[:0]
         self._table = self._table[:0]

@@ -85,8 +85,8 @@ def initialise(parameters: FlowParameters, rows: Tensor) -> dict[str, Tensor]:
         tensors[f"{at}shift"], tensors[f"{at}logs"] = actnorm(x, live)
         if parameters.variant == "paper":
             tensors[f"{at}order"] = torch.from_numpy(random.permutation(2 * half))
-        tensors[f"{at}w1"] = _normal(random, half, width)
-        tensors[f"{at}w2"] = _normal(random, width, width)
+        tensors[f"{at}w1"] = draw_normal(random, half, width)
+        tensors[f"{at}w2"] = draw_normal(random, width, width)
         tensors[f"{at}w3"] = torch.zeros(width, half, dtype=torch.float64)
         tensors[f"{at}shift3"], tensors[f"{at}logs3"] = torch.zeros(2, half, dtype=torch.float64)
         # with w3 = 0 the coupling adds nothing yet: the step is its actnorm and its permutation
@@ -136,7 +136,8 @@ def _normalised(x: Tensor, shift: Tensor, logs: Tensor) -> Tensor:
     return (x + shift) * log_scales(logs).exp()
 
 
-def _normal(random: np.random.Generator, rows: int, columns: int) -> Tensor:
+def draw_normal(random: np.random.Generator, rows: int, columns: int) -> Tensor:
+    """Draw the first weights of a layer, float64 [rows, columns]."""
     return torch.from_numpy(random.normal(0.0, _WEIGHT_DEVIATION, (rows, columns)))
 
 

@@ -31,7 +31,7 @@ from transforms.pooling.transfer import to_host
 
 _GROWING = "expandable_segments:True"
 _NOT_GROWING = "expandable_segments:False"
-_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 AHEAD = 4  # unfinished batches in a device's queue
 OWN_GPU = "cuda:own"
 # A thread that launches work needs the interpreter after every call; Python's 5 ms are as long as
@@ -222,9 +222,9 @@ def resolve_devices(device: str) -> list[torch.device]:
     named = _select_gpus(gpus, device)
     if not named:
         raise OptionError(_describe_missing(device))
-    _set_environment()
+    set_environment()
     for gpu in named:
-        _try_growing(gpu)
+        try_growing(gpu)
     return named
 
 
@@ -298,15 +298,15 @@ def _own_gpu(gpus: Sequence[torch.device]) -> torch.device:
         ) from None
 
 
-def _set_environment() -> None:
+def set_environment() -> None:
     """Set what torch and cuBLAS read when they first use a GPU, unless the user has set it.
 
     Memory in segments that grow, because batches have all sizes; products that do not depend on
     other streams of the process; cuDNN's attention after torch's own. Convolutions and LSTMs in
     float32 are rounded as float32, which is not cuDNN's default; the setting is for all threads.
     """
-    if not any(name in os.environ for name in _ALLOCATOR):
-        os.environ[_ALLOCATOR[torch.__version__ < "2.9"]] = _GROWING
+    if not any(name in os.environ for name in ALLOCATOR):
+        os.environ[ALLOCATOR[torch.__version__ < "2.9"]] = _GROWING
         _configure_allocator(_GROWING)  # if torch has read the environment already
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     # on Hopper torch would prefer it, and it plans each new shape, which most padded batches have
@@ -328,12 +328,12 @@ def _configure_allocator(settings: str) -> bool:
     return True
 
 
-def _try_growing(gpu: torch.device) -> None:
+def try_growing(gpu: torch.device) -> None:
     """Allocate a first byte; without segments that grow if the driver does not support them.
 
     Drivers of some virtual GPUs do not.
     """
-    name = next((name for name in _ALLOCATOR if os.environ.get(name) == _GROWING), None)
+    name = next((name for name in ALLOCATOR if os.environ.get(name) == _GROWING), None)
     if name is None:
         return
     try:

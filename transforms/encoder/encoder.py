@@ -49,7 +49,7 @@ from transforms.space.st_modules import DOCUMENT
 
 _LOGGER = logging.getLogger(__name__)
 # batches of windows whose token states are in memory together
-_WINDOW_BATCHES = {"cpu": 16, "cuda": 4}
+WINDOW_BATCHES = {"cpu": 16, "cuda": 4}
 
 
 class Encoder:
@@ -76,9 +76,9 @@ class Encoder:
         self._calibration = calibration
         self.device = devices[0]
         pooler = space.pooler["parts"][0]
-        self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, pooler)
+        self.text_tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, pooler)
         self.replicas = [
-            load_replica(files, space, self._tokenizer, tables or {}, device, int8)
+            load_replica(files, space, self.text_tokenizer, tables or {}, device, int8)
             for device in devices
         ]
         _warn_of_slow_passes(files, space.dtype, self.replicas)
@@ -199,12 +199,12 @@ class Encoder:
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer without truncation; it does not add the prompt."""
-        return self._tokenizer.whole
+        return self.text_tokenizer.whole
 
     @property
     def room(self) -> int | None:
         """Most tokens of a text's own that are not cut off; None for any number."""
-        return self._tokenizer.room
+        return self.text_tokenizer.room
 
     @property
     def together(self) -> BatchSharing:
@@ -237,11 +237,11 @@ class Encoder:
 
         Raises `OptionError` with the place of an item that is no text.
         """
-        return self._tokenizer(texts)
+        return self.text_tokenizer(texts)
 
     def words(self, tokenized: Tokenized) -> KnownTokens:
         """Count the known and unknown tokens of tokenized texts."""
-        return self._tokenizer.words(tokenized)
+        return self.text_tokenizer.words(tokenized)
 
     def embed(self, tokenized: Tokenized, progress: Progress | None = None) -> Embedded:
         """Embed tokenized texts; return vectors, status and counts.
@@ -298,7 +298,7 @@ class Encoder:
                 "chunks late: pooler last-token of a causal model reads one token; "
                 "use chunks budget"
             )
-        return make_windows(self._tokenizer, texts, spans, window, overlap)
+        return make_windows(self.text_tokenizer, texts, spans, window, overlap)
 
     def embed_pieces(self, windows: Windows, wanted: np.ndarray | None = None) -> Embedded:
         """Embed pieces: pool the states of their windows' tokens.
@@ -312,7 +312,7 @@ class Encoder:
         """Plan the work for pieces; `wanted` as for `embed_pieces`."""
         if wanted is None:
             wanted = np.arange(len(windows.pieces))
-        at_once = _WINDOW_BATCHES[self.device.type] * self.tokens_per_batch
+        at_once = WINDOW_BATCHES[self.device.type] * self.tokens_per_batch
         return plan_pieces(windows, wanted, self._plan, at_once, apart=not self._lanes.on_cores)
 
     def start_pieces(self, unit: PiecesUnit) -> Passing:

@@ -141,7 +141,7 @@ def _make_runner(
     one, and the objection says why.
     """
     model: Any = models.shortest
-    unpadded, objection = _unpadded(files, model, tokenizer, needs)
+    unpadded, objection = unpadded_runner(files, model, tokenizer, needs)
     padded = PaddedRunner(models, needs, files.layers, tokenizer)
     probe = Probe(padded, _sound_ids(model, tokenizer.plain_ids(embedding_rows(model))), files)
     if unpadded is not None:
@@ -154,7 +154,7 @@ def _make_runner(
     return padded, probe.together(), objection
 
 
-def _unpadded(
+def unpadded_runner(
     files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs
 ) -> tuple[Runner | None, str]:
     """Return a pass without padding, None if there is none; and why a possible one failed."""

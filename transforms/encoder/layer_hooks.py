@@ -57,7 +57,7 @@ class LayerHooks:
         places = [2 * layer for layer in needs.layers]
         places += [2 * block - 1 for block, _ in needs.heads]
         self._deepest = max(places)
-        self._pass = _Pass()
+        self.running = _Pass()
         model: Any = models[-1]
         self._time_first = model.config.model_type in TIME_FIRST
         if needs.layers != {layers} or needs.heads:
@@ -65,13 +65,13 @@ class LayerHooks:
 
     def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> LayerStates:
         """Return the states [B, T, H] of needed layers, own attention [B, T] float32 of heads."""
-        self._pass.start()
+        self.running.start()
         try:
             last = model(**inputs).last_hidden_state
         except _DeepestReached:
             last = None
         finally:
-            states = self._pass.end()  # a pass that fails must not keep a GPU's memory
+            states = self.running.end()  # a pass that fails must not keep a GPU's memory
         layers = states.layers
         if self._time_first:
             layers = {layer: state.transpose(0, 1) for layer, state in layers.items()}
@@ -110,27 +110,27 @@ class LayerHooks:
                 listen(block, self._attending, self._time_first)
 
     def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._pass.block == 0:
+        if self.running.block == 0:
             state = args[0] if args else kwargs["hidden_states"]
             self._keep(0, state)
 
     def _after(self, _: nn.Module, __: Any, output: Any) -> None:
-        self._pass.block += 1
-        if self._pass.block < self._layers:
+        self.running.block += 1
+        if self.running.block < self._layers:
             state = output[0] if isinstance(output, tuple) else output
-            self._keep(self._pass.block, state)
+            self._keep(self.running.block, state)
 
     def _keep(self, layer: int, state: Tensor) -> None:
         if layer in self._needs.layers:
-            self._pass.states.layers[layer] = state
+            self.running.states.layers[layer] = state
         if 2 * layer == self._deepest:
             raise _DeepestReached
 
     def _attending(self, of_head: Callable[[int], Tensor]) -> None:
-        number = self._pass.block + 1
+        number = self.running.block + 1
         for block, head in self._needs.heads:
             if block == number:
-                self._pass.states.heads[block, head] = of_head(head)
+                self.running.states.heads[block, head] = of_head(head)
         if 2 * number - 1 == self._deepest:
             raise _DeepestReached
 
@@ -140,7 +140,7 @@ class LayerHooks:
         inputs = _probe(model)
         deepest = self._deepest
         self._deepest = -1
-        self._pass.start()
+        self.running.start()
         layers = model(**inputs, output_hidden_states=True).hidden_states
         self._deepest = deepest
         _check_finite(model, [*layers, *heads.values()])

@@ -54,16 +54,16 @@ class OneRowRunner:
         self._device = next(model.parameters()).device
         self._types = gives_types and "token_type_ids" in takes
         self._padding_id = _padding_id(model)
-        self._model = _twin(model)
+        self.model = _twin(model)
         self._prepare(files)
         with row_of_texts(kernel, None, 0), quiet_transformers():
-            self._hooks = LayerHooks([self._model], needs, files.layers)
+            self.hooks = LayerHooks([self.model], needs, files.layers)
 
     def run(self, batch: Batch) -> LayerStates:
         """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
         bounds = to_device(batch.offsets.astype(np.int32), self._device)
         with row_of_texts(self._kernel, bounds, batch.width):
-            states = self._hooks.run(self._model, self._inputs(batch))
+            states = self.hooks.run(self.model, self._inputs(batch))
         layers = {layer: state.squeeze(0) for layer, state in states.layers.items()}
         heads = {head: own.squeeze(0) for head, own in states.heads.items()}
         return LayerStates(layers, heads)
@@ -75,10 +75,10 @@ class OneRowRunner:
         Call it after the pass was compared with the model's own: in 16 bits the two round
         differently.
         """
-        for norm in self._model.modules():
+        for norm in self.model.modules():
             if not type(norm).__name__.endswith("RMSNorm"):
                 continue
-            fused = _fused(norm)
+            fused = fused_norm(norm)
             if fused is not None:
                 norm.forward = fused
 
@@ -88,11 +88,11 @@ class OneRowRunner:
         one = Batch(np.arange(1), np.arange(3, 8), np.array([5]))
         furthest = min(files.position_limit or _FURTHEST, _FURTHEST)
         with quiet_transformers():
-            requested = note_attention(self._model, self._kernel, self._inputs(one), furthest)
-        if not requested or self._model.config._attn_implementation != NAME:
+            requested = note_attention(self.model, self._kernel, self._inputs(one), furthest)
+        if not requested or self.model.config._attn_implementation != NAME:
             raise UnfitModelError("its attention cannot be exchanged")
         for each in requested:
-            check_kernel(self._kernel, each, next(self._model.parameters()))
+            check_kernel(self._kernel, each, next(self.model.parameters()))
 
     def _inputs(self, batch: Batch) -> dict[str, Tensor]:
         values = {"input_ids": batch.ids, "position_ids": text_positions(batch, self._padding_id)}
@@ -108,7 +108,7 @@ def _twin(model: nn.Module) -> Any:
     return copy.deepcopy(model, shared)
 
 
-def _fused(norm: Any) -> Callable[[Tensor], Tensor] | None:
+def fused_norm(norm: Any) -> Callable[[Tensor], Tensor] | None:
     """Return torch's function for a norm; None if it differs (Gemma's adds 1 to its weights)."""
     epsilon = next((getattr(norm, name) for name in _EPSILONS if hasattr(norm, name)), None)
     weight = getattr(norm, "weight", None)

@@ -38,7 +38,7 @@ class PackedRunner:
 
     def run(self, batch: Batch) -> LayerStates:
         """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
-        runs = list(_equal_lengths(batch.lengths))
+        runs = list(equal_lengths(batch.lengths))
         tokens = len(batch.ids)
         state = F.pad(self._weights.embed(batch), (0, 0, 0, -tokens % ROWS_STEP))
         block = partial(self._run_block, runs=runs)
@@ -60,9 +60,9 @@ class PackedRunner:
             stop = start + texts * length
             part = qkv[start:stop].view(texts, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
             if length <= _SHORT:  # one copy converts to float32 and to the products' layout
-                attended = _attend_short(*wide[: 3 * (stop - start)].view(part.shape).copy_(part))
+                attended = attend_short(*wide[: 3 * (stop - start)].view(part.shape).copy_(part))
             else:
-                attended = _attend_long(*part)
+                attended = attend_long(*part)
             out = mixed[start:stop].view(texts, length, heads, -1)
             out.copy_(attended.transpose(1, 2))
         return mixed
@@ -75,12 +75,12 @@ class PackedRunner:
         return memory[:rows]
 
 
-def _attend_long(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def attend_long(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Compute softmax(q k' / sqrt(d)) v by the fused kernel; each [n, heads, T, d]."""
     return F.scaled_dot_product_attention(query, key, value)
 
 
-def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Compute softmax(q k' / sqrt(d)) v; each [n, heads, T, d] float32, contiguous."""
     shape = query.shape
     flat = (shape[0] * shape[1], shape[2], shape[3])
@@ -89,10 +89,10 @@ def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     value = value.view(flat)
     scores = torch.empty(flat[0], flat[1], flat[1])
     torch.baddbmm(scores, query, key.transpose(1, 2), beta=0, alpha=shape[3] ** -0.5, out=scores)
-    return torch.bmm(_softmax(scores), value).view(shape)
+    return torch.bmm(softmax(scores), value).view(shape)
 
 
-def _softmax(scores: Tensor) -> Tensor:
+def softmax(scores: Tensor) -> Tensor:
     """Return the softmax over the last axis, in place if it is narrower than a register.
 
     For those torch's softmax is not vectorised.
@@ -116,7 +116,7 @@ def _own_attention(head: HeadWeights, state: Tensor, runs: list[tuple[int, int, 
     return own
 
 
-def _equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
+def equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Yield runs of equally long texts that fit the cache: first token, texts, tokens of each."""
     starts = np.flatnonzero(np.diff(lengths, prepend=-1))
     tokens = np.cumsum(lengths) - lengths

@@ -43,7 +43,7 @@ class PaddedRunner:
         self._takes = inspect.signature(models.shortest.forward).parameters
         config: Any = models.shortest.config
         self._needs_mask = config.model_type in _PADDING_BY_ID
-        self._hooks = LayerHooks(models.all, needs, layers)
+        self.hooks = LayerHooks(models.all, needs, layers)
 
     @property
     def takes_padding(self) -> bool:
@@ -53,7 +53,7 @@ class PaddedRunner:
     def run(self, batch: Batch) -> LayerStates:
         """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
         inputs, real = self._inputs(batch)
-        states = self._hooks.run(self.models(batch.width), inputs)
+        states = self.hooks.run(self.models(batch.width), inputs)
         layers = {layer: _real(state.flatten(0, 1), real) for layer, state in states.layers.items()}
         heads = {head: _real(own.flatten(), real) for head, own in states.heads.items()}
         return LayerStates(layers, heads)

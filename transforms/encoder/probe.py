@@ -66,12 +66,12 @@ class Probe:
         """
         mixed = self._batch((50, 5, 2))
         equal = self._batch((5, 5))
-        alone = self._alone(mixed)
+        alone = self.pass_alone(mixed)
         if self._runner.takes_padding and self._takes(mixed, alone):
             return BatchSharing.PADDED
-        if not _alike(alone, self._alone(mixed)):
+        if not are_alike(alone, self.pass_alone(mixed)):
             raise self._unfit("it gives the same text other vectors from one pass to the next")
-        if self._takes(equal, self._alone(equal)):
+        if self._takes(equal, self.pass_alone(equal)):
             return BatchSharing.EQUAL
         return BatchSharing.ALONE
 
@@ -88,14 +88,14 @@ class Probe:
             before = -(-limit // LENGTHS[0])
         batch = self._batch((LENGTHS[0],) * before + LENGTHS)
         few = batch.part(slice(before, None))
-        alone = self._alone(few)
+        alone = self.pass_alone(few)
         try:
             states = other.run(batch)
         # a model's code may raise any type for texts in one row, a kernel any type for its device
         except Exception as error:
             return first_line(error)
         together = islice(_texts(states, batch), before, None)
-        if _alike(together, alone):
+        if are_alike(together, alone):
             return ""
         return "texts together have other states than alone"
 
@@ -104,9 +104,9 @@ class Probe:
             together = self._runner.run(batch)
         except Exception:  # models raise any type for an input that they cannot take
             return False
-        return _alike(_texts(together, batch), alone)
+        return are_alike(_texts(together, batch), alone)
 
-    def _alone(self, batch: Batch) -> list[LayerStates]:
+    def pass_alone(self, batch: Batch) -> list[LayerStates]:
         """Run each text by itself.
 
         Raises `UnfitModelError` if the model fails, or its states are not finite or of another
@@ -151,7 +151,8 @@ def _texts(states: LayerStates, batch: Batch) -> Iterator[LayerStates]:
         yield LayerStates(layers, heads)
 
 
-def _alike(ones: Iterable[LayerStates], others: Iterable[LayerStates]) -> bool:
+def are_alike(ones: Iterable[LayerStates], others: Iterable[LayerStates]) -> bool:
+    """Return whether two passes give the same texts the same states, within the tolerance."""
     return all(_same(one, other) for one, other in zip(ones, others, strict=True))
 
 

@@ -193,7 +193,7 @@ def heads_of_texts(
     _check_known(options)
     bounds, longest, kernel = _texts(query)
     scale = options.get("scaling")
-    window = _window(module, options)
+    window = window_of(module, options)
 
     def own_attention(head: int) -> Tensor:
         queries, keys = (part.flatten(0, 1) for part in select_head(query, key, head))
@@ -262,7 +262,7 @@ def _mix(
         longest,
         longest,
         scale=options.get("scaling"),
-        window_size=_window(module, options),
+        window_size=window_of(module, options),
         enable_gqa=key.shape[1] != heads,
     )
     return mixed.view(batch, tokens, heads, -1)
@@ -291,7 +291,7 @@ def _check_known(options: dict[str, Any]) -> None:
         raise UnfitModelError("its attention scales by weights")
 
 
-def _window(module: nn.Module, options: dict[str, Any]) -> tuple[int, int]:
+def window_of(module: nn.Module, options: dict[str, Any]) -> tuple[int, int]:
     """Return how many tokens a token sees before and after itself, -1: all.
 
     `sliding_window` counts the token itself too.
@@ -323,7 +323,7 @@ def _note(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attend within one text; note the request and compare it with the mask."""
-    window = _window(module, options)
+    window = window_of(module, options)
     if attention_mask is not None and not _agrees(attention_mask, window):
         raise UnfitModelError("its masks hide other tokens than its attention is told")
     if value.shape[3] != query.shape[3]:

@@ -118,17 +118,18 @@ class TextTokenizer:
 
     def _tokenize(self, texts: Sequence[str]) -> Tokenized:
         if len(texts) <= TEXTS_AT_ONCE:
-            return self._tokenize_part(texts)
+            return self.tokenize_part(texts)
         # while the library encodes one part on all cores, a thread copies the ids of another
         starts = range(0, len(texts), TEXTS_AT_ONCE)
         parts = [texts[start : start + TEXTS_AT_ONCE] for start in starts]
-        return _join(list(self._threads.map(self._tokenize_part, parts)))
+        return _join(list(self._threads.map(self.tokenize_part, parts)))
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(os.cpu_count(), "tokenize")
 
-    def _tokenize_part(self, texts: Sequence[str]) -> Tokenized:
+    def tokenize_part(self, texts: Sequence[str]) -> Tokenized:
+        """Tokenize texts at once, in this thread."""
         if self.template is not None:
             return _pack(self.template(list(texts)))
         prompted = list(texts)

@@ -16,7 +16,7 @@ _LOGGER = logging.getLogger(__name__)
 ITERATIONS = 10
 _MOST_PER_LIST = 256  # rows of the sample for each centroid; more do not move it
 # least distances of one iteration for a GPU; the processor finishes fewer before it starts
-_WORTH_A_GPU = 1 << 24
+WORTH_A_GPU = 1 << 24
 _BLOCK_DISTANCES = 1 << 26  # distances in a GPU's memory at a time
 _APART = 1 / 1024  # distance of the two halves of a split list, in their lengths
 
@@ -38,7 +38,7 @@ def kmeans(
     the GPU fails, for example without memory, the processor finds them.
     """
     spherical = metric == "ip"
-    if has_gpu() and len(sample) * lists >= _WORTH_A_GPU:
+    if has_gpu() and len(sample) * lists >= WORTH_A_GPU:
         centroids = _by_gpu(sample, lists, spherical, start, iterations, seed)
         if centroids is not None:
             return centroids
@@ -63,7 +63,7 @@ def _by_gpu(
     try:
         if load_faiss().get_num_gpus() > 0:
             return _by_faiss(sample, lists, spherical, start, iterations, seed, gpu=True)
-        return _by_torchs_gpu(sample, lists, spherical, start, iterations, seed)
+        return by_torchs_gpu(sample, lists, spherical, start, iterations, seed)
     except RuntimeError as error:  # no memory, or a library without code for this GPU
         _LOGGER.warning("k-means: the processor takes over from the GPU: %s", first_line(error))
         return None
@@ -93,7 +93,7 @@ def _by_faiss(
     return np.asarray(found.centroids, np.float32)
 
 
-def _by_torchs_gpu(
+def by_torchs_gpu(
     sample: np.ndarray,
     lists: int,
     spherical: bool,
@@ -101,7 +101,7 @@ def _by_torchs_gpu(
     iterations: int,
     seed: int,
 ) -> np.ndarray | None:
-    """Centroids as `_by_torch`; None if torch has no GPU.
+    """Centroids as `by_torch`; None if torch has no GPU.
 
     It may be built without CUDA, or for a newer driver.
     """
@@ -109,10 +109,10 @@ def _by_torchs_gpu(
 
     if not torch.cuda.is_available():
         return None
-    return _by_torch(sample, lists, spherical, start, iterations, seed, "cuda")
+    return by_torch(sample, lists, spherical, start, iterations, seed, "cuda")
 
 
-def _by_torch(
+def by_torch(
     sample: np.ndarray,
     lists: int,
     spherical: bool,

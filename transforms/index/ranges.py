@@ -75,7 +75,7 @@ class OpenRanges:
         self.index = self._table.index
         self.index.parallel_mode = BY_QUERY
         self._headers: list[RangeHeader | None] = [None] * len(ranges)
-        self._ready = np.zeros(self.index.nlist, bool)
+        self.ready = np.zeros(self.index.nlist, bool)
         self._held = HeldLists()
         self._stays = all(part.reader.stays for part in ranges)
         # a list that does not stay is held until the search that needs it ends
@@ -185,7 +185,7 @@ class OpenRanges:
             try:
                 yield
             finally:
-                self._ready[self._held.drop(HELD_BYTES)] = False
+                self.ready[self._held.drop(HELD_BYTES)] = False
 
     def check_lists(self, faiss: Any, lists: np.ndarray) -> None:
         """Have these lists in memory; -1 is no list.
@@ -194,7 +194,7 @@ class OpenRanges:
         """
         wanted = np.unique(lists)
         wanted = wanted[wanted >= 0]
-        missing = wanted[~self._ready[wanted]]
+        missing = wanted[~self.ready[wanted]]
         if not self._stays:
             self._held.use(wanted.tolist())
         if not len(missing):
@@ -253,8 +253,8 @@ class OpenRanges:
                 places = np.arange(first, last + 1)
                 lists = part.first + places[header.sizes[places] > 0]
                 self._put(lists, data)
-                self._ready[lists] = True
-        self._ready[missing] = True
+                self.ready[lists] = True
+        self.ready[missing] = True
 
     def _put(self, lists: np.ndarray, found: Sequence[np.ndarray]) -> None:
         """Put the bytes of lists that are not empty into the table."""

@@ -196,7 +196,7 @@ def drifted(then: Fit, now: Fit, metric: str) -> str | None:
     if (
         then.recall is not None
         and now.recall is not None
-        and _fell(then.recall, now.recall, now.high)
+        and has_fallen(then.recall, now.recall, now.high)
     ):
         return f"recall {now.recall:.4f}, {then.recall:.4f} when it was trained"
     if (
@@ -220,7 +220,7 @@ def drifted(then: Fit, now: Fit, metric: str) -> str | None:
     return None
 
 
-def _fell(then: float, now: float, high: float | None) -> bool:
+def has_fallen(then: float, now: float, high: float | None) -> bool:
     """Whether recall fell by more than the chance of a few queries."""
     return now < then - RECALL_FALL and (high is None or high < then)
 

@@ -18,7 +18,7 @@ from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 from transforms.pooling.transfer import to_device
 
-_CHUNK_BYTES = {"cpu": 1 << 22, "cuda": 1 << 28}
+CHUNK_BYTES = {"cpu": 1 << 22, "cuda": 1 << 28}
 _SMALLEST_PIVOT = 1e-6
 _SMALLEST_NOVELTY = 2e-3
 _SMALLEST_ALIGNMENT = 1e-2
@@ -75,7 +75,7 @@ class SbertWk:
 
         Both are float64, computed chunk by chunk.
         """
-        tokens = max(1, _CHUNK_BYTES[index.device.type] // (4 * len(layers) * self.dim))
+        tokens = max(1, CHUNK_BYTES[index.device.type] // (4 * len(layers) * self.dim))
         parts = [self._weigh_chunk(layers, chunk) for chunk in index.split(tokens)]
         mixtures = torch.cat([mixture for mixture, _ in parts], dim=1)
         variances = torch.cat([variance for _, variance in parts])

@@ -15,7 +15,7 @@ class _OwnStreams(threading.local):
         self.streams: dict[tuple[torch.device, str], torch.cuda.Stream] = {}
 
 
-_OWN = _OwnStreams()
+OWN_STREAMS = _OwnStreams()
 
 
 def to_device(values: Tensor | np.ndarray, device: torch.device) -> Tensor:
@@ -57,6 +57,6 @@ def to_host(values: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event]:
 
 def copy_stream(device: torch.device, way: str) -> torch.cuda.Stream:
     """The calling thread's own stream for copies to (`in`) or from (`out`) a GPU."""
-    if (device, way) not in _OWN.streams:
-        _OWN.streams[device, way] = torch.cuda.Stream(device)
-    return _OWN.streams[device, way]
+    if (device, way) not in OWN_STREAMS.streams:
+        OWN_STREAMS.streams[device, way] = torch.cuda.Stream(device)
+    return OWN_STREAMS.streams[device, way]

@@ -25,8 +25,8 @@ _LOGGER = logging.getLogger(__name__)
 def write_report(root: str) -> None:
     """Write `report.json` and `report.html` of a store, up to the last run that ended."""
     summaries = run_summaries(root, known_summaries(root))
-    _put(root, layout.REPORT, to_bytes(sealed(report(summaries))))
-    _put(root, layout.PAGE, page(root, summaries, read_manifest(root)).encode())
+    write_file(root, layout.REPORT, to_bytes(sealed(report(summaries))))
+    write_file(root, layout.PAGE, page(root, summaries, read_manifest(root)).encode())
 
 
 def bring_up_to_date(root: str) -> None:
@@ -62,6 +62,6 @@ def summary_of(root: str, run: str) -> RunSummary | None:
     return None
 
 
-def _put(root: str, name: str, data: bytes) -> None:
+def write_file(root: str, name: str, data: bytes) -> None:
     """Replace a file, unless another run has just written a later one."""
     storage.replace(storage.join(root, name), data)

@@ -76,7 +76,8 @@ class SnapshotIndex:
         return found
 
     @cached_property
-    def _whole(self) -> SegmentedIndex:
+    def whole_index(self) -> SegmentedIndex:
+        """The index of all segments, opened at the first use."""
         with progress.stage("opening the index"):
             return self.opened(0, len(self._segments))
 
@@ -148,7 +149,7 @@ class SnapshotIndex:
     def _search(
         self, index: IndexEntry, queries: np.ndarray, k: int, rows: int, wanted: Matches | None
     ) -> Hits:
-        opened = self._whole
+        opened = self.whole_index
         depth = depth_for(k, index.rerank)
         nprobe = index.nprobe_for(k) or None
         with progress.stage("searching the index"):
@@ -173,7 +174,7 @@ class SnapshotIndex:
                 self._locator(number).wanted(rows) for number in range(len(self._segments))
             ]
             vectors = self.vectors_of if reranks else None
-            self._filter = (wanted, FilteredIndex(self._whole, of_segments, vectors))
+            self._filter = (wanted, FilteredIndex(self.whole_index, of_segments, vectors))
         return self._filter[1]
 
     def _mend(self, error: str) -> str:
@@ -219,10 +220,10 @@ class SnapshotIndex:
             if file:
                 file.vectors(row[start:end], vectors[start:end])
             else:
-                vectors[start:end] = self._stored(segment[start:end], row[start:end])
+                vectors[start:end] = self.stored(segment[start:end], row[start:end])
         return vectors
 
-    def _stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
+    def stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Return vectors of index rows, float32 [m, dim], read from the shards."""
         shard, place = self.located(segment, row)
         vectors = np.empty((len(shard), self._manifest.space.dim), np.float32)

@@ -81,7 +81,7 @@ class Guard:
             return RefusedError(
                 413, "the request has a body, which nothing here reads; put all into the address"
             )
-        if self._names is not None and _host(headers.get("host", "")) not in self._names:
+        if self._names is not None and host_of(headers.get("host", "")) not in self._names:
             return RefusedError(
                 400,
                 f"the host is {headers.get('host', '')[:100]!r}; this server answers to localhost"
@@ -90,10 +90,10 @@ class Guard:
         return None
 
 
-def _host(header: str) -> str:
+def host_of(header: str) -> str:
     """Return the name in a header `Host`, without its port.
 
-    >>> _host("LocalHost:8000"), _host("[::1]:8000")
+    >>> host_of("LocalHost:8000"), host_of("[::1]:8000")
     ('localhost', '::1')
     """
     name, _, port = header.rpartition(":")

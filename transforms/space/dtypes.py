@@ -16,10 +16,10 @@ DTYPES = ("float32", "bfloat16", "float16", "int8")
 INT8_FAMILIES = frozenset(("bert", "roberta", "xlm-roberta", "camembert", "electra"))
 # Families whose masks, positions or transforms are float32 for any dtype of weights.
 FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm", "static-embedding"))
-_DRIVER = nvidia.NODE
+DRIVER = nvidia.NODE
 # Prints what nvidia-smi would, of the GPUs that CUDA_VISIBLE_DEVICES leaves. It runs in its own
 # process, since a process that has used the driver must not fork.
-_ASK_DRIVER = """
+ASK_DRIVER = """
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
 count, device, part = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
@@ -107,8 +107,8 @@ def _gpu_has_bfloat16() -> bool:
     if nvidia.hides_gpus():
         return False
     capabilities: list[float] = []
-    if _DRIVER.exists():
-        capabilities = _answer([sys.executable, "-I", "-S", "-c", _ASK_DRIVER])
+    if DRIVER.exists():
+        capabilities = _answer([sys.executable, "-I", "-S", "-c", ASK_DRIVER])
     if not capabilities and shutil.which("nvidia-smi") is not None:
         capabilities = _answer(_nvidia_smi())
     return bool(capabilities) and min(capabilities) >= 8

@@ -44,13 +44,13 @@ def storage_of(path: str) -> Storage:
         return RowsStorage()
     try:
         with keep_root_logger():
-            return _back_end(path.split("://")[0])(path)
+            return back_end_of(path.split("://")[0])(path)
     except (ImportError, ValueError) as error:
         raise _no_filesystem(path) from error
 
 
 @cache
-def _back_end(scheme: str) -> Callable[[str], Storage]:
+def back_end_of(scheme: str) -> Callable[[str], Storage]:
     """The maker of storages for the paths of a remote scheme, imported once."""
     with uncollected():
         if scheme == "gs":

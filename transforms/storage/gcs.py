@@ -106,10 +106,10 @@ class GcsStorage:
     def delete(self, *paths: str) -> None:
         # One by one: the quota counts a batch of a hundred as a hundred deletions.
         with ThreadPoolExecutor(DELETES_AT_ONCE) as pool:
-            list(pool.map(self._delete, paths))
+            list(pool.map(self.delete_object, paths))
 
     def delete_if(self, path: str, version: str) -> bool:
-        return self._delete(path, int(version))
+        return self.delete_object(path, int(version))
 
     def _listed(self, prefix: str, low: str = "", high: str = "") -> list[Entry]:
         bucket, start = bucket_and_name(prefix)
@@ -140,7 +140,8 @@ class GcsStorage:
         digest = hashlib.md5(data, usedforsecurity=False).digest()
         return bool(blob.md5_hash == base64.b64encode(digest).decode())
 
-    def _delete(self, path: str, generation: int | None = None) -> bool:
+    def delete_object(self, path: str, generation: int | None = None) -> bool:
+        """Delete one object, if given only of that generation; return whether it existed."""
         blob = _blob(path)
         try:
             with _refusals_explained(path):
@@ -155,7 +156,7 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     low = after and after + "\0"
     high = upto and upto + "\0"
     window = {"start_offset": low or None, "end_offset": high or None}
-    blobs = _client().list_blobs(
+    blobs = process_client().list_blobs(
         bucket,
         prefix=prefix,
         fields=FIELDS,
@@ -207,17 +208,17 @@ def _downloaded(blob: Any, **part: int) -> bytes:
 def _blob(path: str, generation: int | None = None) -> Any:
     bucket, name = bucket_and_name(path)
     with _refusals_explained(path):
-        return _client().bucket(bucket).blob(name, generation=generation)
+        return process_client().bucket(bucket).blob(name, generation=generation)
 
 
 def _existing(path: str) -> Any:
     """Return the object with its properties, None if there is no object."""
     bucket, name = bucket_and_name(path)
     with _refusals_explained(path):
-        return _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
+        return process_client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
 
 
-def _client() -> Any:
+def process_client() -> Any:
     """Return the process's client; a forked child must not share its parent's connections."""
     return _new_client(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST"))
 

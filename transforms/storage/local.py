@@ -94,7 +94,7 @@ class LocalStorage:
         """Link a temporary file to the path; rename it if the disk has no hard links."""
         if os.path.exists(path):
             return False
-        temporary = self._write_temporary(path, data)
+        temporary = self.write_temporary(path, data)
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -107,7 +107,7 @@ class LocalStorage:
             # The file has its name. A leftover temporary is what a crash leaves too.
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        _sync_folder(path)
+        sync_folder(path)
         return True
 
     def checksum_of(self, path: str, data: bytes) -> str:
@@ -117,8 +117,8 @@ class LocalStorage:
         with self._locked(path):
             if version_of(self, path) != version:
                 return False
-            os.replace(self._write_temporary(path, data), path)
-            _sync_folder(path)
+            os.replace(self.write_temporary(path, data), path)
+            sync_folder(path)
             return True
 
     def delete(self, *paths: str) -> None:
@@ -133,7 +133,7 @@ class LocalStorage:
             self.delete(path)
             return True
 
-    def _write_temporary(self, path: str, data: bytes) -> str:
+    def write_temporary(self, path: str, data: bytes) -> str:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         temporary = f"{path}.tmp-{uuid.uuid4().hex}"
         try:
@@ -309,7 +309,7 @@ def _with_path(path: str) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
     """Make a new name survive a power cut. Raises UnsyncedError if the disk does not confirm it."""
     try:
         fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)

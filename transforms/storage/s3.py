@@ -105,7 +105,7 @@ class S3Storage:
         bucket, key = bucket_and_name(path)
         try:
             with _refusals_explained(path):
-                return _entry(bucket, _client().get_object_metadata(GetRequest(bucket, key)))
+                return _entry(bucket, process_client().get_object_metadata(GetRequest(bucket, key)))
         except S3ClientError as error:
             if error.code == MISSING:
                 return None
@@ -115,13 +115,14 @@ class S3Storage:
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, _client())))
+        part = functools.partial(_part, path, process_client())
+        return cast(BinaryIO, RangedReader(entry.size, part))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         """Return the bytes and the ETag, or None if the object does not exist."""
         bucket, key = bucket_and_name(path)
         with _refusals_explained(path):
-            client = _client().client
+            client = process_client().client
             try:
                 return _object(client, bucket, key)
             except client.exceptions.NoSuchKey:
@@ -150,7 +151,7 @@ class S3Storage:
         return self._put(path, data, IfMatch=version)
 
     def delete(self, *paths: str) -> None:
-        for path, error in S3IO(client=_client()).delete_files(list(paths)):
+        for path, error in S3IO(client=process_client()).delete_files(list(paths)):
             if error is not None:
                 with _refusals_explained(path):
                     raise error
@@ -162,7 +163,7 @@ class S3Storage:
         bucket, key = bucket_and_name(path)
         with _refusals_explained(path):
             try:
-                _client().client.delete_object(Bucket=bucket, Key=key, IfMatch=version)
+                process_client().client.delete_object(Bucket=bucket, Key=key, IfMatch=version)
             except ClientError as error:
                 if _status(error) in (CONFLICT, CHANGED, MISSING):
                     return False
@@ -175,7 +176,7 @@ class S3Storage:
         for attempt in range(TRIES):
             with _refusals_explained(path):
                 try:
-                    _write(_client().client, bucket, key, data, condition)
+                    _write(process_client().client, bucket, key, data, condition)
                     return True
                 except ClientError as error:
                     status = _status(error)
@@ -282,7 +283,7 @@ def _pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[list[Ite
     begin = {}
     if after:
         begin["StartAfter"] = after
-    paginator = _client().client.get_paginator("list_objects_v2")
+    paginator = process_client().client.get_paginator("list_objects_v2")
     size = {"PageSize": OBJECTS_IN_A_PAGE}
     for page in paginator.paginate(Bucket=bucket, Prefix=prefix, PaginationConfig=size, **begin):
         items = [
@@ -298,14 +299,15 @@ def _entry(bucket: str, item: Any) -> Entry:
     return Entry(path, item.size, item.etag, version, item.last_modified.timestamp())
 
 
-def _client() -> Any:
+def process_client() -> Any:
     """Return a client for one reader, since Beam's holds its stream; connections are shared."""
-    return copy.copy(_shared(os.getpid()))
+    return copy.copy(shared_client(os.getpid()))
 
 
 @functools.lru_cache(1)
 @keep_root_logger()
-def _shared(process: int) -> Any:
+def shared_client(process: int) -> Any:
+    """Return the client whose connections all readers of a process share."""
     return Client(filesystem_options() or PipelineOptions([]))
 
 

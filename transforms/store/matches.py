@@ -45,7 +45,7 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
     local = storage.is_local(manifest.root)
 
     def read(fragment: "ds.Fragment") -> np.ndarray:
-        return _matching(fragment, dataset.schema, where, threads=local)
+        return match_rows(fragment, dataset.schema, where, threads=local)
 
     if local:
         return Matches(where, tuple(map(read, fragments)))
@@ -53,7 +53,7 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
         return Matches(where, tuple(pool.map(read, fragments)))
 
 
-def _matching(
+def match_rows(
     fragment: "ds.Fragment", schema: pa.Schema, where: pc.Expression, threads: bool
 ) -> np.ndarray:
     """Return bool [rows of a shard], True for rows that match."""

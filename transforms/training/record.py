@@ -56,7 +56,7 @@ def record_of(
 ) -> dict[str, Any]:
     """Return the content of training.json."""
     fitted = outcome.fitted
-    dev = _dev(outcome)
+    dev = dev_record(outcome)
     before = []
     if dev:
         before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}]
@@ -104,7 +104,7 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     card = _template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
     (folder / CARD).write_text(card, encoding="utf8")
     page = _template("training.html").render(
-        r=record, dev_line=dev_line(record), charts=_charts(record)
+        r=record, dev_line=dev_line(record), charts=charts_of(record)
     )
     (folder / PAGE).write_text(page, encoding="utf8")
 
@@ -143,7 +143,7 @@ def dev_line(record: Mapping[str, Any]) -> str | None:
     return f"{line}; before {before}; difference {_figure(**dev['difference'], sign='+')}"
 
 
-def _dev(outcome: TrainingOutcome) -> dict[str, Any] | None:
+def dev_record(outcome: TrainingOutcome) -> dict[str, Any] | None:
     """Return the dev scores x100 before and after, and their difference, with 95 % intervals."""
     if outcome.believed is None:
         return None
@@ -165,7 +165,7 @@ def _figure(score: float, low: float | None, high: float | None, sign: str = "")
     return f"{score:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
 
 
-def _charts(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
+def charts_of(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     """Return the title and the chart of each curve with two points or more."""
     titles = {"loss": "training loss"}
     if record["dev"] is not None:

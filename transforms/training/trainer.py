@@ -108,7 +108,7 @@ def fit(job: Job, folder: Path, watch: TrainingWatch) -> TrainingResult:
     return TrainingResult(
         steps=state.global_step,
         best_step=best_step,
-        curve=_curve(state.log_history),
+        curve=curve_of(state.log_history),
         stopped_early=state.global_step < state.max_steps and job.options.patience is not None,
     )
 
@@ -354,7 +354,7 @@ def rows_with(examples: Examples, texts: Iterable[tuple[str, ...]]) -> str:
     )
 
 
-def _curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def curve_of(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the points of the curve from the trainer's log; an undefined dev score is None."""
     points: list[dict[str, Any]] = []
     for entry in history:

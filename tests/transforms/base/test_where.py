@@ -1,5 +1,8 @@
 """The language of filters: what it means is what SQL means by it, and a mistake is one line that
 names the columns.
+
+Covers transforms/base/where_columns.py.
+Covers transforms/base/where_parser.py.
 """
 
 import datetime as dt

@@ -127,7 +127,7 @@ def test_many_words_that_are_nearly_all_new_are_not_kept() -> None:
         expected = own.encode_batch(texts, add_special_tokens=False)
         assert found.ids.tolist() == [token for each in expected for token in each.ids]
         assert np.diff(found.offsets).tolist() == [len(each) for each in expected]
-        assert len(words._places) == kept
+        assert len(words.places) == kept
 
 
 @pytest.mark.parametrize("direction", ["left", "right"])

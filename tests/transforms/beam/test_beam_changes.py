@@ -1,4 +1,7 @@
-"""Counting changes and repeated ids of made-up snapshots, by list in and list out."""
+"""Counting changes and repeated ids of made-up snapshots, by list in and list out.
+
+Covers transforms/steps/commit/count_changes.py.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,7 @@
-"""Token statistics of a corpus, by list in and list out: the whole fit and each of its parts."""
+"""Token statistics of a corpus, by list in and list out: the whole fit and each of its parts.
+
+Covers transforms/steps/fit/token_statistics.py.
+"""
 
 from collections import Counter
 from dataclasses import replace

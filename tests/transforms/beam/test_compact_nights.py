@@ -51,7 +51,7 @@ def test_candidates_are_scored_without_reading_a_shard(
     index = nights.commit(FILES, COMPACT)
     assert all(segment["refine"]["path"].endswith(".refine") for segment in index["segments"])
     check_near(nights, FILES)
-    monkeypatch.setattr(SnapshotIndex, "_stored", None)
+    monkeypatch.setattr(SnapshotIndex, "stored", None)
     assert len(nights.search(["a question"], 10)[0]) == 10
 
 

@@ -1,5 +1,7 @@
 """One pass over a store's shards: moments by laws of the combiner, a sample by hash, and what is
 refused.
+
+Covers transforms/steps/fit/gather.py.
 """
 
 from pathlib import Path

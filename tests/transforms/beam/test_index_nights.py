@@ -1,5 +1,9 @@
 """An index that follows its store from night to night: what it finds, what it rewrites, what it
 reads.
+
+Covers transforms/steps/index/answers.py.
+Covers transforms/steps/index/files.py.
+Covers transforms/steps/index/held_out.py.
 """
 
 import hashlib
@@ -536,7 +540,7 @@ def test_a_new_topic_that_the_lists_do_not_know_trains_anew(nights: Nights) -> N
 def test_recall_that_fell_trains_anew(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     files = collection(rows=200)
     nights.commit(files, IndexRequest("IVF8,SQ8", target_recall=0.7))
-    monkeypatch.setattr(upkeep, "_fell", lambda then, now, high: 0.5 < now < high)
+    monkeypatch.setattr(upkeep, "has_fallen", lambda then, now, high: 0.5 < now < high)
     rebuilt(nights, edited(files, 40), "recall ")
 
 

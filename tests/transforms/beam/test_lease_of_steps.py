@@ -3,19 +3,17 @@ it.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
 import pytest
-from helpers import eager
+from helpers import eager, fake_storage
+from helpers.clock import Clock
 from helpers.nights import Nights
 
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
-from transforms.storage.local import LocalStorage
 from transforms.store.runs import lease, lease_file
 from transforms.store.runs.commit import Run
 
@@ -33,30 +31,25 @@ SECONDS = 12
 ASKED = ("open", "stat", "read_versioned", "put_if_absent", "replace_if")
 
 
-class Silence:
+class Silence(Clock):
     """How long the lease of a run was not renewed, at worst, by a clock that each request to the
     storage turns on.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self.now, self.worst, self._renewed = 1_000_000.0, 0.0, 1_000_000.0
-        monkeypatch.setattr(
-            lease, "time", SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
-        )
-        monkeypatch.setattr(lease_file, "time", lease.time)
+        self.worst = 0.0
+        self._renewed = self.now
+        monkeypatch.setattr(lease, "time", self)
+        monkeypatch.setattr(lease_file, "time", self)
         for name in ASKED:
-            monkeypatch.setattr(LocalStorage, name, self._slow(getattr(LocalStorage, name)))
+            fake_storage.meet(monkeypatch, name, self._slow)
 
-    def _slow(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def slow(storage: LocalStorage, path: str, *rest: Any) -> Any:
-            if not path.endswith("lease.json"):
-                self.now += SECONDS
-                self.worst = max(self.worst, self.now - self._renewed)
-            elif rest:
-                self._renewed = json.loads(rest[0])["renewed"]
-            return call(storage, path, *rest)
-
-        return slow
+    def _slow(self, path: str, *rest: Any) -> None:
+        if not path.endswith("lease.json"):
+            self.now += SECONDS
+            self.worst = max(self.worst, self.now - self._renewed)
+        elif rest:
+            self._renewed = json.loads(rest[0])["renewed"]
 
 
 class Night(beam.PTransform):

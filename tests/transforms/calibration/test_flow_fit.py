@@ -147,7 +147,7 @@ def test_start_and_thirty_steps_are_the_references(shared: Path, config, monkeyp
     parameters, flow = FlowParameters(*SHAPES[config]), shared / "golden/flow"
     drawn = reference(shared, f"ddi_{config}.init_params.npz")
     weights = iter([drawn[f"{at}w{layer}"] for _, at in parameters.steps() for layer in (1, 2)])
-    monkeypatch.setattr("transforms.calibration.flow_fit._normal", lambda *_: next(weights))
+    monkeypatch.setattr("transforms.calibration.flow_fit.draw_normal", lambda *_: next(weights))
     golden = np.load(flow / f"ddi_{config}.out.npz")
     tensors = initialise(parameters, torch.from_numpy(golden["x"]))
     for name, value in reference(shared, f"ddi_{config}.params_f64.npz").items():

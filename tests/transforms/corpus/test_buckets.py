@@ -1,5 +1,8 @@
 """Buckets: which rows they hold, how they are named, chosen and split, and that no layout of the
 input shows in them.
+
+Covers transforms/corpus/blocks.py.
+Covers transforms/corpus/heavy.py.
 """
 
 from collections import Counter

@@ -1,4 +1,8 @@
-"""How files are cut into spans: each row once, in units of the size that was asked for."""
+"""How files are cut into spans: each row once, in units of the size that was asked for.
+
+Covers transforms/corpus/csv_places.py.
+Covers transforms/corpus/formats/separated.py.
+"""
 
 import csv
 import io

@@ -1,4 +1,8 @@
-"""Formats are known by the registry alone: one that is added there is read by everybody."""
+"""Formats are known by the registry alone: one that is added there is read by everybody.
+
+Covers transforms/corpus/formats/format.py.
+Covers transforms/corpus/formats/tables.py.
+"""
 
 from collections import Counter
 from pathlib import Path

@@ -1,5 +1,8 @@
 """The data files of tables of Iceberg and Delta Lake: of each version, of some partitions; what is
 refused.
+
+Covers transforms/corpus/delta_lake.py.
+Covers transforms/corpus/iceberg.py.
 """
 
 import importlib

@@ -1,5 +1,8 @@
 """Rows that are too long: rejected by their place, in bounded memory, whatever stands around
 them.
+
+Covers transforms/corpus/csv_rows.py.
+Covers transforms/corpus/lines.py.
 """
 
 import csv

@@ -37,10 +37,10 @@ def test_a_pass_that_fails_keeps_no_states(tmp_path: Path) -> None:
     runner: Any = encoder.replicas[0].forward.runner
 
     def fail(*_: Any) -> None:
-        assert runner._hooks._pass.states.layers, "there are states of earlier blocks"
+        assert runner.hooks.running.states.layers, "there are states of earlier blocks"
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     runner.models.shortest.transformer.layer[-1].register_forward_pre_hook(fail)
     with pytest.raises(torch.OutOfMemoryError):
         encoder.replicas[0].forward(next(iter(encoder.plan(encoder.tokenize(TEXTS[:1])).batches)))
-    assert runner._hooks._pass.states.layers == {}
+    assert runner.hooks.running.states.layers == {}

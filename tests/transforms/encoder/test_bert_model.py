@@ -1,4 +1,8 @@
-"""BERT loaded without transformers: the same model, the same tokenizer, or not taken."""
+"""BERT loaded without transformers: the same model, the same tokenizer, or not taken.
+
+Covers transforms/encoder/bert_tokenizer.py.
+Covers transforms/encoder/load.py.
+"""
 
 import json
 import subprocess

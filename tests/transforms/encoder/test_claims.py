@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.stub_device import stub_gpu
+from helpers.stub_device import see_gpus, stub_gpu
 from helpers.tiny_models import TEXTS, save_tiny_model
 
 from transforms.base.errors import OptionError
@@ -88,15 +88,9 @@ def test_a_process_claims_once_and_a_child_of_it_claims_its_own(tmp_path: Path) 
 
 @pytest.fixture
 def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    monkeypatch.setattr(
-        torch.cuda,
-        "get_device_properties",
-        lambda gpu: SimpleNamespace(uuid=f"uuid-{gpu.index}"),
-    )
-    monkeypatch.setattr(devices, "_set_environment", lambda: None)
-    monkeypatch.setattr(devices, "_try_growing", lambda _: None)
+    see_gpus(monkeypatch, 8, lambda gpu: SimpleNamespace(uuid=f"uuid-{gpu.index}"))
+    monkeypatch.setattr(devices, "set_environment", lambda: None)
+    monkeypatch.setattr(devices, "try_growing", lambda _: None)
     monkeypatch.setattr(claims.tempfile, "gettempdir", lambda: str(tmp_path))
     claims.claims_of_machine.cache_clear()
     yield

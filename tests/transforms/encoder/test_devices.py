@@ -1,4 +1,7 @@
-"""Batches side by side, one a core."""
+"""Batches side by side, one a core.
+
+Covers transforms/encoder/lanes.py.
+"""
 
 import threading
 from functools import partial
@@ -103,7 +106,7 @@ def test_documents_in_windows_are_handed_over_while_those_before_are_computed(
             patch.setattr(
                 encoders, "resolve_devices", lambda _, n=devices: [torch.device("cpu")] * n
             )
-            patch.setattr(encoders, "_WINDOW_BATCHES", {"cpu": 2})
+            patch.setattr(encoders, "WINDOW_BATCHES", {"cpu": 2})
             encoder = Encoder.load(
                 str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=32
             )
@@ -144,11 +147,11 @@ def test_texts_are_tokenized_in_parts_as_they_are_at_once(tiny, monkeypatch):
     texts = [f"{text} {number}" for number in range(9) for text in TEXTS] + ["", "dog " * 600]
     encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu")
     whole, threads = encoder.tokenize(texts), set()
-    part = encoder._tokenizer._tokenize_part
+    part = encoder.text_tokenizer.tokenize_part
     monkeypatch.setattr(tokenize, "TEXTS_AT_ONCE", 7)
     monkeypatch.setattr(
-        encoder._tokenizer,
-        "_tokenize_part",
+        encoder.text_tokenizer,
+        "tokenize_part",
         lambda some: threads.add(threading.get_ident()) or part(some),
     )
     found = encoder.tokenize(texts)

@@ -1,4 +1,7 @@
-"""What holds for every pooler on every architecture."""
+"""What holds for every pooler on every architecture.
+
+Covers transforms/pooling/build.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,12 @@
-"""What the encoder finds out when a model is loaded, and what it refuses by name."""
+"""What the encoder finds out when a model is loaded, and what it refuses by name.
+
+Covers transforms/encoder/layer_hooks.py.
+Covers transforms/encoder/load_replica.py.
+Covers transforms/encoder/load_tokenizer.py.
+Covers transforms/encoder/packed.py.
+Covers transforms/encoder/padded.py.
+Covers transforms/encoder/probe.py.
+"""
 
 from pathlib import Path
 
@@ -34,17 +42,17 @@ def _edit_weights(folder: Path, **tensors: torch.Tensor) -> None:
 
 WRONG_BRANCHES = {
     "narrow softmax": (
-        "_softmax",
+        "softmax",
         lambda usual: lambda scores: usual(scores) if scores.shape[-1] >= 16 else scores,
     ),
     "wide softmax": (
-        "_softmax",
+        "softmax",
         lambda usual: lambda scores: usual(scores) if scores.shape[-1] < 16 else scores,
     ),
-    "short attention": ("_attend_short", lambda _: lambda query, key, value: value),
-    "long attention": ("_attend_long", lambda _: lambda query, key, value: value),
+    "short attention": ("attend_short", lambda _: lambda query, key, value: value),
+    "long attention": ("attend_long", lambda _: lambda query, key, value: value),
     "runs of several texts": (
-        "_equal_lengths",
+        "equal_lengths",
         lambda usual: lambda lengths: [(start, 1, width) for start, _, width in usual(lengths)],
     ),
 }

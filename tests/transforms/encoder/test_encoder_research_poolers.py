@@ -1,5 +1,7 @@
 """SBERT-WK, Ditto, TF-IDF, remove-biases and prompt pooling on every architecture, and against
 their references.
+
+Covers transforms/encoder/template.py.
 """
 
 import json

@@ -1,4 +1,8 @@
-"""Directories in sentence-transformers layout give what sentence-transformers gives."""
+"""Directories in sentence-transformers layout give what sentence-transformers gives.
+
+Covers transforms/space/st_layers.py.
+Covers transforms/space/st_modules.py.
+"""
 
 import json
 from pathlib import Path

@@ -119,7 +119,7 @@ def test_a_padded_pass_does_not_ask_the_device_whether_there_is_padding(
     save_family(family, tmp_path / family)
     expected = Encoder.load(model, pooler="mean", dtype="float32", device="cpu").encode(TEXTS)
     with stub_gpu(monkeypatch) as counts:
-        monkeypatch.setattr(forward, "_unpadded", lambda *_: (None, ""))
+        monkeypatch.setattr(forward, "unpadded_runner", lambda *_: (None, ""))
         encoder = on_gpus(model, 1, monkeypatch, pooler="mean", tokens_per_batch=64)
         assert encoder.replicas[0].forward.together is BatchSharing.PADDED
         found = _embedded(encoder, counts)

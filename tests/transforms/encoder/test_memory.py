@@ -1,4 +1,7 @@
-"""Batches that are too large for the memory there is."""
+"""Batches that are too large for the memory there is.
+
+Covers transforms/encoder/replica.py.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.families import save_family
+from helpers.stub_device import see_gpus
 from helpers.tiny_models import TEXTS
 
 from transforms.encoder import Encoder, devices
@@ -145,8 +149,7 @@ def _on_gpu(replica: Any, number: int) -> Any:
 def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    see_gpus(monkeypatch, 1)
     names = (
         "PYTORCH_ALLOC_CONF",
         "PYTORCH_CUDA_ALLOC_CONF",
@@ -193,11 +196,10 @@ def precision() -> Iterator[None]:
 def one_gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A machine that says it has a GPU, without settings; what its allocator is told."""
     told: list[str] = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    see_gpus(monkeypatch, 1)
     monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", told.append, raising=False)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    for name in (*devices._ALLOCATOR, "CUBLAS_WORKSPACE_CONFIG", "TORCH_CUDNN_SDPA_DEPRIORITIZED"):
+    for name in (*devices.ALLOCATOR, "CUBLAS_WORKSPACE_CONFIG", "TORCH_CUDNN_SDPA_DEPRIORITIZED"):
         monkeypatch.setenv(name, "")  # so that it is as it was afterwards
         monkeypatch.delenv(name)
     return told

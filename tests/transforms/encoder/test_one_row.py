@@ -1,5 +1,8 @@
 """The pass without padding through a model's own code, its kernel a loop over texts, against texts
 run alone.
+
+Covers transforms/encoder/own_attention.py.
+Covers transforms/encoder/texts_attention.py.
 """
 
 from collections.abc import Iterable
@@ -123,7 +126,7 @@ def test_a_window_longer_than_the_texts_that_are_tried_is_compared_with_the_mask
 ) -> None:
     folder = _save("mistral", tmp_path / "m", sliding_window=70)
     assert _runs_in_one_row(load(folder))
-    monkeypatch.setattr(texts_attention, "_window", lambda *_: BEFORE)
+    monkeypatch.setattr(texts_attention, "window_of", lambda *_: BEFORE)
     assert not _runs_in_one_row(load(folder))
     assert "masks hide other tokens" in caplog.text
 
@@ -154,7 +157,7 @@ def test_norms_are_one_kernel_each_where_that_gives_the_same(
 ) -> None:
     encoder = load(_save(family, tmp_path / family, **TAKEN[family][0]))
     runner: Any = encoder.replicas[0].forward.runner
-    norms = [part for part in runner._model.modules() if type(part).__name__.endswith("RMSNorm")]
+    norms = [part for part in runner.model.modules() if type(part).__name__.endswith("RMSNorm")]
     assert norms
     assert {"forward" in vars(norm) for norm in norms} == {fused}
     with torch.inference_mode():

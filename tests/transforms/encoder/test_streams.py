@@ -101,7 +101,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
     monkeypatch.setattr(torch.cuda, "stream", found.on)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: found.current)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda _: found.default)
-    monkeypatch.setattr(transfer, "_OWN", SimpleNamespace(streams={}))
+    monkeypatch.setattr(transfer, "OWN_STREAMS", SimpleNamespace(streams={}))
     return found
 
 

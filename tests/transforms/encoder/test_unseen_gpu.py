@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.stub_device import stub_gpu
+from helpers.stub_device import see_gpus, stub_gpu
 from helpers.tiny_models import TEXTS, save_tiny_model
 
 from transforms.base import nvidia
@@ -26,7 +26,7 @@ BLIND = Driver("535.104.05", False, (0, 0), 0)
 def driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver whose GPU torch does not see."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    see_gpus(monkeypatch, 0)
     monkeypatch.setattr(torch.version, "cuda", "12.6")
     monkeypatch.setattr(nvidia, "find_driver", lambda: BLIND)
 

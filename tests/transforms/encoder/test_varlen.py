@@ -1,5 +1,7 @@
 """The GPU's forward pass, with its attention kernel replaced by a literal one, against the model's
 own.
+
+Covers transforms/encoder/forward.py.
 """
 
 import threading
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.corpora import sentences
+from helpers.stub_device import see_gpus
 from helpers.tiny_models import save_tiny_model
 from torch import Tensor
 
@@ -67,7 +70,7 @@ def test_the_same_vectors_as_the_models_own_pass(
             assert isinstance(encoder.replicas[0].forward.runner, VarlenRunner), pooler
             assert found.stats.padded == found.stats.real
         with monkeypatch.context() as patch:
-            patch.setattr(forward, "_unpadded", lambda *_: (None, ""))
+            patch.setattr(forward, "unpadded_runner", lambda *_: (None, ""))
             padded = Encoder.load(model, pooler=pooler, dtype="float32")
         np.testing.assert_allclose(found.vectors, padded.encode(TEXTS), atol=2e-5, err_msg=pooler)
 
@@ -143,9 +146,8 @@ def test_out_of_memory_on_one_of_two_devices(
 
 
 def test_which_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    monkeypatch.setattr(devices, "_try_growing", lambda _: None)
+    see_gpus(monkeypatch, 3)
+    monkeypatch.setattr(devices, "try_growing", lambda _: None)
     assert [str(device) for device in resolve_devices("auto")] == ["cuda:0", "cuda:1", "cuda:2"]
     assert [str(device) for device in resolve_devices("cuda")] == ["cuda:0", "cuda:1", "cuda:2"]
     assert [str(device) for device in resolve_devices("cuda:1")] == ["cuda:1"]

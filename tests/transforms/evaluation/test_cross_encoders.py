@@ -1,4 +1,7 @@
-"""Cross-encoders beside poolers: every kind of task, beside sentence-transformers' own scores."""
+"""Cross-encoders beside poolers: every kind of task, beside sentence-transformers' own scores.
+
+Covers transforms/encoder/pair_scorer.py.
+"""
 
 import json
 import shutil

@@ -1,5 +1,11 @@
 """Every kind of task: its layouts, its score by hand or by the library it is of, and data that
 cannot be scored.
+
+Covers transforms/evaluation/kinds/probing.py.
+Covers transforms/evaluation/kinds/relatedness.py.
+Covers transforms/evaluation/kinds/retrieval.py.
+Covers transforms/evaluation/kinds/sts.py.
+Covers transforms/evaluation/tasks.py.
 """
 
 import json

@@ -1,4 +1,8 @@
-"""SentEval's network: as torch's own modules train it, and stopped when SentEval stops."""
+"""SentEval's network: as torch's own modules train it, and stopped when SentEval stops.
+
+Covers transforms/evaluation/classifier.py.
+Covers transforms/evaluation/kinds/classification.py.
+"""
 
 from pathlib import Path
 
@@ -25,7 +29,7 @@ def by_modules(train: Rows, decay: float, passes: int) -> torch.nn.Sequential:
     """
     found = torch.nn.Sequential(torch.nn.Linear(8, 50), torch.nn.Sigmoid(), torch.nn.Linear(50, 3))
     first, first_bias, second, second_bias = (
-        weight[0].detach() for weight in network._first_weights(8, 3, 1)
+        weight[0].detach() for weight in network.first_weights(8, 3, 1)
     )
     with torch.no_grad():
         for place, weight, bias in ((0, first, first_bias), (2, second, second_bias)):
@@ -75,7 +79,7 @@ def test_training_stops_when_sentevals_does(
         seen.append(weights[0][0].detach().clone())
         return [accuracies[len(seen) - 1]]
 
-    monkeypatch.setattr(network, "_accuracies", measure)
+    monkeypatch.setattr(network, "accuracies_of", measure)
     (found,) = train_networks(rows(64), rows(9), 3, (1e-4,))
     assert len(seen) == rounds
     assert found.accuracy == max(accuracies[:rounds])

@@ -1,4 +1,7 @@
-"""Similarities of pairs of vectors, and tasks that are scored by them."""
+"""Similarities of pairs of vectors, and tasks that are scored by them.
+
+Covers transforms/evaluation/task.py.
+"""
 
 from pathlib import Path
 

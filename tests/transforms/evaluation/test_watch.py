@@ -1,21 +1,22 @@
 """What an evaluation says of how far it is."""
 
 import pytest
+from helpers.clock import Clock
 
 from transforms.base import progress
 from transforms.evaluation import watch
 
 
 def test_counts_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(watch.time, "monotonic", lambda: now)
+    clock = Clock()
+    monkeypatch.setattr(watch, "time", clock)
     with watch.Watch(texts=3000, scores=4) as watched:
-        now += 10
+        clock.now += 10
         watched.encoded(1000)
         assert progress.current().message == "1,000 of 3,000 texts, 0 of 4 scores, about 20s left"
-        now += 20
+        clock.now += 20
         watched.encoded(2000)
-        now += 30
+        clock.now += 30
         watched.scored()
         assert progress.current().message == "3,000 of 3,000 texts, 1 of 4 scores, about 1m30s left"
     assert progress.current().message == ""

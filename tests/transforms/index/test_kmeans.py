@@ -22,8 +22,8 @@ def clustered(rows: int, dim: int = 16) -> np.ndarray:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU for every size, which is the processor in truth."""
     monkeypatch.setattr(module, "has_gpu", lambda: True)
-    monkeypatch.setattr(module, "_WORTH_A_GPU", 0)
-    monkeypatch.setattr(module, "_by_torchs_gpu", lambda *given: module._by_torch(*given, "cpu"))
+    monkeypatch.setattr(module, "WORTH_A_GPU", 0)
+    monkeypatch.setattr(module, "by_torchs_gpu", lambda *given: module.by_torch(*given, "cpu"))
 
 
 @pytest.mark.usefixtures("gpu")
@@ -67,7 +67,7 @@ def test_gpus_of_faiss_are_used_where_it_has_them(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(faiss, "Kmeans", stub)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     assert kmeans(clustered(100), 4, "ip").shape == (4, 16)
-    monkeypatch.setattr(module, "_WORTH_A_GPU", 401)
+    monkeypatch.setattr(module, "WORTH_A_GPU", 401)
     kmeans(clustered(100), 4, "ip")
     assert given == [True, False]
 
@@ -83,10 +83,10 @@ def test_a_gpu_that_torch_does_not_see_or_that_has_no_room_is_left_alone(
 
     expected = kmeans(clustered(100), 4, "ip")
     monkeypatch.setattr(module, "has_gpu", lambda: True)
-    monkeypatch.setattr(module, "_WORTH_A_GPU", 0)
+    monkeypatch.setattr(module, "WORTH_A_GPU", 0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: sees)
     if sees:
-        monkeypatch.setattr(module, "_by_torch", full)
+        monkeypatch.setattr(module, "by_torch", full)
     np.testing.assert_array_equal(kmeans(clustered(100), 4, "ip"), expected)
 
 
@@ -108,7 +108,7 @@ def test_a_gpu_on_which_faiss_fails_is_left_to_the_processor(
         return cpu(*arguments, **options)
 
     monkeypatch.setattr(module, "has_gpu", lambda: True)
-    monkeypatch.setattr(module, "_WORTH_A_GPU", 0)
+    monkeypatch.setattr(module, "WORTH_A_GPU", 0)
     monkeypatch.setattr(faiss, "Kmeans", failing)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     np.testing.assert_array_equal(kmeans(clustered(100), 4, "ip"), expected)

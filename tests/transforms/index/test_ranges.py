@@ -1,4 +1,8 @@
-"""An index cut by its lists against one index of all rows."""
+"""An index cut by its lists against one index of all rows.
+
+Covers transforms/index/range_file.py.
+Covers transforms/index/range_readers.py.
+"""
 
 import tempfile
 from dataclasses import replace

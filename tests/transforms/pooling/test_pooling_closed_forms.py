@@ -1,4 +1,7 @@
-"""Poolers on token states whose answers can be written by hand, and laws for all of them."""
+"""Poolers on token states whose answers can be written by hand, and laws for all of them.
+
+Covers transforms/pooling/simple.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,5 +1,7 @@
 """Poolers on a GPU: nothing waits for it, nothing is added up in any order, and the vectors are the
 CPU's.
+
+Covers transforms/pooling/pooler.py.
 """
 
 import copy

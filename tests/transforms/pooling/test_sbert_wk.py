@@ -1,4 +1,7 @@
-"""SBERT-WK against a literal decomposition token by token, known outputs and closed forms."""
+"""SBERT-WK against a literal decomposition token by token, known outputs and closed forms.
+
+Covers transforms/pooling/counting.py.
+"""
 
 from dataclasses import replace
 
@@ -241,9 +244,7 @@ def test_the_last_token_and_uncounted_ones_are_not_read():
 def test_chunks_change_nothing(monkeypatch, tokens):
     drawn = states([9, 1, 14, 2], dtype=torch.float32)
     whole = _pooler()(drawn).vectors
-    monkeypatch.setattr(
-        "transforms.pooling.sbert_wk._CHUNK_BYTES", {"cpu": tokens * 4 * 5 * HIDDEN}
-    )
+    monkeypatch.setattr("transforms.pooling.sbert_wk.CHUNK_BYTES", {"cpu": tokens * 4 * 5 * HIDDEN})
     assert torch.allclose(_pooler()(drawn).vectors, whole, rtol=1e-5, atol=1e-6)
     for row in range(4):
         assert torch.allclose(

@@ -1,5 +1,7 @@
 """Whatever happened before, and wherever a push was stopped: the next one leaves the database equal
 to the store.
+
+Covers transforms/push/snapshot.py.
 """
 
 import json

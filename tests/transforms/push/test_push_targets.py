@@ -1,5 +1,9 @@
 """Each database holds what the store has: text, kept columns and vectors, night after night, killed
 or not.
+
+Covers transforms/push/lance.py.
+Covers transforms/push/postgres.py.
+Covers transforms/push/qdrant.py.
 """
 
 import json

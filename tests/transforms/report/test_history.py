@@ -1,5 +1,8 @@
 """History and report: every run, also one that failed, broke down or left no result; what a page
 shows of them.
+
+Covers transforms/report/chart.py.
+Covers transforms/report/page.py.
 """
 
 import json
@@ -242,7 +245,7 @@ def test_a_report_that_cannot_be_written_fails_no_run(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.report.report._put", full)
+        patch.setattr("transforms.report.report.write_file", full)
         with caplog.at_level(logging.ERROR):
             assert night(root, 0, numbered(0, 5)).status == "committed"
     assert [record.getMessage() for record in caplog.records] == [

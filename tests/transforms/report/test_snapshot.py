@@ -1,5 +1,7 @@
 """What the report's page says of a snapshot: what it is made of, why rows were rejected, what to
 look at.
+
+Covers transforms/report/alerts.py.
 """
 
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Search in ranges of a store on gs://: what it requests, what it keeps, and what it refuses."""
+"""Search in ranges of a store on gs://: what it requests, what it keeps, and what it refuses.
+
+Covers transforms/search/opened.py.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,9 +100,9 @@ def test_it_finds_what_a_local_search_finds_and_reads_what_it_probes(
     assert all(stop == header_bytes(max(bounds)) or stop < 1000 for _, _, stop in headers)
     probed = 2 * searcher.manifest.index.nprobe
     assert len(of_ranges) - len(headers) <= probed
-    index = searcher.index._whole.parts[0]
+    index = searcher.index.whole_index.parts[0]
     sizes = index.list_sizes
-    lists = np.flatnonzero(index._ready)
+    lists = np.flatnonzero(index.ready)
     wanted = int(sizes[lists].sum()) * (index.index.code_size + 8)
     read = sum(stop - start for _, start, stop in of_ranges)
     assert read == wanted + sum(stop for _, _, stop in headers)

@@ -1,4 +1,10 @@
-"""The rows that take part in a job: those of a snapshot that a filter matches."""
+"""The rows that take part in a job: those of a snapshot that a filter matches.
+
+Covers transforms/search/rows.py.
+Covers transforms/search/searcher.py.
+Covers transforms/steps/joins/export_vectors.py.
+Covers transforms/steps/joins/store_vectors.py.
+"""
 
 from pathlib import Path
 

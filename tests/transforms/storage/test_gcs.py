@@ -233,7 +233,7 @@ def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
 
 def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transforms.storage.gcs", None)
-    dispatch._back_end.cache_clear()
+    dispatch.back_end_of.cache_clear()
     with pytest.raises(
         MissingExtraError, match=r"no filesystem for gs://.*pip install -c .*\[gcp\]"
     ):
@@ -252,7 +252,7 @@ def test_sixty_four_objects_are_removed_at_once(monkeypatch: pytest.MonkeyPatch)
         removed.append(path)
         return True
 
-    monkeypatch.setattr(back_end.GcsStorage, "_delete", delete)
+    monkeypatch.setattr(back_end.GcsStorage, "delete_object", delete)
     paths = [f"gs://bucket/{n}" for n in range(128)]
     back_end.GcsStorage().delete(*paths)
     assert sorted(removed) == sorted(paths)
@@ -262,7 +262,7 @@ def test_the_client_keeps_a_connection_for_each_of_them(gs: str) -> None:
     from transforms.storage import gcs as back_end
 
     for url in ("https://storage.googleapis.com", os.environ["STORAGE_EMULATOR_HOST"]):
-        adapter = back_end._client()._http.get_adapter(url)
+        adapter = back_end.process_client()._http.get_adapter(url)
         assert adapter._pool_maxsize == back_end.DELETES_AT_ONCE
     paths = [f"{gs}/{n}" for n in range(100)]
     for path in paths:

@@ -1,4 +1,7 @@
-"""Globs: what a pattern names is what Python's `glob` finds, and the same on every storage."""
+"""Globs: what a pattern names is what Python's `glob` finds, and the same on every storage.
+
+Covers transforms/storage/beam_filesystem.py.
+"""
 
 import glob
 import os

@@ -1,4 +1,9 @@
-"""Storage: write once, replace only what was read, on local disk and through Beam's filesystems."""
+"""Storage: write once, replace only what was read, on local disk and through Beam's filesystems.
+
+Covers transforms/storage/base.py.
+Covers transforms/storage/dispatch.py.
+Covers transforms/storage/local.py.
+"""
 
 import errno
 import io

@@ -1,5 +1,8 @@
 """Forms: equal for shards that belong together, whoever wrote them; other shards are refused by the
 commit.
+
+Covers transforms/base/entries.py.
+Covers transforms/store/entries.py.
 """
 
 import io

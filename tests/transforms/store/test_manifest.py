@@ -1,5 +1,7 @@
 """What a manifest must be to be believed: whole to the byte, of known types, and with paths of the
 store alone.
+
+Covers transforms/store/index_entries.py.
 """
 
 import hashlib

@@ -1,5 +1,7 @@
 """Manifests with very many units or files: a worker reads the parts alone that can have what it
 asks for.
+
+Covers transforms/corpus/groups.py.
 """
 
 from dataclasses import replace

@@ -48,13 +48,13 @@ def read_with_threads(
 ) -> list[bool]:
     """Whether pyarrow reads each shard in several threads; the store passes for a remote one."""
     seen: list[bool] = []
-    original = store_matches._matching
+    original = store_matches.match_rows
 
     def matching(*args: object, threads: bool) -> np.ndarray:
         seen.append(threads)
         return original(*args, threads=threads)
 
-    monkeypatch.setattr(store_matches, "_matching", matching)
+    monkeypatch.setattr(store_matches, "match_rows", matching)
     if not request.param:
         monkeypatch.setattr(storage, "is_local", lambda path: False)
     return seen

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 import pytest
+from helpers import fake_storage
 from helpers.gcs import Gcs
 from helpers.snapshots import night, numbered
 
@@ -55,7 +56,7 @@ def test_a_remote_dataset_opens_what_is_read_and_keeps_nothing(
     forty_shards(root)
     here = open_store(root).dataset().to_table()
     store = open_store(root)
-    monkeypatch.setattr(storage, "storage_of", lambda path: Remote())
+    fake_storage.replace_storage(monkeypatch, Remote())
     monkeypatch.setattr(storage, "is_local", lambda path: False)
     Remote.asked.clear()
 

@@ -1,4 +1,7 @@
-"""Vacuum: what goes, what stays, and what a crash or another writer in the middle of it leaves."""
+"""Vacuum: what goes, what stays, and what a crash or another writer in the middle of it leaves.
+
+Covers transforms/store/layout.py.
+"""
 
 import json
 import os
@@ -8,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers import fake_storage
 from helpers.corpora import edit_manifest
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.base.errors import SentenceBeamError
-from transforms.storage.base import Entry
 from transforms.storage.local import LocalStorage
 from transforms.store import layout, manifest, manifest_parts, open_store
 from transforms.store.manifest import read_manifest
@@ -470,16 +473,8 @@ def test_a_storage_that_lists_ranges_of_names_gives_the_same(
     nights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = find_rubbish(str(nights), 1, None, time.time())
-    listed: list[str] = []
-    between = LocalStorage.between
-
-    def counted(self: LocalStorage, folder: str, low: str, high: str) -> list[Entry]:
-        found = between(self, folder, low, high)
-        listed.append(folder)
-        return found
-
     monkeypatch.setattr(LocalStorage, "lists_ranges", lambda self, folder: True)
-    monkeypatch.setattr(LocalStorage, "between", counted)
+    listed = fake_storage.note(monkeypatch, "between")
     assert find_rubbish(str(nights), 1, None, time.time()) == whole
     assert whole.by_kind["shards"][0] > 1
     assert len(listed) == 64

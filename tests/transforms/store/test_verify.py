@@ -1,15 +1,17 @@
-"""How much of a snapshot a check reads, and what it finds without reading."""
+"""How much of a snapshot a check reads, and what it finds without reading.
+
+Covers transforms/store/verify_files.py.
+"""
 
 import errno
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from helpers import fake_storage
 from helpers.nights import Nights
 
-from transforms.storage.local import LocalStorage
 from transforms.store.verify import WHOLE, Extent, faults
 
 CORPUS = {f"f{n}": [(f"{n}-{i}", f"text {n} {i}") for i in range(2)] for n in range(40)}
@@ -27,19 +29,13 @@ def nights(tmp_path: Path) -> Nights:
 @pytest.fixture
 def read(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> Read:
     """The shards that a check of the current snapshot reads; it finds no fault."""
-    seen: list[str] = []
-    call = LocalStorage.read_versioned
-
-    def noted(self: LocalStorage, path: str) -> Any:
-        seen.append(path)
-        return call(self, path)
+    noted = fake_storage.note(monkeypatch, "read_versioned")
 
     def shards(extent: Extent) -> list[str]:
-        seen.clear()
+        noted.clear()
         assert [line for line in faults(nights.manifest, extent) if "canary" not in line] == []
-        return sorted(path for path in seen if "/embeddings/" in path)
+        return sorted(path for _, path in noted if "/embeddings/" in path)
 
-    monkeypatch.setattr(LocalStorage, "read_versioned", noted)
     return shards
 
 
@@ -91,15 +87,10 @@ def test_a_folder_in_place_of_a_file_is_a_fault_of_that_file_alone(nights: Night
 def test_a_file_that_cannot_be_read_is_a_fault_of_that_file_alone(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, call = str(nights.root / nights.manifest.units[0].path), LocalStorage.read_versioned
-
-    def read_versioned(self: LocalStorage, path: str) -> Any:
-        if path == bad:
-            raise OSError(errno.EIO, "Input/output error", path)
-        return call(self, path)
-
+    bad = str(nights.root / nights.manifest.units[0].path)
+    error = OSError(errno.EIO, "Input/output error", bad)
     (nights.root / nights.manifest.units[1].path).unlink()
-    monkeypatch.setattr(LocalStorage, "read_versioned", read_versioned)
+    fake_storage.refuse(monkeypatch, "read_versioned", error, bad)
     found = [line for line in faults(nights.manifest) if "embeddings" in line]
     assert found[0] == f"{bad}: cannot be read (Input/output error)"
     assert len(found) == 2

@@ -31,7 +31,7 @@ class Smallest(Generic[Item]):
 
     def __init__(self, want: int) -> None:
         self._want = want
-        self._held: list[tuple[int, int, Item]] = []
+        self.held: list[tuple[int, int, Item]] = []
         self._above = 1 << 64
         self.seen = 0
 
@@ -40,21 +40,21 @@ class Smallest(Generic[Item]):
         self.seen += 1
         if key >= self._above:
             return
-        self._held.append((key, self.seen, item))
-        if len(self._held) > 2 * self._want + 64:
+        self.held.append((key, self.seen, item))
+        if len(self.held) > 2 * self._want + 64:
             self._cut()
 
     def _cut(self) -> None:
-        self._held = sorted(self._held, key=lambda held: held[:2])[: self._want]
-        if len(self._held) == self._want:
-            self._above = self._held[-1][0]
+        self.held = sorted(self.held, key=lambda held: held[:2])[: self._want]
+        if len(self.held) == self._want:
+            self._above = self.held[-1][0]
         else:
             self._above = 1 << 64
 
     def items(self) -> list[Item]:
         """Return the items by ascending key: an arbitrary order that never changes."""
         self._cut()
-        return [item for _, _, item in self._held]
+        return [item for _, _, item in self.held]
 
 
 @dataclass(frozen=True)

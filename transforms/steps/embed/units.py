@@ -104,7 +104,7 @@ class UnitEmbedder:
             writing: deque[Future[UnitRecord]] = deque()
             first = True
             prepared = ahead(
-                preparer, starmap(self._prepare, ahead(reader, with_watch(units, read_ms)))
+                preparer, starmap(self.prepare, ahead(reader, with_watch(units, read_ms)))
             )
             for item, waited in with_waits(prepared):
                 if isinstance(item, UnitWork):
@@ -119,7 +119,8 @@ class UnitEmbedder:
             while writing:
                 yield writing.popleft().result()
 
-    def _prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | UnitWork:
+    def prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | UnitWork:
+        """Return the work of a unit, or its record if an earlier attempt has written it."""
         rows = with_text(rows) if self.keep_text else rows
         with watch.time("reuse_ms"):
             hashes = hashes_of(rows)

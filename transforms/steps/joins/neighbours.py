@@ -214,7 +214,7 @@ class NeighbourSearch:
     def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> PreparedBlock:
         manifest, _, rows = self._open()
         if not queries.names:
-            return PreparedBlock(record=self._finished(Comparison(block, (), rejected)))
+            return PreparedBlock(record=self.finish_block(Comparison(block, (), rejected)))
         vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
         with progress.stage("choosing lists"):
             coarse = rows.coarse(vectors)
@@ -228,7 +228,7 @@ class NeighbourSearch:
             own["piece"] = queries.piece
         if queries.texts is not None:
             own["texts"] = np.frombuffer(json.dumps(queries.texts).encode(), np.uint8)
-        _leave(self._job.work(f"{block}.npz"), **own, **arrays)
+        write_arrays(self._job.work(f"{block}.npz"), **own, **arrays)
         return PreparedBlock(comparison=Comparison(block, tuple(rows.groups), rejected))
 
     def compare(self, block: str, group: Group) -> Problem | None:
@@ -237,7 +237,7 @@ class NeighbourSearch:
             queries, coarse = self._read_queries(block)
             with progress.stage("comparing", len(queries.names), "queries"):
                 gains, positions = self._open()[2].scan(group, queries.vectors, coarse)
-            _leave(self._candidates_path(block, group), gains=gains, positions=positions)
+            write_arrays(self._candidates_path(block, group), gains=gains, positions=positions)
         except SentenceBeamError as error:
             return Problem.of(_mended(error))
         return None
@@ -266,11 +266,12 @@ class NeighbourSearch:
         """Write the file of a block that was compared with all groups; remove its work."""
         try:
             known = self._known(work.block)  # of an engine that does this again
-            return known or self._finished(work)
+            return known or self.finish_block(work)
         except SentenceBeamError as error:
             return Problem.of(_mended(error))
 
-    def _finished(self, work: Comparison) -> BlockRecord:
+    def finish_block(self, work: Comparison) -> BlockRecord:
+        """Write the file of a block; raise `SentenceBeamError` for damaged shards."""
         manifest, _, rows = self._open()
         none = np.empty(0, np.int64)
         queries = Queries([], none, none, none)
@@ -301,7 +302,7 @@ def _mended(error: SentenceBeamError) -> SentenceBeamError:
     return error
 
 
-def _leave(path: str, **arrays: Any) -> None:
+def write_arrays(path: str, **arrays: Any) -> None:
     """Write a file of the work, in place of one of an earlier run."""
     sink = io.BytesIO()
     np.savez(sink, **arrays)

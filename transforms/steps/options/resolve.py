@@ -135,7 +135,7 @@ def _job(
         recipe = replace(recipe, model=options.worker_model, revision=None)
     text_limit = None
     if local and choice.partition == "content":
-        text_limit = _memory() // 4
+        text_limit = memory_bytes() // 4
     index_asked = None
     if choice.index is not None and options.asks_for_index:
         index_asked = choice.index.spec
@@ -301,7 +301,7 @@ def _buckets(options: EmbedOptions, run: Run, previous: Manifest | None) -> Buck
     return previous.buckets
 
 
-def _memory() -> int:
+def memory_bytes() -> int:
     """Return the bytes of memory of this machine, or of this process's container."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):

@@ -304,7 +304,7 @@ def record(
             last = None
             if job.reuse or job.carry:
                 last = last_snapshot(job.run)
-            spans, units, problems = _handed_out(found, job, last)
+            spans, units, problems = hand_out(found, job, last)
     except SentenceBeamError as error:
         yield Problem.of(error)
         return
@@ -319,7 +319,7 @@ def record(
         yield spans[start : start + step]
 
 
-def _handed_out(
+def hand_out(
     found: list[Any], job: EmbedJob, last: Manifest | None
 ) -> tuple[list[AnySpan], list[UnitRecord], list[Problem]]:
     """Return the spans to embed and the units to carry over, as put on record or found there; or

@@ -191,6 +191,9 @@ class Looks:
         self._run = run
         self._lock = threading.Lock()
         self._pause = 1.0
+        self._bodies = 0  # of `kept_alive` that run now: one thread looks for all of them
+        self._all_ended = threading.Event()
+        self._beat = threading.Thread()
         self.is_lost = False
         # Workers that begin together should not look together.
         self._next = time.monotonic() + RENEW_SECONDS * random.uniform(0.5, 1.0)
@@ -206,6 +209,33 @@ class Looks:
             look = threading.Thread(target=self._look, daemon=True)
             look.start()
             look.join(ANSWER_SECONDS)
+
+    def begin_body(self) -> None:
+        """Look on a thread, whenever it is due, until each body that began has ended."""
+        with self._lock:
+            self._bodies += 1
+            if self._bodies == 1:
+                self._all_ended = threading.Event()
+                self._beat = threading.Thread(
+                    target=self._look_until, args=(self._all_ended,), daemon=True
+                )
+                self._beat.start()
+
+    def end_body(self) -> None:
+        """End a body; after the last one nobody looks."""
+        with self._lock:
+            self._bodies -= 1
+            is_last = not self._bodies
+            beat = self._beat
+            if is_last:
+                self._all_ended.set()
+        if is_last:
+            beat.join()
+
+    def _look_until(self, ended: threading.Event) -> None:
+        self.look_if_due()  # also if each body takes no time: they may be many
+        while not ended.wait(self.seconds_left):
+            self.look_if_due()
 
     def _is_due(self) -> bool:
         """Return whether it is time to look; only one of several threads gets True."""
@@ -287,21 +317,12 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
     Such steps list files or train an index. No body ends because the lease was lost: the commit
     checks whose it is.
     """
-    done = threading.Event()
     looks = looks_of(root, run)
-
-    def beat() -> None:
-        looks.look_if_due()  # also if each body takes no time: they may be many
-        while not done.wait(looks.seconds_left):
-            looks.look_if_due()
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
+    looks.begin_body()
     try:
         yield
     finally:
-        done.set()
-        thread.join()
+        looks.end_body()
 
 
 def for_command(lease: Lease, command: str) -> Lease:

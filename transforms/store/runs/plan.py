@@ -320,9 +320,13 @@ class RecordedPlan:
         return np.fromiter(map(stretch_of, values_of(names)), np.int64, len(names))
 
     def _entries(self, rows: np.ndarray) -> list[InputEntry]:
+        if not len(rows):
+            return []  # most stretches of a small plan have none
         return [entry_of(row) for row in self._table.take(pa.array(rows)).to_pylist()]
 
     def _planned(self, rows: np.ndarray) -> list[PlannedSpan]:
+        if not len(rows):
+            return []
         return [
             PlannedSpan(**row)
             for row in self._table.select(PLAN_FIELDS).take(pa.array(rows)).to_pylist()

@@ -34,7 +34,7 @@ PACKAGES = (
 
 
 # how runs ended in this process, by store
-_HERE: "deque[tuple[str, Result]]" = deque(maxlen=RESULTS_HERE)
+HERE: "deque[tuple[str, Result]]" = deque(maxlen=RESULTS_HERE)
 
 
 def _ledger(value: Any, where: str) -> dict[str, int]:
@@ -120,13 +120,13 @@ def record_result(root: str, result: Result) -> None:
 
 def remember_result(root: str, result: Result) -> None:
     """Keep the result of a run in this process, since a full disk may keep none."""
-    _HERE.append((root, result))
+    HERE.append((root, result))
 
 
 def result_here(root: str, run: str) -> Result | None:
     """Return the result of a run whose last step ran in this process, recorded or not."""
     return next(
-        (result for place, result in reversed(_HERE) if (place, result.run) == (root, run)), None
+        (result for place, result in reversed(HERE) if (place, result.run) == (root, run)), None
     )
 
 

@@ -96,7 +96,7 @@ class UnitStore:
     def __init__(
         self, root: str, space: Space, ranges: Ranges | None = None, run: str = "", form: str = ""
     ):
-        self._root = root
+        self.root = root
         self.space = space
         self.ranges = ranges
         self._run = run
@@ -105,7 +105,7 @@ class UnitStore:
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
         """Return the record of a unit in the store, checked byte for byte, or None."""
-        if unit.rows.ids and self._storage.stat(storage.join(self._root, unit.shard)) is None:
+        if unit.rows.ids and self._storage.stat(storage.join(self.root, unit.shard)) is None:
             return None
         record = self._sidecar(unit)
         if record is None or record.read != unit.rows.read:
@@ -161,7 +161,7 @@ class UnitStore:
 
     def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
         """Return the record of a unit whose shard has these bytes, with its checksum."""
-        checksum = self._storage.checksum_of(storage.join(self._root, unit.shard), data) or None
+        checksum = self._storage.checksum_of(storage.join(self.root, unit.shard), data) or None
         return replace(
             record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum
         )
@@ -171,7 +171,7 @@ class UnitStore:
     ) -> UnitRecord:
         """Return the record with a reject file of these rows, which is written if needed."""
         data = rejects_bytes(rejects)
-        path = storage.join(self._root, unit.rejects)
+        path = storage.join(self.root, unit.rejects)
         if not self._put(unit.rejects, data):
             found = self._storage.read_versioned(path)
             if found is not None and _holds(found[0], data):
@@ -181,22 +181,22 @@ class UnitStore:
         return replace(record, rejects=unit.rejects, rejects_sha256=_sha256(data))
 
     def _put(self, path: str, data: bytes) -> bool:
-        return self._storage.put_if_absent(storage.join(self._root, path), data)
+        return self._storage.put_if_absent(storage.join(self.root, path), data)
 
     def _replace(self, unit: PreparedUnit, data: bytes, record: UnitRecord) -> UnitRecord:
         """Write over a file that failed its check."""
-        path = storage.join(self._root, unit.shard)
+        path = storage.join(self.root, unit.shard)
         storage.replace(path, data)
         return self._write_sidecar(unit, self._located(record, unit, data))
 
     def _write_sidecar(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord:
-        path = storage.join(self._root, unit.sidecar)
+        path = storage.join(self.root, unit.sidecar)
         if not self._storage.put_if_absent(path, record.to_json()):
             storage.replace(path, record.to_json())
         return record
 
     def _sidecar(self, unit: PreparedUnit) -> UnitRecord | None:
-        found = self._storage.read_versioned(storage.join(self._root, unit.sidecar))
+        found = self._storage.read_versioned(storage.join(self.root, unit.sidecar))
         if found is None:
             return None
         try:
@@ -208,12 +208,12 @@ class UnitStore:
 
     def _is_intact(self, record: UnitRecord) -> bool:
         if record.rejects:
-            rejects = self._storage.read_versioned(storage.join(self._root, record.rejects))
+            rejects = self._storage.read_versioned(storage.join(self.root, record.rejects))
             if rejects is None or record.rejects_sha256 not in (None, _sha256(rejects[0])):
                 return False
         if record.path is None:
             return True
-        found = self._storage.read_versioned(storage.join(self._root, record.path))
+        found = self._storage.read_versioned(storage.join(self.root, record.path))
         return (
             found is not None
             and len(found[0]) == record.bytes
@@ -222,7 +222,7 @@ class UnitStore:
 
     def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
         """Return a record rebuilt from a shard that has none; None if it fails its check."""
-        found = self._storage.read_versioned(storage.join(self._root, unit.shard))
+        found = self._storage.read_versioned(storage.join(self.root, unit.shard))
         if found is None:
             return None
         known = self._sidecar(unit)
@@ -255,7 +255,7 @@ class UnitStore:
         """
         if len(unit.rows.rejects) == record.rejected:
             return self._write_sidecar(unit, self._put_rejects(unit, record, unit.rows.rejects))
-        found = self._storage.read_versioned(storage.join(self._root, unit.rejects))
+        found = self._storage.read_versioned(storage.join(self.root, unit.rejects))
         if found is None or _number_of_rejects(found[0]) != record.rejected:
             return None
         return self._write_sidecar(

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from helpers import fake_storage
 
-from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.steps.embed.crash_guard import Death, Tell, death_of, marked
 from transforms.storage.local import LocalStorage
@@ -63,7 +63,7 @@ class TakesEqualBytesForItsOwn(LocalStorage):
 def test_a_mark_is_found_where_equal_bytes_count_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "storage_of", lambda path: TakesEqualBytesForItsOwn())
+    fake_storage.replace_storage(monkeypatch, TakesEqualBytesForItsOwn())
     check_that_a_mark_is_found(str(tmp_path))
 
 

@@ -1,5 +1,7 @@
 """Units of `embed` and windows of `EmbedRows`: the next is with the model before the last is
 through.
+
+Covers transforms/steps/embed/units.py.
 """
 
 import threading

@@ -1,5 +1,7 @@
 """Rows in, rows with vectors out: whatever their shape, their order and how many are held
 together.
+
+Covers transforms/steps/embed/row_shapes.py.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,8 @@
-"""An index cut by its lists, over nights, against the same index in one range."""
+"""An index cut by its lists, over nights, against the same index in one range.
+
+Covers transforms/steps/index/listed.py.
+Covers transforms/steps/index/ranges.py.
+"""
 
 import tempfile
 from pathlib import Path

@@ -1,5 +1,11 @@
 """Training an index in several elements: the same lists whatever the order, each element with a
 share of the work.
+
+Covers transforms/steps/index/build.py.
+Covers transforms/steps/index/choice.py.
+Covers transforms/steps/index/find_lists.py.
+Covers transforms/steps/index/sample.py.
+Covers transforms/steps/index/work.py.
 """
 
 import random

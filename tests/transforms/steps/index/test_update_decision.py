@@ -1,4 +1,7 @@
-"""Which segments an index update keeps, rewrites and adds, decided on made-up counts."""
+"""Which segments an index update keeps, rewrites and adds, decided on made-up counts.
+
+Covers transforms/steps/index/update_rows.py.
+"""
 
 from dataclasses import replace
 

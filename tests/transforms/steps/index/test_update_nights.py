@@ -1,4 +1,7 @@
-"""Indexes that are brought up to date answer with the rows of the last night and no others."""
+"""Indexes that are brought up to date answer with the rows of the last night and no others.
+
+Covers transforms/steps/index/update_recall.py.
+"""
 
 from pathlib import Path
 

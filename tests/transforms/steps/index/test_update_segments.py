@@ -1,4 +1,7 @@
-"""Which segments an update of an index keeps, rewrites and adds, from made-up counts."""
+"""Which segments an update of an index keeps, rewrites and adds, from made-up counts.
+
+Covers transforms/steps/index/update.py.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,8 @@
-"""Near duplicates and clusters of stores, against brute force."""
+"""Near duplicates and clusters of stores, against brute force.
+
+Covers transforms/steps/joins/cluster.py.
+Covers transforms/steps/joins/dedup.py.
+"""
 
 from pathlib import Path
 

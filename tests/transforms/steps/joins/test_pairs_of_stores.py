@@ -1,4 +1,7 @@
-"""The most similar pairs of a store's rows, against brute force."""
+"""The most similar pairs of a store's rows, against brute force.
+
+Covers transforms/steps/joins/pairs.py.
+"""
 
 from itertools import combinations
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The rules of `plan` on made-up plans: sizes, rows that nobody has counted, time, index."""
+"""The rules of `plan` on made-up plans: sizes, rows that nobody has counted, time, index.
+
+Covers transforms/steps/plan/pace.py.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The types of kept columns that a plan decides: one for all files, whoever reads which of them
 first.
+
+Covers transforms/steps/plan/footers.py.
 """
 
 import itertools

@@ -1,4 +1,7 @@
-"""Steps of a plan by themselves: files listed, planned, left out and limited, plans on record."""
+"""Steps of a plan by themselves: files listed, planned, left out and limited, plans on record.
+
+Covers transforms/steps/plan/checked.py.
+"""
 
 import contextlib
 from collections.abc import Iterator

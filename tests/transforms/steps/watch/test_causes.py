@@ -1,4 +1,10 @@
-"""The causes of lost answers, on made-up stores: each rule has a night of its own."""
+"""The causes of lost answers, on made-up stores: each rule has a night of its own.
+
+Covers transforms/steps/watch/ask.py.
+Covers transforms/steps/watch/compare.py.
+Covers transforms/steps/watch/fates.py.
+Covers transforms/store/runs/answers.py.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import fake_storage
 from helpers.snapshots import night, numbered, write_unit
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +77,7 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             return [replace(entry, checksum=found["sum"]) for entry in super().below(folder)]
 
     original = storage.sha256_of
-    monkeypatch.setattr(storage, "storage_of", lambda _: Remote())
+    fake_storage.replace_storage(monkeypatch, Remote())
     monkeypatch.setattr(
         carried.storage, "sha256_of", lambda path: (found["read"].append(path), original(path))[1]
     )

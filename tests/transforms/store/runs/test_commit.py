@@ -1,4 +1,7 @@
-"""Ledger and commit: what must add up, and what a reader sees meanwhile."""
+"""Ledger and commit: what must add up, and what a reader sees meanwhile.
+
+Covers transforms/store/runs/finish.py.
+"""
 
 import errno
 import hashlib

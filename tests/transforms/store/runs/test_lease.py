@@ -1,16 +1,20 @@
-"""The lease: who may write, when it may be taken over, and what a writer does that lost it."""
+"""The lease: who may write, when it may be taken over, and what a writer does that lost it.
+
+Covers transforms/store/runs/lease_file.py.
+"""
 
 import json
 import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from helpers import fake_storage
+from helpers.clock import Clock
 from helpers.snapshots import run_name
 
 from transforms.base.errors import SentenceBeamError
@@ -62,12 +66,9 @@ def test_a_second_writer_is_told_run_and_job(tmp_path: Path) -> None:
 def test_a_lease_that_could_not_be_given_back_closes_the_store_to_nobody_in_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_process: int
 ) -> None:
-    def full(*_: object) -> bool:
-        raise OSError(28, "No space left on device")
-
     root = str(tmp_path)
     lease.acquire(root, holder())
-    monkeypatch.setattr(LocalStorage, "delete_if", full)
+    fake_storage.refuse(monkeypatch, "delete_if", OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="No space left"):
         lease.release(root, "run1")
     monkeypatch.undo()
@@ -261,30 +262,19 @@ def test_a_job_on_an_engine_holds_its_lease_as_long_as_the_engine_has_it(
         lease.acquire(str(tmp_path), holder(run="run2"), lambda _: state)
 
 
-class Clock:
-    """Both clocks of a process, turned by hand."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self.now = 1_000_000.0
-        monkeypatch.setattr(time, "time", lambda: self.now)
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of this process."""
+    clock = Clock()
+    monkeypatch.setattr(lease, "time", clock)
+    monkeypatch.setattr(lease_file, "time", clock)
+    return clock
 
 
 def test_two_hundred_processes_ask_for_the_lease_once_a_second_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requests: list[str] = []
-    for name in ("read_versioned", "replace_if"):
-        call = getattr(LocalStorage, name)
-
-        def counted(
-            self: LocalStorage, *args: Any, name: str = name, call: Callable[..., Any] = call
-        ) -> Any:
-            requests.append(name)
-            return call(self, *args)
-
-        monkeypatch.setattr(LocalStorage, name, counted)
-    clock = Clock(monkeypatch)
+    requests = fake_storage.note(monkeypatch, "read_versioned", "replace_if")
     lease.acquire(str(tmp_path), holder(pid=None))
     processes = [lease.Looks(str(tmp_path), "run1") for _ in range(200)]
     silent = []
@@ -297,7 +287,7 @@ def test_two_hundred_processes_ask_for_the_lease_once_a_second_at_most(
         silent.append(clock.now - json.loads((tmp_path / "lease.json").read_bytes())["renewed"])
     assert max(silent) < lease.STALE_SECONDS / 5
     assert len(requests) / 960 <= 1
-    assert requests.count("replace_if") <= 960 / 30
+    assert [name for name, _ in requests].count("replace_if") <= 960 / 30
 
 
 @pytest.mark.parametrize("ahead", [-20, 20])
@@ -310,10 +300,7 @@ def test_what_a_host_with_another_clock_renewed_just_now_is_not_written_again(
     assert (tmp_path / "lease.json").read_bytes() == before
 
 
-def test_many_short_steps_of_a_process_keep_the_lease_alive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock(monkeypatch)
+def test_many_short_steps_of_a_process_keep_the_lease_alive(tmp_path: Path, clock: Clock) -> None:
     lease.acquire(str(tmp_path), holder(pid=None))
     silent = []
     for _ in range(100):
@@ -341,17 +328,42 @@ def test_one_long_step_keeps_the_lease_alive(
             assert written.wait(60)
 
 
-def test_steps_side_by_side_in_a_process_look_at_the_lease_as_one_does(
+def test_steps_within_a_step_share_its_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, looked = Clock(monkeypatch), []
-    read = LocalStorage.read_versioned
+    written = threading.Event()
+    replace_if = LocalStorage.replace_if
     lease.acquire(str(tmp_path), holder(pid=None))
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
     monkeypatch.setattr(
         LocalStorage,
-        "read_versioned",
-        lambda self, path: (looked.append(path), read(self, path))[1],
+        "replace_if",
+        lambda self, *given: (replace_if(self, *given), written.set())[0],
     )
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def count(thread: threading.Thread) -> None:
+        if thread.name.endswith("(_look_until)"):
+            started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", count)
+    with lease.kept_alive(str(tmp_path), "run1"):
+        for _ in range(64):
+            with lease.kept_alive(str(tmp_path), "run1"):
+                pass
+        written.clear()
+        assert written.wait(60)  # after the last of them, too
+    assert len(started) == 1
+    assert not started[0].is_alive()
+
+
+def test_steps_side_by_side_in_a_process_look_at_the_lease_as_one_does(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease.acquire(str(tmp_path), holder(pid=None))
+    looked = fake_storage.note(monkeypatch, "read_versioned")
     steps = [lease.Renewal(str(tmp_path), "run1", leased=True) for _ in range(8)]
     for _ in range(600):
         clock.now += 1
@@ -366,13 +378,10 @@ def test_steps_side_by_side_in_a_process_look_at_the_lease_as_one_does(
 def test_work_goes_on_where_the_storage_refuses_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> bool:
-        raise OSError("429 rate limit exceeded")
-
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
     lease.acquire(str(tmp_path), holder(pid=None))
     renewal = lease.Renewal(str(tmp_path), "run1", leased=True)
-    monkeypatch.setattr(LocalStorage, "replace_if", refused)
+    fake_storage.refuse(monkeypatch, "replace_if", OSError("429 rate limit exceeded"))
     renewal()
     monkeypatch.undo()
     renewal()
@@ -383,12 +392,9 @@ def test_work_does_not_wait_for_a_storage_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = threading.Event()
-    read = LocalStorage.read_versioned
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
     monkeypatch.setattr(lease, "ANSWER_SECONDS", 0.01)
-    monkeypatch.setattr(
-        LocalStorage, "read_versioned", lambda self, path: (answer.wait(60), read(self, path))[1]
-    )
+    fake_storage.meet(monkeypatch, "read_versioned", lambda path: answer.wait(60))
     renewal = lease.Renewal(str(tmp_path), "run1", leased=True)
     renewal()
     answer.set()

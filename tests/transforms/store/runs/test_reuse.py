@@ -1,5 +1,6 @@
 """Old shards by row hash: what is found, what is read for it, and what damage does."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def shard(unit_store: UnitStore, space: Space, number: int, texts: list[str]) ->
 def old(
     unit_store: UnitStore, space: Space, units: list[UnitRecord], final: bool = True
 ) -> OldShards:
-    return OldShards(unit_store._root, space, units, final)
+    return OldShards(unit_store.root, space, units, final)
 
 
 @pytest.fixture
@@ -96,11 +97,11 @@ def test_shards_that_give_too_little_are_left_unread(
 def test_pooled_vectors_for_another_output(
     unit_store: UnitStore, space: Space, normalize: bool
 ) -> None:
-    space = Space(**{**space._fields(), "normalize": normalize})
+    space = replace(space, normalize=normalize)
     vectors = make_vectors(2)
     vectors = Vectors(**{**vars(vectors), "norm": np.array([2, 3], np.float32)})
     unit = make_unit(space, ["a", "b"])
-    record = UnitStore(unit_store._root, space).write(unit, vectors, [], UnitCounts(2, 0, 0))
+    record = UnitStore(unit_store.root, space).write(unit, vectors, [], UnitCounts(2, 0, 0))
     found = old(unit_store, space, [record], final=False).find(row_hashes(["b", "a"]))
     expected = vectors.embedding * ([[2], [3]] if normalize else 1)
     assert np.array_equal(found.vectors.embedding[np.argsort(found.places)], expected[::-1])
@@ -124,7 +125,7 @@ def test_lost_tokens_come_back_from_the_limit(unit_store: UnitStore, space: Spac
 def test_any_single_changed_byte_is_noticed(
     unit_store: UnitStore, space: Space, written: list[UnitRecord]
 ) -> None:
-    path = Path(unit_store._root) / written[0].path
+    path = Path(unit_store.root) / written[0].path
     whole = path.read_bytes()
     hashes, generator = row_hashes(["t0", "t1", "t2", "t3"]), np.random.default_rng(0)
     for place in [
@@ -144,7 +145,7 @@ def test_rows_of_a_damaged_shard_are_taken_from_a_sound_one(
     unit_store: UnitStore, space: Space, written: list[UnitRecord]
 ) -> None:
     copy = shard(unit_store, space, 9, ["t0", "t1"])
-    (Path(unit_store._root) / written[0].path).write_bytes(b"PAR1")
+    (Path(unit_store.root) / written[0].path).write_bytes(b"PAR1")
     found = old(unit_store, space, [*written, copy]).find(row_hashes(["t0", "t1", "t2"]))
     assert sorted(found.places.tolist()) == [0, 1]
     assert found.damaged == (written[0].path,)

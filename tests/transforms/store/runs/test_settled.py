@@ -1,4 +1,8 @@
-"""Units settled by stretches: sums over them, and which sets of units and stretches are refused."""
+"""Units settled by stretches: sums over them, and which sets of units and stretches are refused.
+
+Covers transforms/store/runs/plan.py.
+Covers transforms/store/runs/plan_file.py.
+"""
 
 from dataclasses import replace
 from pathlib import Path

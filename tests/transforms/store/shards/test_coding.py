@@ -1,4 +1,8 @@
-"""Shards of every precision: what stands in them, and the vectors that readers get."""
+"""Shards of every precision: what stands in them, and the vectors that readers get.
+
+Covers transforms/store/shards/reading.py.
+Covers transforms/store/shards/writing.py.
+"""
 
 from dataclasses import replace
 from pathlib import Path

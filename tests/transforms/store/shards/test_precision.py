@@ -1,5 +1,7 @@
 """Stored types: codes never wrap, stand for the nearest value, and are packed as others pack
 them.
+
+Covers transforms/store/shards/vector_files.py.
 """
 
 import numpy as np

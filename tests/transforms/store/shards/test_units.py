@@ -1,5 +1,6 @@
 """Units are written once, found again, and replaced only where they fail their check."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,14 +18,14 @@ COUNTS = UnitCounts(embedded=3, reused=0, duplicates=0, real=15, padded=16)
 
 def files(store: UnitStore) -> dict[str, int]:
     """Files of a store with their inodes: an equal inode is the very same file."""
-    root = Path(store._root)
+    root = Path(store.root)
     return {str(p.relative_to(root)): p.stat().st_ino for p in root.rglob("*") if p.is_file()}
 
 
 def test_a_written_unit_reads_back(unit_store: UnitStore, space: Space) -> None:
     unit = make_unit(space, ["x", "y", "z"], rejects=2)
     record = unit_store.write(unit, make_vectors(3), [], COUNTS)
-    root = Path(unit_store._root)
+    root = Path(unit_store.root)
 
     table = pq.read_table(root / record.path)
     assert table.column_names == ["id", "embedding", "norm", "row_hash", "tokens", "truncated", "n"]
@@ -54,7 +55,7 @@ def test_a_shard_without_sidecar_is_adopted_with_its_counts(
 ) -> None:
     unit = make_unit(space, ["x", "y", "z"], rejects=1)
     record = unit_store.write(unit, make_vectors(3), [], COUNTS)
-    (Path(unit_store._root) / unit.sidecar).unlink()
+    (Path(unit_store.root) / unit.sidecar).unlink()
     assert unit_store.finished(unit) == record
 
 
@@ -65,7 +66,7 @@ def test_a_damaged_shard_is_not_taken_for_finished_and_is_replaced(
 ) -> None:
     unit = make_unit(space, ["x", "y", "z"])
     record = unit_store.write(unit, make_vectors(3), [], COUNTS)
-    root = Path(unit_store._root)
+    root = Path(unit_store.root)
     if not sidecar:
         (root / unit.sidecar).unlink()
     shard = root / record.path
@@ -84,7 +85,7 @@ def test_a_damaged_shard_is_not_taken_for_finished_and_is_replaced(
 def test_a_sidecar_cut_short_is_made_again(unit_store: UnitStore, space: Space) -> None:
     unit = make_unit(space, ["x", "y", "z"])
     record = unit_store.write(unit, make_vectors(3), [], COUNTS)
-    path = Path(unit_store._root) / unit.sidecar
+    path = Path(unit_store.root) / unit.sidecar
     whole = path.read_bytes()
     path.write_bytes(whole[:30])
     assert unit_store.finished(unit) == record
@@ -98,7 +99,7 @@ def test_a_unit_without_a_good_row_has_a_sidecar_and_no_shard(
     record = unit_store.write(unit, make_vectors(0), [], UnitCounts(0, 0, 0))
     assert (record.path, record.rows, record.read) == (None, 0, 2)
     assert unit_store.finished(unit) == record
-    assert not (Path(unit_store._root) / "embeddings").exists()
+    assert not (Path(unit_store.root) / "embeddings").exists()
 
 
 def test_the_digest_covers_space_ids_texts_kept_values_and_rejects(space: Space) -> None:
@@ -107,7 +108,7 @@ def test_the_digest_covers_space_ids_texts_kept_values_and_rejects(space: Space)
         make_unit(space, ["x", "z"]),
         make_unit(space, ["y", "x"]),
         make_unit(space, ["x", "y"], rejects=1),
-        make_unit(Space(**{**space._fields(), "normalize": False}), ["x", "y"]),
+        make_unit(replace(space, normalize=False), ["x", "y"]),
     ]
     assert len({unit.digest for unit in [base, *others]}) == 5
     assert make_unit(space, ["x", "y"]).digest == base.digest

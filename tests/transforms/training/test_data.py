@@ -1,5 +1,8 @@
 """Data of a training: columns by name in every format, rows that are rejected, rows that training
 and dev share.
+
+Covers transforms/training/examples.py.
+Covers transforms/training/roles.py.
 """
 
 import gzip

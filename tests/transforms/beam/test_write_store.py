@@ -1,5 +1,9 @@
 """WriteStore: rows of a pipeline become the same store that `embed --partition content` makes of
 files with them.
+
+Covers transforms/steps/plan/collection.py.
+Covers transforms/steps/plan/row_batches.py.
+Covers transforms/steps/plan/row_summary.py.
 """
 
 import datetime
@@ -390,7 +394,7 @@ def test_an_unbounded_collection_is_refused(writing: Writing) -> None:
 def test_more_text_than_memory_may_group_is_refused(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.steps.options.resolve._memory", lambda: 400)
+    monkeypatch.setattr("transforms.steps.options.resolve.memory_bytes", lambda: 400)
     writing.fails(collection(30), sb.OptionError, "the rows are grouped in memory here")
     assert writing.write(collection(2)[:1]).ledger["written"] == 1
 

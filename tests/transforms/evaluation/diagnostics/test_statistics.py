@@ -1,4 +1,11 @@
-"""Every statistic of `diagnose` against a plain form in numpy or scipy."""
+"""Every statistic of `diagnose` against a plain form in numpy or scipy.
+
+Covers transforms/evaluation/diagnostics/impact.py.
+Covers transforms/evaluation/diagnostics/pairs.py.
+Covers transforms/evaluation/diagnostics/sample.py.
+Covers transforms/evaluation/diagnostics/tokens.py.
+Covers transforms/evaluation/diagnostics/words.py.
+"""
 
 import numpy as np
 import pytest
@@ -160,7 +167,7 @@ def test_the_sample_is_that_of_the_smallest_keys_and_holds_no_more_than_it_needs
     smallest: Smallest[int] = Smallest(want)
     for place, key in enumerate(keys):
         smallest.add(key, place)
-        assert len(smallest._held) <= 2 * want + 64
+        assert len(smallest.held) <= 2 * want + 64
     expected = sorted(range(len(keys)), key=lambda place: (keys[place], place))[:want]
     assert smallest.items() == expected
     assert smallest.seen == len(keys)

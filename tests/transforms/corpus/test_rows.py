@@ -1,4 +1,7 @@
-"""Reading: every row exactly once, whatever the file, the format and the unit size."""
+"""Reading: every row exactly once, whatever the file, the format and the unit size.
+
+Covers transforms/corpus/files.py.
+"""
 
 import gzip
 import json

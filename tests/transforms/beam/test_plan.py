@@ -1,4 +1,8 @@
-"""The plan of a run, by list in and list out."""
+"""The plan of a run, by list in and list out.
+
+Covers transforms/beam/content.py.
+Covers transforms/steps/plan/content.py.
+"""
 
 import time
 from dataclasses import replace
@@ -7,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import eager
+from helpers import eager, fake_storage
 from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
 
@@ -23,7 +27,6 @@ from transforms.steps.plan import elements, footers
 from transforms.steps.plan import files as plan_files
 from transforms.steps.plan.elements import ListedFiles, PlannedFiles
 from transforms.steps.plan.files import file_batches, record
-from transforms.storage.local import LocalStorage
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs import lease
@@ -71,7 +74,7 @@ def test_the_lease_is_renewed_while_files_are_read_and_while_the_plan_is_put_tog
     renewed: list[str] = []
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
     monkeypatch.setattr(lease, "renew", lambda root, run: renewed.append(run))
-    for name in ("check_readable", "_handed_out"):
+    for name in ("check_readable", "hand_out"):
         quick = getattr(plan_files, name)
         monkeypatch.setattr(
             plan_files, name, lambda *given, quick=quick: (time.sleep(0.2), quick(*given))[1]
@@ -271,11 +274,7 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
     committed(embed_job(store, model, files))
     job = embed_job(store, model, files, "run2")
     job = replace(job, run=replace(job.run, previous_digest=read_manifest(str(store)).digest))
-    asked: list[str] = []
-    for name in ("read_versioned", "below"):
-        call = getattr(LocalStorage, name)
-        noted = lambda self, path, call=call: (asked.append(path), call(self, path))[1]  # noqa: E731
-        monkeypatch.setattr(LocalStorage, name, noted)
+    noted = fake_storage.note(monkeypatch, "read_versioned", "below")
     found = find_inputs(str(files), "auto", False).files
     threads = [PlanFilesFn(job) for _ in range(8)]
     for thread in threads:
@@ -290,6 +289,7 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
     assert all(embedder.last.is_final for embedder in embedders)
     result = list(record(list(threads[0].process(ListedFiles(tuple(found)))), job, 2))
     assert sum(unit.carried for unit in result) == 20
+    asked = [path for _, path in noted]
     assert [path for path in asked if "manifest" in path] == [
         str(store / "manifests" / "run1.json")
     ]

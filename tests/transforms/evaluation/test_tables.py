@@ -1,4 +1,7 @@
-"""Tables of tasks: every format that `train` reads, quoted CSV among them, gives the same rows."""
+"""Tables of tasks: every format that `train` reads, quoted CSV among them, gives the same rows.
+
+Covers transforms/evaluation/pair_files.py.
+"""
 
 import gzip
 import json

@@ -1,4 +1,7 @@
-"""Units under another calibration, by list in and list out."""
+"""Units under another calibration, by list in and list out.
+
+Covers transforms/steps/fit/recalibrate.py.
+"""
 
 from dataclasses import replace
 from pathlib import Path

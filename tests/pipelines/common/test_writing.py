@@ -175,7 +175,7 @@ def test_a_run_that_committed_is_a_success_without_its_result(
 ) -> None:
     root = str(tmp_path / "store")
     whole = night(root, 0, numbered(0, 5), numbered(5, 9))
-    monkeypatch.setattr(runs, "_HERE", deque())  # as in a process that submitted the job
+    monkeypatch.setattr(runs, "HERE", deque())  # as in a process that submitted the job
     path = tmp_path / "store" / "runs" / whole.run / "result.json"
     path.unlink()
     if content is not None:
@@ -192,7 +192,7 @@ def test_a_run_that_committed_is_a_success_without_its_result(
 def test_a_job_that_fails_after_its_commit_is_a_success(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "_HERE", deque(maxlen=0))  # as where an engine's workers commit
+    monkeypatch.setattr(runs, "HERE", deque(maxlen=0))  # as where an engine's workers commit
     run = beam.Pipeline.run
 
     def failing(self: beam.Pipeline, *arguments: Any, **options: Any) -> Any:
@@ -214,14 +214,14 @@ def test_a_disk_that_does_not_confirm_the_commit_is_said(
 ) -> None:
     from transforms.storage import local
 
-    sync = local._sync_folder
+    sync = local.sync_folder
 
     def broken(path: str) -> None:
         if (store / "manifest.json").exists():
             raise storage.UnsyncedError(5, "Input/output error", path)
         sync(path)
 
-    monkeypatch.setattr(local, "_sync_folder", broken)
+    monkeypatch.setattr(local, "sync_folder", broken)
     outcome = embed(glob)
     assert outcome.status == 0
     assert outcome.err.splitlines()[-1].startswith("committed, but the disk did not confirm it")

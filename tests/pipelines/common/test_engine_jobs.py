@@ -124,7 +124,7 @@ def test_a_store_is_free_as_soon_as_the_engine_says_that_its_job_ended(
     options = PipelineOptions(flags)
     with writing(str(tmp_path), first, options) as writer:
         name = options.view_as(GoogleCloudOptions).job_name
-        writer._pipeline = type("Submitted", (), {"result": object()})()
+        writer.pipeline().result = object()  # the job was submitted
     jobs += [on_flink("RUNNING", datetime.now(UTC), name)]
     here = PipelineOptions(["--runner=FnApiRunner"])
     with (

@@ -1,5 +1,10 @@
 """A served store: hits as `search` has them, bounds, headers, a page in a browser, and snapshots
 that come and go.
+
+Covers transforms/serve/followed.py.
+Covers transforms/serve/metrics.py.
+Covers transforms/serve/page.py.
+Covers transforms/serve/server.py.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Pooler SPECs."""
+"""Pooler SPECs.
+
+Covers transforms/space/poolers.py.
+"""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

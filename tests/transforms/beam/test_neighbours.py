@@ -1,5 +1,9 @@
 """Neighbours by list in and list out: those of a search, of groups and blocks of any size, and
 after a crash.
+
+Covers transforms/steps/joins/compare.py.
+Covers transforms/steps/joins/neighbours.py.
+Covers transforms/steps/joins/neighbours_result.py.
 """
 
 from pathlib import Path
@@ -197,9 +201,9 @@ def test_a_file_of_the_work_that_is_damaged_meanwhile_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
-    leave = neighbours._leave
+    write = neighbours.write_arrays
     monkeypatch.setattr(
-        neighbours, "_leave", lambda path, **arrays: (leave(path, **arrays), cut(Path(path)))
+        neighbours, "write_arrays", lambda path, **arrays: (write(path, **arrays), cut(Path(path)))
     )
     problems = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
     assert problems

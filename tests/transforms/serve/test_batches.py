@@ -1,4 +1,7 @@
-"""Questions put together: who waits for whom, and what happens where there are too many."""
+"""Questions put together: who waits for whom, and what happens where there are too many.
+
+Covers transforms/serve/guard.py.
+"""
 
 import asyncio
 import contextlib
@@ -15,7 +18,7 @@ from transforms.serve import batches
 from transforms.serve.answers import plain
 from transforms.serve.batches import Batches
 from transforms.serve.followed import Answer
-from transforms.serve.guard import _host
+from transforms.serve.guard import host_of
 from transforms.serve.question import MOST_CHARACTERS, MOST_HITS, Question, RefusedError, question
 
 
@@ -133,4 +136,4 @@ def test_every_value_is_json(value: object) -> None:
     + [("127.0.0.1:1", "127.0.0.1"), ("localhost.evil.example", "localhost.evil.example")],
 )
 def test_the_name_in_a_host(header: str, name: str) -> None:
-    assert _host(header) == name
+    assert host_of(header) == name

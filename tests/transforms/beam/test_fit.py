@@ -1,4 +1,7 @@
-"""A calibration fitted on shards, by list in and list out."""
+"""A calibration fitted on shards, by list in and list out.
+
+Covers transforms/steps/fit/fit.py.
+"""
 
 from pathlib import Path
 from typing import Any

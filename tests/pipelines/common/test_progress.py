@@ -1,4 +1,7 @@
-"""What is shown of work under way: on a terminal, in a notebook, in a pipe."""
+"""What is shown of work under way: on a terminal, in a notebook, in a pipe.
+
+Covers transforms/base/progress.py.
+"""
 
 import contextlib
 import io

@@ -1,4 +1,8 @@
-"""What a space's hashes depend on, and reading model directories."""
+"""What a space's hashes depend on, and reading model directories.
+
+Covers transforms/space/dtypes.py.
+Covers transforms/space/model_files.py.
+"""
 
 import ctypes
 import dataclasses
@@ -309,11 +313,11 @@ def test_native_dtype_is_bfloat16_only_with_hardware_for_it(monkeypatch):
 )
 def test_without_nvidias_tools_the_driver_is_asked(said, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr("transforms.space.dtypes.shutil.which", lambda _: None)
-    monkeypatch.setattr("transforms.space.dtypes._DRIVER", tmp_path)  # a file that is there
+    monkeypatch.setattr("transforms.space.dtypes.DRIVER", tmp_path)  # a file that is there
     if said is not None:  # else as it is here, without a driver
-        monkeypatch.setattr("transforms.space.dtypes._ASK_DRIVER", f"print({said!r})")
+        monkeypatch.setattr("transforms.space.dtypes.ASK_DRIVER", f"print({said!r})")
     assert native_dtype("cuda") == dtype
-    monkeypatch.setattr("transforms.space.dtypes._DRIVER", tmp_path / "none")
+    monkeypatch.setattr("transforms.space.dtypes.DRIVER", tmp_path / "none")
     monkeypatch.setattr(
         subprocess, "run", lambda *_, **__: pytest.fail("no process where there is no driver")
     )
@@ -329,7 +333,7 @@ def test_nvidias_tools_are_asked_for_the_gpus_that_the_process_may_use(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr(dtypes, "_DRIVER", tmp_path / "none")
+    monkeypatch.setattr(dtypes, "DRIVER", tmp_path / "none")
     monkeypatch.setattr(dtypes.shutil, "which", lambda _: "smi")
     queries = []
 
@@ -365,7 +369,7 @@ def test_what_the_driver_is_asked(monkeypatch, capsys):
             return 0
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Driver())
-    exec(dtypes._ASK_DRIVER, {})
+    exec(dtypes.ASK_DRIVER, {})
     assert capsys.readouterr().out == "9.0\n8.6\n"
 
 

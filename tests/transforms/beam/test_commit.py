@@ -1,4 +1,7 @@
-"""The end of a run, by list in and list out."""
+"""The end of a run, by list in and list out.
+
+Covers transforms/steps/commit/commit_run.py.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

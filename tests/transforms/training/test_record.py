@@ -1,4 +1,8 @@
-"""Lines and curves of a training's record, spreads of seeds, the progress line, the dev tasks."""
+"""Lines and curves of a training's record, spreads of seeds, the progress line, the dev tasks.
+
+Covers transforms/training/dev.py.
+Covers transforms/training/seeds.py.
+"""
 
 import math
 from types import SimpleNamespace
@@ -13,7 +17,7 @@ from transforms.training.dev import dev_task, metric_of, predict, scored_alone
 from transforms.training.examples import Examples, Source
 from transforms.training.seeds import best_of, spread_of
 from transforms.training.train import is_better
-from transforms.training.trainer import _curve, rows_with
+from transforms.training.trainer import curve_of, rows_with
 from transforms.training.watch import TrainingWatch
 
 BEFORE = Belief(50.0, 40.0, 60.0)
@@ -25,7 +29,7 @@ def outcome(believed: tuple[Belief, Belief] | None) -> records.TrainingOutcome:
 
 
 def test_the_dev_line_has_score_start_and_difference() -> None:
-    record = {"dev": records._dev(outcome((BEFORE, AFTER))), "best_step": 1200}
+    record = {"dev": records.dev_record(outcome((BEFORE, AFTER))), "best_step": 1200}
     assert records.dev_line(record) == (
         "spearman 62.00 (55.00 to 70.00) at step 1,200; before 50.00 (40.00 to 60.00); difference"
         " +12.00 (+8.00 to +16.00)"
@@ -34,12 +38,16 @@ def test_the_dev_line_has_score_start_and_difference() -> None:
 
 def test_an_undefined_start_leaves_the_score_alone() -> None:
     before = Belief(None, None, None)
-    record = {"dev": records._dev(outcome((before, Belief(62.0, None, None)))), "best_step": 5}
+    record = {
+        "dev": records.dev_record(outcome((before, Belief(62.0, None, None)))),
+        "best_step": 5,
+    }
     assert records.dev_line(record) == "spearman 62.00 at step 5"
     assert (
-        records.dev_line({"dev": records._dev(outcome((before, before))), "best_step": 5}) is None
+        records.dev_line({"dev": records.dev_record(outcome((before, before))), "best_step": 5})
+        is None
     )
-    assert records.dev_line({"dev": records._dev(outcome(None))}) is None
+    assert records.dev_line({"dev": records.dev_record(outcome(None))}) is None
 
 
 def test_the_line_of_test_rows() -> None:
@@ -51,11 +59,11 @@ def test_the_line_of_test_rows() -> None:
 
 def test_a_chart_for_each_curve_with_two_points() -> None:
     curve = [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}, {"step": 2, "dev": None}]
-    assert [title for title, _ in records._charts({"dev": None, "curve": curve})] == [
+    assert [title for title, _ in records.charts_of({"dev": None, "curve": curve})] == [
         "training loss"
     ]
     curve += [{"step": 2, "dev": 50.0}, {"step": 3, "dev": 60.0}]
-    charts = records._charts({"dev": {"metric": "accuracy"}, "curve": curve})
+    charts = records.charts_of({"dev": {"metric": "accuracy"}, "curve": curve})
     assert [title for title, _ in charts] == ["training loss", "dev accuracy"]
 
 
@@ -66,7 +74,7 @@ def test_the_curve_of_the_trainers_log() -> None:
         {"step": 3, "epoch": 0.5, "eval_dev": math.nan},
         {"step": 3, "epoch": 0.5, "train_runtime": 9.0},
     ]
-    assert _curve(history) == [
+    assert curve_of(history) == [
         {"step": 1, "epoch": 0.1235, "loss": 2.0, "lr": 1e-5},
         {"step": 2, "epoch": 0.25, "dev": 61.234568},
         {"step": 3, "epoch": 0.5, "dev": None},

@@ -1,3 +1,8 @@
+"""Segments and their training: the same bytes wherever they are made, each row in its list.
+
+Covers transforms/index/train.py.
+"""
+
 import hashlib
 import io
 import subprocess

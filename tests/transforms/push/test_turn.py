@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from helpers.clock import Clock
 from helpers.commands import Run
 from helpers.databases import Aliased, Database, MadeUp
 from helpers.nights import space_of
@@ -64,25 +65,6 @@ def ended() -> int:
     process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     process.wait()
     return process.pid
-
-
-class Clock:
-    """A clock that others move, or sleeping."""
-
-    def __init__(self) -> None:
-        self.seconds = 5000.0
-
-    def monotonic(self) -> float:
-        """The time."""
-        return self.seconds
-
-    def time(self) -> float:
-        """The same time, by the calendar."""
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        self.seconds += seconds
 
 
 @pytest.fixture
@@ -142,20 +124,20 @@ def test_the_dead_have_no_turn() -> None:
 def test_a_silent_push_is_watched_by_ones_own_clock(renewed: float, clock: Clock) -> None:
     database = Aliased()
     writing(database, lease(renewed, **ELSEWHERE))
-    began = clock.seconds
+    began = clock.now
     begun(database).finish()
-    assert 600 <= clock.seconds - began < 620
+    assert 600 <= clock.now - began < 620
 
 
 def test_a_push_of_another_machine_that_gives_a_sign_of_life_goes_on(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database, began = Aliased(), clock.seconds
+    database, began = Aliased(), clock.now
     writing(database, lease(7, **ELSEWHERE))
 
     def sleep(seconds: float) -> None:
-        clock.seconds += seconds
-        if clock.seconds > began + 60:
+        clock.now += seconds
+        if clock.now > began + 60:
             writing(database, lease(8, **ELSEWHERE))
 
     monkeypatch.setattr(clock, "sleep", sleep)
@@ -164,7 +146,7 @@ def test_a_push_of_another_machine_that_gives_a_sign_of_life_goes_on(
         match=r"under way \(process \d+ on other\); wait for its end, or 10 minutes",
     ):
         looked(database)
-    assert clock.seconds - began < 70
+    assert clock.now - began < 70
 
 
 def test_a_push_of_another_machine_that_ends_is_waited_for(
@@ -180,15 +162,15 @@ def test_a_push_of_another_machine_that_ends_is_waited_for(
 
 def test_a_push_of_this_machine_is_not_waited_for(clock: Clock) -> None:
     database = Aliased()
-    for renewed in (clock.seconds, clock.seconds - 599):
+    for renewed in (clock.now, clock.now - 599):
         writing(database, lease(renewed))
         with pytest.raises(SentenceBeamError, match="is under way"):
             looked(database)
         database.write("notes", notes=None)
-    writing(database, lease(clock.seconds - 600))
-    began = clock.seconds
+    writing(database, lease(clock.now - 600))
+    began = clock.now
     begun(database).finish()
-    assert clock.seconds == began
+    assert clock.now == began
 
 
 def test_a_push_whose_turn_was_taken_stops_before_its_next_batch(
@@ -211,7 +193,7 @@ def test_a_long_push_says_that_it_lives(clock: Clock) -> None:
     database = Aliased()
     target = begun(database)
     for _ in range(100):
-        clock.seconds += 50
+        clock.now += 50
         target.upsert(pa.record_batch({"id": ["a"]}))
         with pytest.raises(SentenceBeamError, match="is under way"):
             looked(database)
