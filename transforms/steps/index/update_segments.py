@@ -22,7 +22,14 @@ from transforms.steps.index.answers import KeptAnswers, ask_again, kept_answers
 from transforms.steps.index.exchange import HELD, NEW, take
 from transforms.steps.index.files import DEEP, recall_grid, trained_index
 from transforms.steps.index.listed import ListedSource, leave_listed
-from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
+from transforms.steps.index.repair import restore
+from transforms.steps.index.update import (
+    HELD_OUT,
+    IndexUpdate,
+    IndexUpdateJob,
+    Repair,
+    SegmentState,
+)
 from transforms.steps.index.update_decision import TargetSegment
 from transforms.steps.index.update_recall import (
     BuiltSegment,
@@ -40,19 +47,41 @@ BLOCK_ROWS = 10_000
 
 @progress.stage("index: writing segments")
 def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
-    """Write the changes of a segment, and leave its part of the recall measurement."""
+    """Write the changes of a segment, and leave its part of the recall measurement.
+
+    If a range turns out to be damaged, it is made again alone.
+    """
     update = job.update()
-    sources = [_state(job, update, target, number) for number in target.sources]
     try:
-        if target.listed:
-            return SegmentBuild(listed=_listed(job, update, target, sources))
-        if target.lists and not any(source.keep.any() for source in sources):
-            return SegmentBuild()
-        if target.rewrite:
-            return SegmentBuild(_rewritten(job, update, target, sources))
-        return SegmentBuild(_kept(job, update, target, sources[0]))
+        return _built(job, update, target)
     except DamagedIndexError as error:
-        return SegmentBuild(damaged=job.folder.relative(error))
+        damaged = SegmentBuild(damaged=job.folder.relative(error))
+    ranges = [update.segments[number] for number in target.sources]
+    if not ranges or not ranges[0].lists:
+        return damaged
+    try:
+        again = restore(job, update, ranges[0], damaged.damaged or "")
+        return replace(_built(job, _with(update, again), target), restored=again.why)
+    except DamagedIndexError:
+        return damaged
+
+
+def _with(update: IndexUpdate, again: Repair) -> IndexUpdate:
+    """Return the update of the index with a range that was made again."""
+    segments = {**update.segments, again.segment.number: again.segment}
+    return replace(update, current=replace(update.current, segments=tuple(segments.values())))
+
+
+def _built(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> SegmentBuild:
+    """Return a segment, or its rows that are left by list."""
+    sources = [_state(job, update, target, number) for number in target.sources]
+    if target.listed:
+        return SegmentBuild(listed=_listed(job, update, target, sources))
+    if target.lists and not any(source.keep.any() for source in sources):
+        return SegmentBuild()
+    if target.rewrite:
+        return SegmentBuild(_rewritten(job, update, target, sources))
+    return SegmentBuild(_kept(job, update, target, sources[0]))
 
 
 def _state(

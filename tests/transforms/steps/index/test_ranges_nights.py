@@ -5,6 +5,7 @@ Covers transforms/steps/index/ranges.py.
 """
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from transforms.beam import IndexRequest
 from transforms.index import choose, upkeep
 from transforms.index.range_readers import MappedRange
-from transforms.steps.index import update_segments
+from transforms.steps.index import update_decision, update_segments
 from transforms.store.manifest import WATCHED_FORMAT
 from transforms.store.verify import faults
 
@@ -259,6 +260,45 @@ def test_a_damaged_range_is_made_again_alone(
         other.commit(files)
     files = {**files, "z": [("z", "d 7 z")]}
     assert nights.commit(files)["recall"] == other.commit(files)["recall"]
+
+
+def damaging(path: Path) -> Callable[[Any], Any]:
+    """The step that decides, which damages a file first."""
+    decide = update_decision.decide
+
+    def damaged_first(matches: Any) -> Any:
+        damage(path, "list")
+        return decide(matches)
+
+    return damaged_first
+
+
+@pytest.mark.parametrize(("factory", "what"), [("IVF8,SQ8", "path"), ("IVF8,RaBitQ", "refine")])
+def test_damage_met_while_segments_are_written_has_that_range_alone_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factory: str, what: str
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", SMALL)
+    nights, sound = Nights(tmp_path / "store"), Nights(tmp_path / "sound")
+    files = collection()
+    first = files["f1"]
+    for edits in (2, 9, 28):  # the last is enough for a range to be written again
+        files["f1"] = [(i, f"a edit {n}" if n < edits else t) for n, (i, t) in enumerate(first)]
+        if edits == 28:
+            worn = max(base(nights.index), key=lambda s: s["deleted"])
+            path = worn[what]["path"] if what == "refine" else worn[what]
+            monkeypatch.setattr(update_decision, "decide", damaging(nights.root / path))
+        nights.commit(files, IndexRequest(factory))
+        monkeypatch.undo()
+        monkeypatch.setattr(choose, "RANGE_BYTES", SMALL)
+        sound.commit(files, IndexRequest(factory))
+    assert nights.index["trained"] == sound.index["trained"]
+    assert path in nights.index["change"]["why"]
+    assert list(faults(nights.manifest)) == []
+    assert nights.index["recall"] == sound.index["recall"]
+    for k, nprobe in ((3, 1), (500, 8)):
+        assert nights.search(["a question"], k, nprobe=nprobe) == sound.search(
+            ["a question"], k, nprobe=nprobe
+        )
 
 
 @pytest.mark.parametrize("what", ["path", "locator"])
