@@ -42,15 +42,10 @@ faults: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest tests/faults tests/transforms/store/runs/test_races.py tests/transforms/beam/test_index_nights.py \
 	    $(addprefix tests/pipelines/test_,$(addsuffix .py,nights crash index_damage gs)) -m 'slow or not slow' -rs $(ARGS)
 
-# The short measurements, one after the other, some twelve minutes on two cores; nothing else should run meanwhile.
+# The short measurements, one after the other, and their ratios in one table; nothing else should run meanwhile.
 # `make bench ARGS='--sentences FOLDER'` takes STS sets instead of docstrings.
 bench: $(VENV)/dev.stamp
-	$(BIN)/python -m benchmarks.encode --rows 1000 --runs 3 $(ARGS)
-	$(BIN)/python -m benchmarks.pipeline --rows 5000 --runs 1 $(ARGS)
-	$(BIN)/python -m benchmarks.poolers --rows 300 --base-rows 40 --runs 3 $(ARGS)
-	$(BIN)/python -m benchmarks.nightly --rows 5000 --growth 10000 100000 $(ARGS)
-	$(BIN)/python -m benchmarks.ingest --rows 300000
-	$(BIN)/python -m benchmarks.index --rows 50000
+	$(BIN)/python -m benchmarks.short $(ARGS)
 
 # On a machine with a GPU, at most eight minutes, no network: vectors beside the processor's, memory, speed; a table in
 # gpu-check.md, everything in gpu-check.json. `make gpu-check ARGS=--cpu` tries the command itself, without a GPU. It runs

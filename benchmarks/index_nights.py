@@ -2,6 +2,7 @@
 
     python -m benchmarks.index_nights --rows 200000 --changed 0.01
     python -m benchmarks.index_nights --rows 200000 --one-row
+    python -m benchmarks.index_nights --rows 1000000000 --year
 
 Made-up vectors (as in benchmarks.index) are in a store of twenty shards. Three nights follow:
 rows edited in place in every shard, as many rows added in one new shard, and the rows of every
@@ -9,6 +10,7 @@ shard in another order. Each night's index step runs as a Beam pipeline in this 
 `embed`, and so does the rebuild; a pipeline over an unchanged store is timed beside them and taken
 off. With `--one-row` the index has sixteen ranges, one row is edited, and the bytes are counted
 that the update reads of ranges: headers and lists, as they are requested from object storage.
+With `--year` nothing is built: 365 nights are counted (`benchmarks.index_year`).
 """
 
 import argparse
@@ -24,9 +26,10 @@ import numpy as np
 
 from benchmarks.common import report, timed
 from benchmarks.index import synthetic
+from benchmarks.index_year import Year
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.corpus import InputFile, UnitRows
-from transforms.index import choose
+from transforms.index import IndexSpec, choose, choose_index
 from transforms.index.range_file import RangeHeader
 from transforms.index.range_readers import MappedRange
 from transforms.space import Space, row_hashes
@@ -121,8 +124,12 @@ def main() -> None:
         "--folder", help="where the stores are made; a RAM disk keeps the disk out of it"
     )
     parser.add_argument("--one-row", action="store_true", help="edit one row, and count bytes")
+    parser.add_argument("--year", action="store_true", help="count the bytes of 365 nights")
     parser.add_argument("--output", help="also write the figures as JSON")
     args = parser.parse_args()
+    if args.year:
+        count_year(args)
+        return
     new = max(1, int(args.rows * args.changed))
     vectors = synthetic(args.rows + 2 * new, args.dim)[0]
     order = np.random.default_rng(2).permutation(len(vectors))
@@ -182,6 +189,32 @@ def count_one_row(folder: Path, vectors: np.ndarray, rows: Rows, args: argparse.
     ]
     title = f"one row of {size:,} x {args.dim} edited, {index['factory']}"
     figures = {"rows": size, "bytes": whole, "lists": read.lists, "headers": read.headers}
+    report(title, lines, args.output, figures)
+
+
+def count_year(args: argparse.Namespace) -> None:
+    """Report the bytes of 365 nights of an index by lists, and the segments that they leave."""
+    plan = choose_index(args.rows, args.dim, IndexSpec.parse(args.index))
+    nights = list(Year(plan, args.rows, args.changed).nights(365))
+    size = plan.spec.row_bytes(plan.dim)
+    written = np.array([night.rows * size for night in nights])
+    ranges = [night.written / night.ranges for night in nights]
+    mean, most = float(written.mean()), float(written.max())
+    copied = sum(night.copied for night in nights) / sum(night.rows for night in nights)
+    waiting = max(night.waiting for night in nights)
+    lines = [
+        ("a night, mean", f"{mean / 1e9:,.2f} GB", f"{mean / (args.rows * size):.1%} of the index"),
+        ("the dearest night", f"{most / 1e9:,.2f} GB", f"{most / mean:.2f} times the mean"),
+        ("rows copied", f"{copied:.0%} of those written", "others are new"),
+        ("ranges", f"{nights[-1].ranges:,}", f"at most {max(ranges):.1%} written in a night"),
+        (
+            "deltas",
+            f"at most {max(night.deltas for night in nights)}",
+            f"{waiting:.1%} of the rows",
+        ),
+    ]
+    title = f"365 nights, {args.changed:.2%} of {args.rows:,} x {args.dim} edited, {plan.factory}"
+    figures = {"rows": args.rows, "mean": mean, "most": most}
     report(title, lines, args.output, figures)
 
 

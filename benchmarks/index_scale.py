@@ -4,8 +4,8 @@
 
 The plan, the groups, the cut into ranges, the headers and the parts of the sample are those of the
 functions that a run calls, at full size. A small store is built twice, with few and with many
-ranges, and a row and one in a hundred are edited; every request to its storage, a local disk whose
-listings have no checksums, is counted. What
+ranges, and a row and one in a hundred are edited; every request to its storage is counted, a local
+disk that reports the checksums of files as object storage does. What
 grows with the ranges is the difference of both stores for a range; it is multiplied by the ranges
 of the large index. Lists are as uneven as those of the small store, and a query's lists lie
 together as there. Nothing here is a time.
@@ -18,7 +18,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -39,6 +40,7 @@ from transforms.index.train import train
 from transforms.index.walk import walk
 from transforms.steps.index.files import most_rows
 from transforms.steps.index.sample import PART_BYTES
+from transforms.storage.base import Entry
 from transforms.storage.local import LocalStorage
 from transforms.store.index_entries import IndexRequest
 
@@ -197,7 +199,7 @@ def traffic(index: dict[str, Any], seen: Counter[str]) -> Traffic:
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Count the requests to files of an index inside the block."""
+    """Count the requests to files of an index inside the block; files have checksums there."""
     seen: Counter[str] = Counter()
     methods = ("stat", "open", "read_versioned", "put_if_absent", "replace_if")
 
@@ -207,7 +209,10 @@ def counted() -> Iterator[Counter[str]]:
         def call(self: LocalStorage, path: str, *arguments: Any, **named: Any) -> Any:
             if "/index/" in path:
                 seen["requests"] += 1
-            return real(self, path, *arguments, **named)
+            found = real(self, path, *arguments, **named)
+            if isinstance(found, Entry):
+                found = replace(found, checksum=sha256(Path(path).read_bytes()).hexdigest())
+            return found
 
         return call
 

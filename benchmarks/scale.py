@@ -161,7 +161,7 @@ def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
 def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Do the work of all workers in one: compare with the last snapshot, read footers, cut."""
     from transforms.steps.plan.elements import ListedFiles
-    from transforms.steps.plan.files import FilePlanner
+    from transforms.steps.plan.planner import FilePlanner
     from transforms.store.runs.plan import PlannedFile
 
     job, looked, held = resolved(where, unit_tokens).job, [], []

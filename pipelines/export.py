@@ -8,22 +8,37 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.common import command, options
 from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
+from pipelines.common.optional_beam import called, parse
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import OptionError
 from transforms.base.lines import line
+from transforms.base.numbers import counted
+from transforms.search.searcher import Searcher
 from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
 from transforms.space.int8_model import INT8
+from transforms.steps.joins.export_parts import (
+    ExportJob,
+    check_folder,
+    conclude,
+    parts_of,
+    read_concluded,
+    write_part,
+)
 from transforms.steps.joins.export_vectors import ABOUT, IDS, export_vectors
 from transforms.steps.options.store import ExportOptions
 from transforms.store import open_store
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,12 +50,18 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam export --store store --output encoder",
         "sentence-beam export --store store --vectors faiss --output plain",
         "sentence-beam export --store gs://bucket/store --output encoder --project p",
+        "sentence-beam export --store gs://bucket/store --vectors npy --output gs://bucket/vectors"
+        " --runner FlinkRunner --flink_master flink:8081",
         kind=ExportOptions,
     )
 
 
-def _export(options: ExportOptions) -> CommandOutput:
+def _export(options: ExportOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     store = open_store(options.store, options.snapshot)
+    if beam_options is not None and options.vectors != "npy":
+        raise OptionError("--runner is for --vectors npy: other exports are one file; leave it out")
+    if options.vectors == "npy" and (beam_options or not storage.is_local(options.output)):
+        return _parts(store, options, beam_options)
     marker = EXPORTED
     if options.vectors:
         marker = ABOUT
@@ -94,13 +115,58 @@ def _vectors(store: Store, options: ExportOptions, folder: Path, output: Path) -
     return CommandOutput(lines, {"output": str(output), **about})
 
 
+def _parts(
+    store: Store, options: ExportOptions, beam_options: "PipelineOptions | None"
+) -> CommandOutput:
+    """Write the vectors in parts, by the workers of a pipeline or one after the other."""
+    manifest = store.manifest
+    output = storage.absolute(options.output)
+    check_folder(output)
+    Searcher(manifest).check_filter(options.where)
+    job = ExportJob(
+        manifest.root, manifest.run, manifest.digest, output, uuid.uuid4().hex, options.where
+    )
+    if beam_options is None:
+        with progress.stage("writing the vectors", things="rows"):
+            conclude([write_part(part, job) for part in parts_of(job)], job)
+    else:
+        _run(job, beam_options)
+    about = read_concluded(job)
+    kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
+    lines = [
+        line("vectors", kept),
+        line("files", f"{ABOUT}, which names {counted(len(about['parts']), 'part')}"),
+        line("folder", output),
+    ]
+    return CommandOutput(lines, {"output": output, **about})
+
+
+def _run(job: ExportJob, beam_options: "PipelineOptions") -> None:
+    """Write the parts by a pipeline. Raises OptionError if nobody waits for it."""
+    import apache_beam as beam
+
+    from pipelines.common import engines
+    from transforms.beam.export import ExportParts
+
+    if not engines.waits(beam_options):
+        raise OptionError(
+            "export waits for its job; leave --no_wait_until_finish and --template_location out"
+        )
+    engines.check_shared(beam_options, store=job.root, output=job.output)
+    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+        _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Export" >> ExportParts(job)
+
+
 def check_output(path: str, marker: str) -> Path:
     """Return the folder to write. Raises OptionError for a URL and for a folder with other files.
 
     An earlier export of the same sort has the file `marker`.
     """
     if not storage.is_local(path):
-        raise OptionError(f"--output {path}: an export is a local folder; copy it from there")
+        raise OptionError(
+            f"--output {path}: an export is a local folder, except that of --vectors npy; copy it"
+            " from there"
+        )
     output = Path(storage.absolute(path))
     if output.is_file() or (
         output.is_dir() and any(output.iterdir()) and not (output / marker).is_file()
@@ -136,8 +202,8 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     return write_export(Export(files, space, recipe.pooler, calibration, *asked), folder)
 
 
-export = function("export", ExportOptions, _export)
-main = command.main(parser, _export, kind=ExportOptions)
+export = function("export", ExportOptions, called(_export))
+main = command.main(parser, _export, parse, kind=ExportOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

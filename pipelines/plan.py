@@ -5,7 +5,9 @@ import sys
 import tempfile
 import uuid
 from dataclasses import asdict
+from functools import partial
 
+import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, embed_options, engines
@@ -15,16 +17,21 @@ from pipelines.common.library import pipeline_function
 from pipelines.common.stdin import with_stdin
 from pipelines.common.tables import wrapped
 from transforms import storage
+from transforms.base.errors import OptionError
 from transforms.base.lines import line
 from transforms.base.numbers import amount
 from transforms.base.option import narrowed
 from transforms.base.progress import duration
+from transforms.beam.plan import LookAt
 from transforms.steps.index.choice import budgets_of
 from transforms.steps.options.embed import EmbedOptions, PlanOptions
+from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import resolve
 from transforms.steps.plan.estimate import Estimate, Prediction, predict
+from transforms.steps.plan.look import Looked, look, read_looked
 from transforms.steps.plan.pace import Pace
 from transforms.steps.plan.sizes import index_name, index_size, shard_bytes
+from transforms.store import layout
 from transforms.store.manifest import read_manifest
 from transforms.store.runs.run_ids import new_run
 
@@ -43,7 +50,10 @@ def run_plan(
     """
     previous = read_manifest(storage.absolute(options.store))
     resolved = resolve(options, previous, new_run(), engines.in_process(beam_options))
-    found = predict(resolved, options.calibration)
+    look_by = look
+    if not engines.in_process(beam_options):
+        look_by = partial(look_by_workers, beam_options=beam_options)
+    found = predict(resolved, options.calibration, look_by)
     root = None
     if store:
         root = resolved.job.root
@@ -58,6 +68,22 @@ def run_plan(
         **speeds(found.pace),
     }
     return CommandOutput(wrapped(lines(found, root)), values, always=True)
+
+
+def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
+    """Count the work by a pipeline, which leaves its answer in the store for a moment.
+
+    Raises OptionError if nobody waits for the job, and the job's problem.
+    """
+    if not engines.waits(beam_options):
+        raise OptionError(
+            "plan waits for its job; leave --no_wait_until_finish and --template_location out"
+        )
+    engines.check_shared(beam_options, store=job.root)
+    output = storage.join(job.root, layout.scratch(job.run.id, f"plan-{uuid.uuid4().hex}.json"))
+    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+        _ = pipeline | "Globs" >> beam.Create([*job.run.globs]) | "Look" >> LookAt(job, output)
+    return read_looked(output)
 
 
 def lines(found: Prediction, store: str | None) -> list[str]:
@@ -165,6 +191,11 @@ def _index_size_lines(found: Prediction) -> list[str]:
 
 def _plan(given_options: PlanOptions, beam_options: PipelineOptions) -> CommandOutput:
     is_named = given_options.store != ""
+    if not is_named and not engines.in_process(beam_options):
+        raise OptionError(
+            "plan --runner: workers leave their counts in the store; name it by --store, as for"
+            " embed"
+        )
     with with_stdin(with_store(given_options), engines.in_process(beam_options)) as options:
         return run_plan(options, beam_options, store=is_named)
 

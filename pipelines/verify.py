@@ -3,12 +3,12 @@
 import argparse
 import sys
 import uuid
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines.common import command, options
 from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
+from pipelines.common.optional_beam import called, parse
 from pipelines.common.progress import aside
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
@@ -33,15 +33,6 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam verify --store store --since 20260314T031500_123Z-4f1d2a --sample 0.05",
         kind=VerifyOptions,
     )
-
-
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ...]:
-    """Parse our options, and Beam's if a runner is named; only then Beam is loaded."""
-    if not any(word.split("=")[0] == "--runner" for word in argv):
-        return (*command.own_flags(parser, argv), None)
-    from pipelines.common import beam_flags
-
-    return beam_flags.parse(parser, argv)
 
 
 def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
@@ -127,15 +118,6 @@ def _sound(manifest: Manifest, extent: Extent) -> CommandOutput:
     return CommandOutput([line], {**values, "segments": segments})
 
 
-def _called(options: VerifyOptions) -> CommandOutput:
-    """Verify from Python; Beam is loaded only if flags for it are given."""
-    if not options.beam_flags:
-        return _verify(options, None)
-    from pipelines.common.beam_flags import options_of_list
-
-    return _verify(options, options_of_list(options.beam_flags))
-
-
 def is_removed(manifest: Manifest) -> bool:
     """Whether `vacuum` has removed a snapshot: it removes the manifest before its files."""
     try:
@@ -174,7 +156,7 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     return lines
 
 
-verify = function("verify", VerifyOptions, _called)
+verify = function("verify", VerifyOptions, called(_verify))
 main = command.main(parser, _verify, parse, kind=VerifyOptions)
 
 if __name__ == "__main__":

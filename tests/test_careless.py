@@ -4,7 +4,6 @@ meant.
 Covers pipelines/cli.py.
 Covers pipelines/common/beam_flags.py.
 Covers pipelines/common/command.py.
-Covers transforms/steps/options/check.py.
 """
 
 import json

@@ -15,7 +15,8 @@ from transforms.space import Recipe, row_hashes
 from transforms.steps.embed.cutting import read_units
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import read_again
-from transforms.steps.plan.files import FilePlanner, list_files, record
+from transforms.steps.plan.files import list_files, record
+from transforms.steps.plan.planner import FilePlanner
 from transforms.store import open_store
 from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest

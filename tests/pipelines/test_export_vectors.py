@@ -1,8 +1,15 @@
-"""`export --vectors`: each folder opened by the library that it is for."""
+"""`export --vectors`: each folder opened by the library that it is for.
 
+Covers transforms/steps/joins/export_parts.py.
+Covers transforms/beam/export.py.
+"""
+
+import io
 import json
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,6 +17,8 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 
+from transforms import storage
+from transforms.steps.joins import export_parts
 from transforms.store import Store, open_store
 
 TEXTS = sentences(70)
@@ -117,3 +126,55 @@ def test_what_is_no_export_is_left_alone(run: Run, made: Path, tmp_path: Path) -
         2, "--vectors"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def read_parts(output: str) -> tuple[dict[str, Any], list[str], np.ndarray]:
+    """What an export in parts says of itself, its ids and its vectors."""
+    about = json.loads(storage.read_bytes(f"{output}/vectors.json"))
+    ids: list[str] = []
+    vectors = []
+    for part in about["parts"]:
+        table = pq.read_table(io.BytesIO(storage.read_bytes(f"{output}/{part['ids']}")))
+        vectors.append(np.load(io.BytesIO(storage.read_bytes(f"{output}/{part['vectors']}"))))
+        ids += table.column("id").to_pylist()
+        assert len(vectors[-1]) == len(table) == part["rows"]
+    return about, ids, np.concatenate(vectors)
+
+
+@pytest.mark.parametrize("flags", [(), ("--runner", "FnApiRunner")], ids=["here", "workers"])
+def test_a_matrix_in_parts_on_object_storage(
+    run: Run, made: Path, gs: str, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    store = open_store(str(made))
+    monkeypatch.setattr(export_parts, "PART_BYTES", 4 * store.space.dim * 25)
+    ids, vectors = store.numpy()
+    output = f"{gs}/out"
+    command = ("export", "--store", made, "--vectors", "npy", "--output", output, *flags)
+    for _ in range(2):  # the second export replaces the first
+        run(*command).ok()
+        about, found_ids, found = read_parts(output)
+        assert (about["rows"], len(about["parts"]) > 2) == (70, True)
+        assert found_ids == ids.tolist()
+        np.testing.assert_array_equal(found, vectors)
+        there = [entry.path for entry in storage.storage_of(output).below(output)]
+        assert len(there) == 1 + 2 * len(about["parts"])
+    run(*command, "--where", "n < 30").ok()
+    about, found_ids, found = read_parts(output)
+    wanted = store.dataset().to_table(columns=["n"])["n"].to_numpy() < 30
+    assert (about["rows"], found_ids) == (30, ids[wanted].tolist())
+    np.testing.assert_array_equal(found, vectors[wanted])
+
+
+def test_a_folder_or_a_store_that_an_export_in_parts_cannot_use(
+    run: Run, made: Path, gs: str, tmp_path: Path
+) -> None:
+    storage.overwrite(f"{gs}/mine/a.txt", b"mine")
+    command = ("export", "--vectors", "npy", "--output")
+    run(*command, f"{gs}/mine", "--store", made).failed(2, f"{gs}/mine", "is no export")
+    run("export", "--output", f"{gs}/out", "--store", made).failed(2, "local folder")
+    run(*command, f"{gs}/out", "--store", made, "--where", "m < 1").failed(2, "m")
+    damaged = shutil.copytree(made, tmp_path / "store")
+    next(damaged.glob("embeddings/*")).write_bytes(b"nothing")
+    line = run(*command, f"{gs}/out", "--store", damaged).failed(1, "embeddings")
+    assert "traceback" not in line.lower()
+    assert not storage.storage_of(gs).below(f"{gs}/out/")

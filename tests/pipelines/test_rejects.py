@@ -1,7 +1,5 @@
 """Columns that JSONL lacks, the reasons in the line of a run with too many rejected rows, and the
 list of such rows.
-
-Covers transforms/store/runs/rejected.py.
 """
 
 import json

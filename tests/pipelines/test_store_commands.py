@@ -39,7 +39,7 @@ from transforms.encoder import Encoder
 from transforms.search import Searcher
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.resolve import resolve
-from transforms.steps.plan.estimate import plan_files
+from transforms.steps.plan.look import plan_files
 from transforms.store import open_store
 
 READERS = {

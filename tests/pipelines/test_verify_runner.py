@@ -1,6 +1,7 @@
 """`verify --runner`: the workers of a pipeline find what the threads of one process find.
 
 Covers pipelines/verify.py.
+Covers pipelines/common/optional_beam.py.
 """
 
 import shutil

@@ -26,11 +26,12 @@ from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import content
 from transforms.steps.plan.elements import ListedFiles, PlannedFiles
 from transforms.steps.plan.files import (
-    FilePlanner,
     begin_by_content,
     file_batches,
     record,
 )
+from transforms.steps.plan.look import write_looked
+from transforms.steps.plan.planner import FilePlanner
 from transforms.store.manifest import Manifest
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.carried_ranges import CarriedRange, units_of_range
@@ -61,14 +62,7 @@ class Plan(beam.PTransform):
         return typed(self._planned(globs), spans=spans, carried=UnitRecord, problems=Problem)
 
     def _planned(self, globs: beam.PCollection) -> Any:
-        together = (
-            globs
-            | "ListFiles" >> beam.FlatMap(file_batches, self._job, slots_of(globs.pipeline))
-            # Footers are read in parallel: listing and reading must not fuse.
-            | "SpreadFiles" >> beam.Reshuffle()
-            | "PlanFile" >> beam.ParDo(PlanFilesFn(self._job))
-            | "Together" >> Together()
-        )
+        together = found_in(globs, self._job)
         if self._job.by_content:
             return self._by_content(together)
         slots = slots_of(globs.pipeline)
@@ -107,6 +101,32 @@ class Plan(beam.PTransform):
             >> flat_map(content.record, self._job, slots, outputs={Problem: PROBLEMS}, main="spans")
         )
         return Planned(recorded.spans, compared.carried, recorded.problems)
+
+
+class LookAt(beam.PTransform):
+    """Globs -> the file `output` with the counts of the work of a run that is not started."""
+
+    def __init__(self, job: EmbedJob, output: str):
+        super().__init__()
+        self._job = job
+        self._output = output
+
+    def expand(self, globs: beam.PCollection[str]) -> beam.PCollection:
+        return found_in(globs, self._job) | "Write" >> beam.Map(
+            write_looked, self._job, self._output
+        )
+
+
+def found_in(globs: beam.PCollection[str], job: EmbedJob) -> beam.PCollection:
+    """Return one list of the files of globs, as workers have planned them."""
+    return (
+        globs
+        | "ListFiles" >> beam.FlatMap(file_batches, job, slots_of(globs.pipeline))
+        # Footers are read in parallel: listing and reading must not fuse.
+        | "SpreadFiles" >> beam.Reshuffle()
+        | "PlanFile" >> beam.ParDo(PlanFilesFn(job))
+        | "Together" >> Together()
+    )
 
 
 class Planned(NamedTuple):

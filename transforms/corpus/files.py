@@ -108,6 +108,11 @@ def is_utf8(text: str | None) -> bool:
     return True
 
 
+def is_unnamed(path: str) -> bool:
+    """Whether a file is rows in memory or standard input, with one name for any content."""
+    return storage.is_rows(path) or path.rpartition("/")[2].partition(".")[0] == STDIN
+
+
 def check_distinct(files: list[InputFile]) -> None:
     """Raise OptionError if two files share a relative path, since units would share names."""
     seen: dict[str, str] = {}

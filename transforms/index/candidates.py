@@ -77,13 +77,39 @@ class Candidates:
     def merge(self, other: Candidates) -> Candidates:
         """Return the candidates of two groups of segments with the same grid and depth."""
         parts = [(each._gains, each._positions, each._steps) for each in (self, other)]
-        gains, positions, steps = _in_order(parts)
+        return Candidates(self.nprobes, self.depth, *_in_order(parts)).trimmed(self.depth)
+
+    def trimmed(self, depth: int) -> Candidates:
+        """Return the best `depth` candidates at each nprobe."""
+        gains, positions = self._gains.copy(), self._positions.copy()
         for step in range(len(self.nprobes)):
-            ahead = np.cumsum((steps <= step) & (positions >= 0), axis=1)
-            late = (steps == step) & (ahead > self.depth)
+            ahead = np.cumsum((self._steps <= step) & (positions >= 0), axis=1)
+            late = (self._steps == step) & (ahead > depth)
             gains[late] = -np.inf
             positions[late] = -1
-        return Candidates(self.nprobes, self.depth, *_in_order([(gains, positions, steps)]))
+        return Candidates(self.nprobes, depth, *_in_order([(gains, positions, self._steps)]))
+
+    def without(self, gone: np.ndarray) -> Candidates:
+        """Return the candidates without some positions, int64."""
+        is_gone = np.isin(self._positions, gone)
+        gains = np.where(is_gone, np.float32(-np.inf), self._gains)
+        positions = np.where(is_gone, -1, self._positions)
+        return Candidates(self.nprobes, self.depth, *_in_order([(gains, positions, self._steps)]))
+
+    def is_short(self, gone: np.ndarray, depth: int) -> np.ndarray:
+        """Return whether a query may have fewer than its best `depth` left, bool [q].
+
+        `gone` int64 positions leave. A query with fewer candidates than it was asked for has all
+        rows of its lists.
+        """
+        is_gone = np.isin(self._positions, gone)
+        short = np.zeros(len(self._positions), bool)
+        for step in range(len(self.nprobes)):
+            searched = (self._steps <= step) & (self._positions >= 0)
+            best = searched & (np.cumsum(searched, axis=1) <= self.depth)
+            is_cut = best.sum(axis=1) == self.depth
+            short |= is_cut & ((best & ~is_gone).sum(axis=1) < depth)
+        return short
 
     def of(self, which: np.ndarray) -> Candidates:
         """Return the candidates of some queries, by bool [q] or numbers int64 [m]."""
@@ -98,10 +124,6 @@ class Candidates:
         positions = np.where(late, -1, self._positions)
         steps = np.where(late, 0, step)
         return Candidates(nprobes, self.depth, *_in_order([(gains, positions, steps)]))
-
-    def has_any(self, positions: np.ndarray) -> np.ndarray:
-        """Return whether a query has any of these positions among its candidates, bool [q]."""
-        return np.asarray(np.isin(self._positions, positions).any(axis=1))
 
     def with_rows(self, which: np.ndarray, other: Candidates) -> Candidates:
         """Return the candidates with those of some queries, bool [q], replaced."""

@@ -112,15 +112,28 @@ def _lists(n_rows: int) -> int:
 def cut_lists(sizes: np.ndarray, plan: IndexPlan) -> list[tuple[int, int]]:
     """Cut consecutive lists, with `sizes` int64 [lists] rows each, into ranges [first, stop).
 
-    A range has at most `RANGE_BYTES`, with its kept vectors, or one list.
+    A range has at most `RANGE_BYTES`, with its kept vectors, or one list. There are as few ranges
+    as possible, of about equal bytes: lists that grow a little do not make another one.
     """
     rows = plan.spec.row_bytes(plan.dim)
-    ends = np.concatenate([[0], np.cumsum(sizes * rows + LIST_BYTES)])
+    every = sizes * rows + LIST_BYTES
+    ends = np.concatenate([[0], np.cumsum(every)])
+    cuts = _cuts(ends, RANGE_BYTES - HEADER_BYTES)
+    if len(cuts) < 2:
+        return cuts
+    even = -(-int(ends[-1]) // len(cuts)) + int(every.max())
+    return _cuts(ends, min(even, RANGE_BYTES - HEADER_BYTES))
+
+
+def _cuts(ends: np.ndarray, most: int) -> list[tuple[int, int]]:
+    """Cut consecutive lists into ranges of at most so many bytes, each as large as possible.
+
+    `ends` int64 [lists + 1] are the bytes before each list, and all bytes.
+    """
     cuts = []
     first = 0
-    while first < len(sizes):
-        most = ends[first] + RANGE_BYTES - HEADER_BYTES
-        stop = max(first + 1, int(np.searchsorted(ends, most, "right")) - 1)
+    while first < len(ends) - 1:
+        stop = max(first + 1, int(np.searchsorted(ends, ends[first] + most, "right")) - 1)
         cuts.append((first, stop))
         first = stop
     return cuts

@@ -1,6 +1,7 @@
 """PostgreSQL with pgvector: a push is one transaction; the state is the table's comment."""
 
 import contextlib
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from pyarrow import types
 
 from transforms.base.arrow import as_matrix
 from transforms.base.errors import DataGateError, OptionError, first_line
+from transforms.push.postgres_stages import FLOATS, Stages, prefix_of
 from transforms.push.state import MARK, PushRecord, State
 from transforms.push.target import Table, refused
 from transforms.push.values import json_value
@@ -56,12 +58,13 @@ def connect(url: str, name: str, where: str) -> Iterator["PostgresTarget"]:
     except psycopg.Error as error:
         mend = "check host, port, database, user and password, and that the server runs"
         raise refused(where, f"no connection ({_line(error)})", mend) from error
+    target = PostgresTarget(connection, name, where, url)
     try:
-        yield PostgresTarget(connection, name, where)
+        yield target
     except psycopg.Error as error:
         raise refused(where, _line(error), "nothing was changed") from error
     finally:
-        connection.close()
+        target.close()
 
 
 def _line(error: psycopg.Error) -> str:
@@ -69,12 +72,18 @@ def _line(error: psycopg.Error) -> str:
 
 
 class PostgresTarget:
-    """A table of PostgreSQL; `name` may have its schema before a dot."""
+    """A table of PostgreSQL; `name` may have its schema before a dot.
 
-    takes_parallel = False
+    Other threads than the one that made it write by connections of their own, to `url`.
+    """
 
-    def __init__(self, connection: psycopg.Connection, name: str, where: str) -> None:
+    takes_parallel = True
+
+    def __init__(self, connection: psycopg.Connection, name: str, where: str, url: str) -> None:
         self.where = where
+        self._url = url
+        self._thread = threading.get_ident()
+        self._stages: Stages | None = None
         self._connection = connection
         self._parts = name.split(".")
         self._table = sql.Identifier(*self._parts)
@@ -100,6 +109,12 @@ class PostgresTarget:
         query = sql.SQL("SELECT obj_description(%s::oid, 'pg_class')")
         self._state = State.from_text(self._fetch_value(query, oid), self.where)
         return self._state
+
+    def close(self) -> None:
+        """Roll back an unfinished push."""
+        self._connection.close()
+        if self._stages is not None:
+            self._stages.drop()
 
     def _fetch_value(self, query: sql.SQL, argument: Any) -> Any:
         """Return the value of a query for one; None without a row."""
@@ -138,6 +153,8 @@ class PostgresTarget:
         self._keys = table.keys
         self._done = State(table.space, table.metric, {record.run: replace(record, done=True)})
         self._vector_type()
+        self._drop_stages()
+        self._stages = Stages(self._url, self._parts, kinds, self._copy)
         if self._state is None:
             columns: list[sql.Composed] = []
             for name, kind in kinds.items():
@@ -186,27 +203,45 @@ class PostgresTarget:
             np.ndarray, type("Vector", (_VectorDumper,), {"oid": vector.oid})
         )
 
+    def _drop_stages(self) -> None:
+        """Remove the tables of pushes that were killed; the lock says that no other push runs."""
+        query = sql.SQL(
+            "SELECT nspname, relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace"
+            " WHERE starts_with(relname, %s) AND pg_get_userbyid(relowner) = current_user"
+        )
+        for parts in self._connection.execute(query, [prefix_of(self._parts)]).fetchall():
+            self._connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(*parts)))
+
     def upsert(self, rows: pa.RecordBatch) -> None:
-        """Copy rows; they replace those with the same keys."""
-        if self._state is None:
-            self._copy(self._table, rows)
-            return
-        self._copy(sql.Identifier(STAGE), rows)
-        names = rows.schema.names
+        """Copy rows; they replace those with the same keys.
+
+        What other threads write is in the table from `count` on.
+        """
+        if threading.get_ident() != self._thread:
+            assert self._stages is not None, "begin comes first"
+            self._stages.write(rows)
+        elif self._state is None:
+            self._copy(self._connection, self._table, rows)
+        else:
+            stage = sql.Identifier(STAGE)
+            self._copy(self._connection, stage, rows)
+            self._take_rows(stage, rows.schema.names)
+            self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
+
+    def _take_rows(self, stage: sql.Identifier, names: Sequence[str]) -> None:
+        """Write the rows of another table; they replace those with the same keys."""
         others = [sql.Identifier(name) for name in names if name not in self._keys]
         sets = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
         query = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}")
         columns = _names(names)
-        stage = sql.Identifier(STAGE)
         self._connection.execute(
             query.format(self._table, columns, columns, stage, _names(self._keys), sets)
         )
-        self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the rows of these keys."""
         stage = sql.Identifier(GONE)
-        self._copy(stage, keys)
+        self._copy(self._connection, stage, keys)
         same = sql.SQL(" AND ").join(
             sql.SQL("t.{0} = g.{0}").format(sql.Identifier(n)) for n in keys.schema.names
         )
@@ -215,26 +250,39 @@ class PostgresTarget:
         )
         self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
 
-    def _copy(self, into: sql.Identifier, rows: pa.RecordBatch) -> None:
+    def _copy(
+        self, connection: psycopg.Connection, into: sql.Identifier, rows: pa.RecordBatch
+    ) -> None:
         ids = rows.column("id")
         columns = [
             _values(field, rows.column(field.name), ids, self.where) for field in rows.schema
         ]
         kinds = [_kind(field, 1, self.where).partition("(")[0] for field in rows.schema]
+        if connection is not self._connection:
+            kinds = [FLOATS if kind == "vector" else kind for kind in kinds]
         query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
             into, _names(rows.schema.names)
         )
-        with self._connection.cursor() as cursor, cursor.copy(query) as copy:
+        with connection.cursor() as cursor, cursor.copy(query) as copy:
             copy.set_types(kinds)
             for row in zip(*columns, strict=True):
                 copy.write_row(row)
 
     def count(self) -> int:
-        """Return the number of rows."""
+        """Take the rows that other threads wrote, and return the number of rows."""
+        self._take_staged()
         query = sql.SQL("SELECT count(*) FROM {}").format(self._table)
         row = self._connection.execute(query).fetchone()
         assert row is not None
         return int(row[0])
+
+    def _take_staged(self) -> None:
+        if self._stages is None:
+            return
+        for table in self._stages.tables():
+            self._take_rows(table, self._stages.names)
+            self._connection.execute(sql.SQL("DROP TABLE {}").format(table))
+        self._stages = None
 
     def finish(self) -> None:
         """Index a new table's vectors, record the push, and commit."""

@@ -219,8 +219,8 @@ def _check_parallel(target: Target, parallel: int) -> None:
     """Raise OptionError if a target takes one request at a time, and more are to be sent."""
     if parallel > 1 and not target.takes_parallel:
         raise OptionError(
-            f"--to {target.where}: --parallel is for a server of Qdrant; other tables are written"
-            " by one connection, so that a push is one transaction; leave it out"
+            f"--to {target.where}: --parallel is for PostgreSQL and for a server of Qdrant; leave"
+            " it out"
         )
 
 

@@ -42,5 +42,11 @@ class KeyRange:
         """Whether it has no bound."""
         return not (self.low or self.high)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no key lies in it."""
+        return bool(self.high) and self.low >= self.high
+
 
 ALL_KEYS = KeyRange()
+NO_KEYS = KeyRange("0", "0")

@@ -1,11 +1,16 @@
 """The files of a snapshot in a range of keys, from those parts of its manifest that have them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.store.entries import InputEntry
+import numpy as np
+
+from transforms.corpus.files import key_of
+from transforms.corpus.groups import bits_of
+from transforms.store.entries import InputEntry, PartEntry
 from transforms.store.key_range import KeyRange
-from transforms.store.manifest import Manifest
+from transforms.store.manifest import Manifest, with_units
 from transforms.store.manifest_parts import may_have, read_parts
 from transforms.store.records import UnitRecord, by_file
 
@@ -42,3 +47,53 @@ def known_files(last: Manifest, keys: KeyRange) -> KnownFiles:
 def _is_of_file(unit: dict[str, Any], keys: KeyRange) -> bool:
     """Return whether the JSON of a unit is that of a single file's, with one of these keys."""
     return bool(unit.get("file")) and keys.has(str(unit.get("unit")))
+
+
+def with_files(last: Manifest, paths: Collection[str]) -> Manifest:
+    """Return a snapshot with these files alone, their units, and the units of groups.
+
+    Parts of its manifest that have none of them are not read.
+    """
+    keys = np.sort(np.array([key_of(path) for path in paths], "U16"))
+    parts = [part for part in last.parts if _has_group(part) or _may_have_one(part, keys)]
+    units: list[UnitRecord] = []
+    files: list[InputEntry] = []
+    for part in read_parts(last.root, parts):
+        files += [file for file in part.files if file.path in paths]
+        units += last.records(
+            unit for unit in part.shards if not unit.get("file") or unit["file"] in paths
+        )
+    return with_units(last, units, sorted(files, key=lambda file: file.path))
+
+
+def with_files_like(last: Manifest, paths: Collection[str], checksums: Collection[str]) -> Manifest:
+    """Return a snapshot as `with_files`, with all files of these names or checksums.
+
+    A manifest in one file, or by an earlier version, is returned as it is.
+    """
+    if not has_ranges(last):
+        return last
+    like = {
+        file.path
+        for part in read_parts(last.root, last.parts)
+        for file in part.files
+        if file.path in paths or file.checksum in checksums
+    }
+    return with_files(last, like)
+
+
+def _has_group(part: PartEntry) -> bool:
+    return part.units > 0 and bits_of(part.first) is not None
+
+
+def _may_have_one(part: PartEntry, keys: np.ndarray) -> bool:
+    """Whether a part may have a file with one of these keys, sorted, or a unit of such a file."""
+    bounds = []
+    if part.files:
+        bounds.append((part.first_file, part.last_file))
+    if part.units:
+        bounds.append((part.first.partition("-")[0], part.last.partition("-")[0]))
+    return any(
+        np.searchsorted(keys, first) < np.searchsorted(keys, last, side="right")
+        for first, last in bounds
+    )

@@ -6,7 +6,7 @@ they are needed: all of them, or, by a worker, only those that can have the unit
 
 import contextlib
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -303,6 +303,14 @@ class Manifest(JsonEntry):
     def shard_paths(self) -> list[str]:
         """Full paths of the shards, in the units' order."""
         return [storage.join(self.root, unit.path) for unit in self.units if unit.path]
+
+    def some_shard_paths(self) -> Iterator[str]:
+        """Yield full paths of shards, from one part of the manifest at a time."""
+        if not self.parts:
+            yield from self.shard_paths
+        for part in self.parts:
+            found = manifest_parts.read_part(self.root, part).shards
+            yield from (storage.join(self.root, u.path) for u in self.records(found) if u.path)
 
 
 def read_manifest(root: str, run: str | None = None) -> Manifest | None:

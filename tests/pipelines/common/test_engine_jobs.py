@@ -119,6 +119,7 @@ def test_a_store_is_free_as_soon_as_the_engine_says_that_its_job_ended(
         f"--flink_master={address}",
         "--no_wait_until_finish",
         "--environment_type=PROCESS",
+        "--environment_options=process_command=/bin/true",
     ]
     first = new_run()
     options = PipelineOptions(flags)

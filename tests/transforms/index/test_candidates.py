@@ -39,8 +39,8 @@ class Lists:
             yield self.best(start, stop, depth), self.best(0, stop, depth)
 
 
-def search(lists: Lists, segment: int = 0) -> Candidates:
-    return Candidates.search(lists, QUERIES, DEPTH, GRID, segment=segment)  # type: ignore[arg-type]
+def search(lists: Lists, segment: int = 0, depth: int = DEPTH) -> Candidates:
+    return Candidates.search(lists, QUERIES, depth, GRID, segment=segment)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -64,6 +64,28 @@ def test_segments_merge_into_one_index(seed: int) -> None:
             gains = np.concatenate([first[0], second[0]], axis=1)
             wanted = best_first(gains, np.concatenate([first[1], shifted], axis=1), DEPTH)[1]
             np.testing.assert_array_equal(merged.positions(nprobe), wanted)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("rows", [5, 1])
+def test_candidates_of_a_deeper_search_outlive_some_deleted_rows(seed: int, rows: int) -> None:
+    lists = Lists(seed, rows)
+    wide = search(lists, depth=DEPTH + 2)
+    np.testing.assert_array_equal(wide.trimmed(DEPTH).positions(4), search(lists).positions(4))
+    short = []
+    for count in range(8):
+        gone = np.random.default_rng(count).permutation(4 * rows)[:count]
+        left = Lists(seed, rows)
+        left.gains[:, np.isin(left.rows, gone)] = -np.inf
+        short.append(wide.is_short(gone, DEPTH))
+        found = wide.without(gone).trimmed(DEPTH)
+        for nprobe in GRID:
+            gains, wanted = left.best(0, nprobe, DEPTH)
+            wanted = np.where(np.isfinite(gains), wanted, -1)
+            same = (found.positions(nprobe) == wanted).all(axis=1)
+            assert (same | short[-1]).all()
+    assert not any(some.any() for some in short[:3])  # as many as are to spare
+    assert any(some.any() for some in short) == (rows > 1)
 
 
 def test_bytes_hold_the_grid_and_the_candidates() -> None:

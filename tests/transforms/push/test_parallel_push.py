@@ -1,4 +1,7 @@
-"""A push that writes several units at once."""
+"""A push that writes several units at once.
+
+Covers transforms/push/postgres_stages.py.
+"""
 
 import threading
 from typing import Any
@@ -10,10 +13,9 @@ from helpers.pushes import Kept
 
 UNITS = 3  # of the store
 
-pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-
 
 def test_units_are_written_at_once(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     from transforms.push.qdrant import QdrantTarget
 
     together = threading.Barrier(UNITS, timeout=60)
@@ -34,6 +36,7 @@ def test_units_are_written_at_once(run: Run, store: Kept, monkeypatch: pytest.Mo
 def test_the_first_error_ends_it_and_the_next_push_corrects_it(
     run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     from transforms.push.qdrant import QdrantTarget
 
     monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
@@ -58,4 +61,61 @@ def test_the_first_error_ends_it_and_the_next_push_corrects_it(
 
 def test_a_table_that_one_connection_writes(run: Run, store: Kept) -> None:
     push = ("push", "--store", store.root, "--to", f"lance:{store.root}-lance#docs")
-    run(*push, "--parallel", 2).failed(2, "--parallel is for a server of Qdrant", "leave it out")
+    run(*push, "--parallel", 2).failed(2, "--parallel is for PostgreSQL and", "leave it out")
+
+
+def tables(url: str) -> list[str]:
+    """The tables of a database that a push wrote or left."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        query = "SELECT relname FROM pg_class WHERE relname ~ '^sentence_beam|^at_once' AND relkind = 'r'"
+        return sorted(name for (name,) in connection.execute(query).fetchall())
+
+
+def held(url: str) -> list[tuple[Any, ...]]:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        query = "SELECT id, text, embedding::text FROM at_once ORDER BY id"
+        return connection.execute(query).fetchall()
+
+
+def test_connections_of_postgresql_write_one_transaction(
+    run: Run, store: Kept, pgvector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    from transforms.push.postgres import PostgresTarget
+    from transforms.push.postgres_stages import Stages
+
+    together = threading.Barrier(UNITS, timeout=60)
+    write = Stages.write
+
+    def meeting(self: Stages, rows: Any) -> None:
+        together.wait()  # fails unless all units are here
+        write(self, rows)
+
+    push = ("push", "--store", store.root, "--to", f"{pgvector}#at_once")
+    with monkeypatch.context() as patch:
+        patch.setattr(Stages, "write", meeting)
+        run(*push, "--parallel", UNITS).ok()
+        first = held(pgvector)
+        assert len(first) == 9
+        run(*push, "--parallel", UNITS, "--full").ok()
+    run(*push, "--full").ok()
+    assert held(pgvector) == first, "the same rows as by one connection"
+    with monkeypatch.context() as patch:
+        patch.setattr(Stages, "tables", lambda _: 1 / 0)
+        patch.setattr(Stages, "drop", lambda _: None)  # as if it was killed
+        assert run(*push, "--parallel", 2, "--full").status == 1
+    assert held(pgvector) == first
+    assert len(tables(pgvector)) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresTarget, "begin", lambda *_: 1 / 0)
+        assert run(*push, "--parallel", 2, "--full").status == 1
+    with psycopg.connect(pgvector) as connection:
+        connection.execute("UPDATE at_once SET text = 'another'")
+    run(*push, "--parallel", 2, "--full").ok()
+    assert held(pgvector) == first
+    assert tables(pgvector) == ["at_once"]

@@ -1,7 +1,13 @@
-"""A range of a snapshot's files is read from the parts of its manifest that have it."""
+"""A range of a snapshot's files is read from the parts of its manifest that have it.
+
+Covers transforms/store/runs/packed_files.py.
+Covers transforms/store/runs/carried_again.py.
+Covers transforms/store/runs/plan_rows.py.
+"""
 
 import contextlib
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +21,17 @@ from helpers.plans import handed_out, in_full, job_of, night
 from transforms import storage
 from transforms.corpus.files import key_of
 from transforms.steps.plan.elements import ListedFiles
-from transforms.steps.plan.files import FilePlanner, file_batches, record
+from transforms.steps.plan.files import file_batches, record
+from transforms.steps.plan.planner import FilePlanner
 from transforms.store import manifest as manifests
 from transforms.store import manifest_parts
 from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs import carried_ranges
+from transforms.store.runs import carried_ranges, packed_files
 from transforms.store.runs.carried_ranges import CarriedRange, by_ranges, units_of_range
+from transforms.store.runs.plan import read_plan
 
 FILES = 24
 SLOTS = 2  # so many batches of files that a range has several
@@ -50,6 +58,7 @@ def glob(tmp_path: Path) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Manifests have a part for three units; the parts that were read, by path."""
     monkeypatch.setattr(manifests, "UNITS_IN_ONE_FILE", 1)
+    monkeypatch.setattr(packed_files, "LEAST_UNITS", 1)
     monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 3)
     paths: list[str] = []
     original = manifest_parts.read_part
@@ -62,9 +71,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def large(root: str, glob: Path) -> Manifest:
+def large(root: str, *globs: Path, **options: Any) -> Manifest:
     """A snapshot of all files, with a manifest in parts."""
-    assert night(root, glob, unit_tokens=200).message == "committed"
+    assert night(root, *globs, unit_tokens=200, **options).message == "committed"
     manifest = read_manifest(root)
     assert manifest is not None
     assert len(manifest.parts) > 4
@@ -73,8 +82,14 @@ def large(root: str, glob: Path) -> Manifest:
 
 def planned_by_ranges(job: Any) -> list[Any]:
     """What a plan hands out if its files are planned by ranges of their keys."""
+    return in_full(record(looked_at(job), job, 1), job)
+
+
+def looked_at(job: Any) -> list[Any]:
+    """What comes to the process that puts the plan together, out of order."""
     found: list[Any] = []
-    for listed in file_batches(job.run.globs[0], job, SLOTS):
+    listing = [item for glob in job.run.globs for item in file_batches(glob, job, SLOTS)]
+    for listed in listing:
         if not isinstance(listed, ListedFiles):
             found.append(listed)
             continue
@@ -82,7 +97,15 @@ def planned_by_ranges(job: Any) -> list[Any]:
         planned = planner.plan_all(listed.files)
         found += [item for item in planned if isinstance(item, Problem)]
         found.append(planner.in_short([item for item in planned if not isinstance(item, Problem)]))
-    return in_full(record(found, job, 1), job)
+    return found[::-1]
+
+
+def in_order(found: list[Any], kind: type = object) -> list[Any]:
+    return sorted((item for item in found if isinstance(item, kind)), key=str)
+
+
+def spans_in(found: list[Any]) -> list[Any]:
+    return [span for item in found if isinstance(item, list) for span in item]
 
 
 def of_ranges(last: Manifest, *bounds: str) -> list[KnownFiles]:
@@ -168,6 +191,86 @@ def test_a_plan_by_ranges_is_the_plan_of_all(tmp_path: Path, glob: Path, read: l
     assert spans[0] == spans[1]
     assert {span.file.relative for span in spans[0]} == {"3.jsonl"}
     assert read_manifest(root) == last
+
+
+@pytest.mark.parametrize("options", [{}, {"id_column": None}, {"keep_columns": ("id",)}], ids=str)
+@pytest.mark.parametrize("also", [None, "1*.jsonl"], ids=["one pattern", "two that overlap"])
+def test_a_plan_of_packed_files_is_the_plan_without_packing(
+    tmp_path: Path,
+    glob: Path,
+    read: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    also: str | None,
+    options: dict[str, Any],
+) -> None:
+    """Files changed, gone, renamed, copied and new; in one group; and a second attempt."""
+    root = str(tmp_path / "store")
+    for number in range(40):
+        write_jsonl(glob.parent / f"small{number}.jsonl", [{"id": f"s{number}", "text": "few"}])
+    globs = [glob, *([glob.parent / also] if also else [])]
+    last = large(root, *globs, **options)
+    assert last.units_by_group
+    write_file(glob.parent, 3, "another text")
+    write_file(glob.parent, 30, "a new text")
+    (glob.parent / "4.jsonl").unlink()
+    (glob.parent / "5.jsonl").rename(glob.parent / "renamed.jsonl")
+    shutil.copy(glob.parent / "6.jsonl", glob.parent / "copy.jsonl")
+    write_jsonl(glob.parent / "small1.jsonl", [{"id": "s1", "text": "another"}])
+    jobs = [job_of(root, *globs, number=number, unit_tokens=200, **options) for number in (1, 2, 2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(FilePlanner, "packs", False)
+        whole = planned_by_ranges(jobs[0])
+    packed = [planned_by_ranges(job) for job in (jobs[1], replace(jobs[2], retried=True))]
+    for found in packed:
+        assert in_order(found, UnitRecord) == in_order(whole, UnitRecord)
+        assert spans_in(found) == spans_in(whole) != []
+    plans = [read_plan(root, job.run.id) for job in jobs[:2]]
+    assert plans[0].files == plans[1].files
+    assert in_order(plans[0].spans) == in_order(plans[1].spans)
+    assert plans[0].checked == plans[1].checked
+    assert plans[0].measures["file_ms"]["count"] == plans[1].measures["file_ms"]["count"]
+
+
+def test_parts_of_the_manifest_without_changed_files_are_read_by_workers_alone(
+    tmp_path: Path, glob: Path, read: list[str]
+) -> None:
+    root = str(tmp_path / "store")
+    last = large(root, glob)
+    for number, changed in enumerate((None, 3), start=1):
+        if changed is not None:
+            write_file(glob.parent, changed, "another text")
+        job = job_of(root, glob, number=number, unit_tokens=200)
+        found = looked_at(job)
+        read.clear()
+        handed_out = list(record(found, job, 1))
+        assert len({*read}) == (0 if changed is None else 1) < len(last.parts)
+        ranges = [item for item in handed_out if isinstance(item, CarriedRange)]
+        units = [unit for one in ranges for unit in units_of_range(one, read_manifest(root))]
+        expected = [unit for unit in last.units if unit.file != f"{changed}.jsonl"]
+        assert sorted(units, key=str) == sorted(map(carried, expected), key=str)
+
+
+def test_the_rows_of_packed_files_count(tmp_path: Path, glob: Path, read: list[str]) -> None:
+    root = str(tmp_path / "store")
+    last = large(root, glob, id_column=None)
+    for number in range(5):
+        (glob.parent / f"{number}.jsonl").unlink()
+    job = job_of(root, glob, number=1, unit_tokens=200, max_deletes=0.1, id_column=None)
+    (problem,) = record(looked_at(job), job, 1)
+    assert isinstance(problem, Problem)
+    assert f"50 of the {last.rows.written} rows" in problem.message
+
+
+def test_another_file_with_the_name_of_a_packed_one_is_refused(
+    tmp_path: Path, glob: Path, read: list[str]
+) -> None:
+    root = str(tmp_path / "store")
+    large(root, glob)
+    write_file(tmp_path / "other", 3, "another text")
+    job = job_of(root, glob, tmp_path / "other" / "*.jsonl", number=1, unit_tokens=200)
+    (problem,) = record(looked_at(job), job, 1)
+    assert isinstance(problem, Problem)
+    assert "both give the relative path 3.jsonl" in problem.message
 
 
 @pytest.mark.parametrize("damage", [None, b"{}"], ids=["missing", "damaged"])

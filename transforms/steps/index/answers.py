@@ -1,10 +1,11 @@
 """The answers of ranges to the known queries, kept from run to run.
 
-A run asks a range again only for queries of which an answer was deleted, and reads only the lists
-that these look into.
+A range keeps more answers than are needed, and the sizes of its lists. A run asks it again only for
+queries of which more answers were deleted, and reads only the lists that these look into; of other
+ranges it reads nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from transforms.index import Candidates, ExactNeighbours, SegmentedIndex, Traine
 from transforms.index.array_bytes import pack, unpack
 from transforms.index.range_readers import MappedRange, RangeFile, RangeReader
 from transforms.steps.index import scratch
-from transforms.steps.index.files import Folder
+from transforms.steps.index.files import SPARE, Folder
 from transforms.storage.bounded_cache import BoundedCache
 from transforms.store.index_entries import IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
@@ -24,21 +25,26 @@ from transforms.store.index_files.remote_range import CACHE, RemoteRange
 
 @dataclass(frozen=True)
 class KeptAnswers:
-    """The candidates of a range for texts, uint8 [q, 16] ascending."""
+    """The candidates of a range for texts, uint8 [q, 16] ascending.
+
+    Deleted rows may be among them. `sizes` uint32 are the rows in each of its lists.
+    """
 
     texts: np.ndarray
     candidates: Candidates
+    sizes: np.ndarray
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
         candidates = np.frombuffer(self.candidates.to_bytes(), np.uint8)
-        return pack(texts=self.texts, candidates=candidates)
+        return pack(texts=self.texts, candidates=candidates, sizes=self.sizes)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KeptAnswers":
         """Return the answers that `to_bytes` wrote."""
         arrays = unpack(data)
-        return cls(arrays["texts"], Candidates.from_bytes(arrays["candidates"].tobytes()))
+        candidates = Candidates.from_bytes(arrays["candidates"].tobytes())
+        return cls(arrays["texts"], candidates, arrays["sizes"])
 
 
 def keep_answers(
@@ -48,17 +54,19 @@ def keep_answers(
 
     `which` bool [q] are the queries to keep.
     """
-    found = folder.parsed(scratch.found(segment.number), Candidates.from_bytes)
-    kept = KeptAnswers(texts[which], found.of(which).narrowed(nprobes))
+    found = folder.parsed(scratch.answers(segment.number), Candidates.from_bytes)
+    sizes = folder.take(scratch.list_sizes(segment.number)).astype(np.uint32)
+    kept = KeptAnswers(texts[which], found.of(which).narrowed(nprobes), sizes)
     return IndexFileEntry(*folder.write(kept.to_bytes(), "answers"))
 
 
 def kept_answers(
     folder: Folder, segment: SegmentEntry, depth: int, nprobes: list[int]
-) -> Candidates | None:
+) -> KeptAnswers | None:
     """Return what a range answered to the queries that were left; None if it has to be asked.
 
-    Answers that were kept for other settings or other texts do not count, nor damaged ones.
+    Answers that were kept for other settings or other texts do not count, nor those of an earlier
+    version, nor damaged ones.
     """
     if segment.answers is None:
         return None
@@ -68,14 +76,14 @@ def kept_answers(
             kept = KeptAnswers.from_bytes(data)
     except SentenceBeamError:
         return None
-    if kept.candidates.depth != depth or kept.candidates.nprobes != nprobes:
+    if kept.candidates.depth != depth + SPARE or kept.candidates.nprobes != nprobes:
         return None
     wanted = as_keys(folder.take(scratch.TEXTS))
     known = as_keys(kept.texts)
     place = np.minimum(np.searchsorted(known, wanted), max(0, len(known) - 1))
     if not len(known) or not (known[place] == wanted).all():
         return None
-    return kept.candidates.of(place)
+    return replace(kept, texts=kept.texts[place], candidates=kept.candidates.of(place))
 
 
 def ask_again(
@@ -84,25 +92,26 @@ def ask_again(
     trained: TrainedIndex,
     exact: ExactNeighbours,
     keep: np.ndarray,
-    kept: Candidates,
+    kept: KeptAnswers,
 ) -> bool:
     """Leave a range's neighbours of the queries, with answers that were kept.
 
     `keep` bool [rows] is False for deleted rows. Returns whether any query was asked again.
     """
+    found = kept.candidates
+    depth = found.depth - SPARE
     deleted = np.flatnonzero(~keep) | segment.number << 32
-    stale = kept.has_any(deleted)
-    file = _range_file(folder, segment, keep)
+    stale = found.is_short(deleted, depth)
     if stale.any():
-        index = SegmentedIndex.open([file], trained)
+        index = SegmentedIndex.open([_range_file(folder, segment, keep)], trained)
         again = Candidates.search(
-            index, exact.queries[stale], kept.depth, kept.nprobes, segment=segment.number
+            index, exact.queries[stale], found.depth, found.nprobes, segment=segment.number
         )
-        kept = kept.with_rows(stale, again)
-    sizes = file.reader.header().sizes.astype(np.int64)
-    folder.leave(scratch.list_sizes(segment.number), sizes)
+        found = found.with_rows(stale, again)
+    folder.leave(scratch.list_sizes(segment.number), kept.sizes.astype(np.int64))
     folder.put(scratch.exact(segment.number), exact.to_bytes())
-    folder.put(scratch.found(segment.number), kept.to_bytes())
+    folder.put(scratch.found(segment.number), found.without(deleted).trimmed(depth).to_bytes())
+    folder.put(scratch.answers(segment.number), found.to_bytes())
     return bool(stale.any())
 
 

@@ -38,6 +38,7 @@ from transforms.store.shards.reading import read_shard
 
 K = 10
 DEEP = 100  # the other k that a search is tuned for
+SPARE = 10  # answers that a range keeps beside those needed, so that some rows may be deleted
 SEGMENT_ROWS = 250_000
 SEGMENTS = 64
 
@@ -252,14 +253,19 @@ def leave_recall(
 ) -> None:
     """Leave a segment's true neighbours of the queries, and those found at each nprobe.
 
-    A search returns `depth` rows.
+    A search returns `depth` rows. What a range answers is left too, with some rows more.
     """
+    wide = depth
+    if segment.lists:
+        wide = depth + SPARE
     with folder.on_disk(segment) as path:
         index = SegmentedIndex.open([SegmentFile(path, keep)], trained)
-        found = Candidates.search(index, exact.queries, depth, nprobes, segment=segment.number)
+        found = Candidates.search(index, exact.queries, wide, nprobes, segment=segment.number)
         folder.leave(scratch.list_sizes(segment.number), list_sizes(path))
     folder.put(scratch.exact(segment.number), exact.to_bytes())
-    folder.put(scratch.found(segment.number), found.to_bytes())
+    folder.put(scratch.found(segment.number), found.trimmed(depth).to_bytes())
+    if segment.lists:
+        folder.put(scratch.answers(segment.number), found.to_bytes())
 
 
 @functools.lru_cache(1)

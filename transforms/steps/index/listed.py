@@ -24,15 +24,15 @@ SLICES = 1024  # tables of places, each of equally many lists
 class ListedSource:
     """A source whose rows have been left: its number, and the sum of its rows' closeness.
 
-    `lists` are those that it may have rows of, None for all. Rows that `is_new` were in no segment
-    before.
+    `lists` are those that it may have rows of, as runs [first, stop), () for all. Rows that
+    `is_new` were in no segment before.
     """
 
     number: int
     rows: int
     code_size: int
     closeness: float = 0.0
-    lists: tuple[int, int] | None = None
+    lists: tuple[tuple[int, int], ...] = ()
     is_new: bool = False
 
 

@@ -74,7 +74,8 @@ def spans(
 def covered(sources: Sequence[ListedSource], nlist: int) -> list[tuple[int, int]]:
     """Return the lists that the sources may have rows of, as runs [first, stop), ascending."""
     runs: list[tuple[int, int]] = []
-    for first, stop in sorted(source.lists or (0, nlist) for source in sources):
+    every = {run for source in sources for run in source.lists or [(0, nlist)]}
+    for first, stop in sorted(every):
         if runs and first <= runs[-1][1]:
             runs[-1] = (runs[-1][0], max(stop, runs[-1][1]))
         else:

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from transforms.base import progress
 from transforms.base.arrow import as_hashes, as_keys
 from transforms.base.errors import DamagedIndexError
 from transforms.index import ExactNeighbours
+from transforms.index.range_file import range_bytes
 from transforms.index.refine import RefineWriter
 from transforms.index.segment import ListedRows, SegmentWriter, flat_vectors
 from transforms.steps.index import scratch
@@ -25,7 +27,7 @@ from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Repair
 from transforms.store.index_entries import ChangeEntry, IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
-from transforms.store.shards.reading import check_shard, open_shard, read_wanted
+from transforms.store.shards.reading import check_shard, open_shard, read_wanted, take_rows
 
 
 @progress.stage("index: repairing a range")
@@ -60,7 +62,9 @@ def repair(job: IndexUpdateJob, segment: SegmentEntry, why: str) -> Repair:
     # the names of what the steps of an update leave of the same segment are others
     folder = replace(job.folder, prefix="repair")
     leave_listed(folder, segment.number, listed, first, plan.nlist, locator.table(), kept)
-    source = ListedSource(segment.number, len(listed.rows), writer.code_size, lists=segment.lists)
+    source = ListedSource(
+        segment.number, len(listed.rows), writer.code_size, lists=(segment.lists,)
+    )
     span = RangeSpan(segment.number, first, stop, segment.first_id, (source,))
     written = write_range(folder, span, plan)
     block = np.concatenate(vectors)[written.origins & 0xFFFFFFFF]
@@ -69,6 +73,65 @@ def repair(job: IndexUpdateJob, segment: SegmentEntry, why: str) -> Repair:
     job.folder.put(scratch.repaired(segment.number), exact.to_bytes())
     entry = replace(written.segment, closeness=segment.closeness, repairs=segment.repairs + 1)
     return Repair(entry, why)
+
+
+def restore(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry, why: str) -> Repair:
+    """Write a damaged range again with every row in its place.
+
+    This is for damage met after rows were matched by their places. The code of a deleted row, which
+    no search returns, is zeros. Raises DamagedIndexError if another file of the index is damaged,
+    or if a row belongs to another list now.
+    """
+    assert segment.lists is not None
+    first, stop = segment.lists
+    trained = update.current.trained
+    writer = SegmentWriter(index_files.read(job.folder.stored(trained.path), trained.sha256))
+    locator = locators.from_bytes(job.folder.locator(segment), ["shard", "row"])
+    vectors, live = _vectors_in_place(job, update, locator)
+    writer.add(vectors[live])
+    listed = writer.by_list()
+    codes = np.zeros((len(vectors), writer.code_size), np.uint8)
+    codes[live[listed.rows]] = listed.codes
+    lists = np.full(len(vectors), first)
+    lists[live[listed.rows]] = np.repeat(np.arange(len(listed.sizes)), listed.sizes)
+    ascending = np.maximum.accumulate(lists)
+    others = (ascending[live] != lists[live]) | (lists[live] < first) | (lists[live] >= stop)
+    if others.any():
+        raise DamagedIndexError(f"{why}; its rows are in other lists now")
+    sizes = np.bincount(ascending - first, minlength=stop - first)
+    data, header = range_bytes(first, segment.first_id, sizes, codes)
+    path, sha256 = job.folder.write(data, "lists")
+    entry = replace(
+        segment, path=path, sha256=sha256, bytes=len(data), checksum=job.folder.checksum(path),
+        header_sha256=header.sha256, repairs=segment.repairs + 1, answers=None,
+    )  # fmt: skip
+    if update.current.rerank:
+        refine = RefineWriter(job.dim)
+        refine.add(vectors)
+        entry = replace(
+            entry, refine=IndexFileEntry(*job.folder.write(refine.to_bytes(), "refine"))
+        )
+    return Repair(entry, why)
+
+
+def _vectors_in_place(
+    job: IndexUpdateJob, update: IndexUpdate, locator: pa.Table
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors of a locator's rows, float32 [n, dim], and the live rows, int64 [m].
+
+    Those of deleted rows are zeros.
+    """
+    numbers, names = locators.shards_of(locator)
+    rows = locator.column("row").to_numpy()
+    vectors = np.zeros((len(numbers), job.dim), np.float32)
+    for number, name in enumerate(names):
+        path = job.folder.stored(name)
+        if name in update.sha256_of:
+            check_shard(path, update.sha256_of[name])
+        here = numbers == number
+        column = take_rows(path, rows[here], ["embedding"]).column(0).combine_chunks()
+        vectors[here] = job.folder.vectors(column)
+    return vectors, np.flatnonzero(numbers >= 0)
 
 
 def _missing_rows(job: IndexUpdateJob, update: IndexUpdate) -> Iterator[RowBlock]:

@@ -33,6 +33,11 @@ def found(segment: int) -> str:
     return f"found-{segment}"
 
 
+def answers(segment: int) -> str:
+    """Return the name of what a range answers to the queries, and more of each than is needed."""
+    return f"answers-{segment}"
+
+
 def list_sizes(segment: int) -> str:
     """Return the name of the numbers of rows in each list of a segment."""
     return f"lists-{segment}"

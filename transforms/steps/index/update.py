@@ -14,7 +14,8 @@ place, since its vector is the same; the other removed rows are deleted, the oth
 new. They are sent to their segments and groups.
 
 4. `index_update_decision.decide`: which segments stay, which are rewritten, which take the new
-rows, and which rows go into ranges of lists.
+rows, and which rows go into ranges of lists. A delta may give the rows of some lists to ranges and
+keep the others.
 
 5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows
 of it changed.
@@ -40,6 +41,7 @@ import pyarrow as pa
 from transforms.base.entries import JsonEntry
 from transforms.index import IndexPlan
 from transforms.index.choose import plan_for
+from transforms.index.segment import rows_by_list
 from transforms.index.vectors import scored_by
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.files import Folder
@@ -225,11 +227,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class SegmentState:
-    """A current segment after the rows were matched."""
+    """A current segment after the rows were matched.
+
+    If `lists` are given, runs [first, stop), its rows are divided: it has only those of these lists
+    if they are `taken`, otherwise only those of other lists. The others count as deleted.
+    """
 
     job: IndexUpdateJob
     update: IndexUpdate
     segment: SegmentEntry
+    lists: tuple[tuple[int, int], ...] = ()
+    taken: bool = False
 
     @cached_property
     def _moves(self) -> pa.Table:
@@ -238,22 +246,43 @@ class SegmentState:
 
     @property
     def touched(self) -> bool:
-        """Whether any of its rows moved or was deleted."""
-        return len(self._moves) > 0
+        """Whether any of its rows moved, was deleted, or may have left."""
+        return len(self._moves) > 0 or bool(self.lists)
 
     @cached_property
-    def table(self) -> pa.Table:
+    def _whole(self) -> pa.Table:
         """Its locator, with the moves applied."""
         return moved(
             self.update, locators.from_bytes(self.job.folder.locator(self.segment)), self._moves
         )
 
     @cached_property
+    def table(self) -> pa.Table:
+        """Its locator, with the moves applied, and without rows that it does not have."""
+        if not self.lists:
+            return self._whole
+        return locators.only(self._whole, self.keep)
+
+    @cached_property
     def keep(self) -> np.ndarray:
         """bool [n], False if a row is deleted."""
         if not self.touched and not self.segment.deleted:
             return np.ones(self.segment.rows, bool)
-        return self.table.column("shard").is_valid().to_numpy()
+        alive: np.ndarray = self._whole.column("shard").is_valid().to_numpy()
+        if not self.lists:
+            return alive
+        return alive & (self._in_lists() == self.taken)
+
+    def _in_lists(self) -> np.ndarray:
+        """Return which rows are in the lists, bool [n]."""
+        with self.job.folder.on_disk(self.segment) as path:
+            listed = rows_by_list(path)
+        chosen = np.zeros(len(listed.sizes), bool)
+        for first, stop in self.lists:
+            chosen[first:stop] = True
+        found = np.zeros(self.segment.rows, bool)
+        found[listed.rows] = np.repeat(chosen, listed.sizes)
+        return found
 
 
 def moved(update: IndexUpdate, locator: pa.Table, moves: pa.Table) -> pa.Table:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 
 from transforms.base.pairs import group_by_size
-from transforms.index.upkeep import Compaction, SegmentRows, compaction
+from transforms.index.upkeep import Compaction, RangeMerge, SegmentRows, choose_merge, compaction
 from transforms.steps.index import scratch
 from transforms.steps.index.files import most_rows
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
@@ -23,7 +23,8 @@ class TargetSegment:
     """A segment of the updated index: its current segments and groups with new rows.
 
     If it is not to be rewritten it is its only source, whose file stays. If it is `listed`, it is
-    no segment: its rows go into ranges of lists.
+    no segment: its rows go into ranges of lists. `lists` are runs [first, stop) of a merge of some
+    ranges: a delta gives the rows of these lists to ranges, and keeps the others.
     """
 
     number: int
@@ -32,6 +33,19 @@ class TargetSegment:
     groups: tuple[int, ...] = ()
     rewrite: bool = True
     listed: bool = False
+    lists: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The segments of an updated index whose files stay, those to write, and why they are merged.
+
+    The latter have no numbers yet.
+    """
+
+    kept: list[TargetSegment]
+    written: list[TargetSegment]
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,31 +128,28 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
     """Return the segments of the updated index, of at most `limit` rows each.
 
     1. A segment without live rows is removed.
-    2. `compaction` says which segments are worn (a fifth of their rows deleted) or deltas that have
-       piled up; if one segment is requested, it names all. A segment that would be rewritten alone,
-       and for no deleted rows, stays: it is a base segment from now on.
-    3. The other segments stay as files. Those to rewrite are packed in order into new base
-       segments, together with the new rows if the compaction takes these in; otherwise new rows
-       become delta segments. Each gets a new number.
-    4. If the base is cut by lists, or all segments are merged, the rows to rewrite go into ranges
-       of lists. Deltas that have piled up go into all ranges; a worn delta stays a delta.
+    2. Of an index by lists, `choose_merge` names the ranges to write again, which take the rows
+       that deltas have of their lists, and the deltas to join. New rows become delta segments. If
+       all is merged, all rows go into ranges, also the new ones.
+    3. Of any other index, `compaction` says which segments are worn (a fifth of their rows deleted)
+       or deltas that have piled up. They are packed in order into new base segments, together with
+       the new rows if the compaction takes these in; otherwise new rows become delta segments. A
+       segment that would be rewritten alone, and for no deleted rows, stays: it is a base segment
+       from now on. If one segment is requested, all rows go into ranges of lists.
+    4. The other segments stay as files. Each new segment gets a new number.
     5. The held-out segment is rewritten as a whole if rows join it: it is small, and every search
        scans it.
     """
     parts = _live_parts(update, rows)
-    due = _compaction(update, parts, sum(rows.new.values()))
-    if _into_ranges(update, parts, due):
-        rewritten = _parts_for_ranges(update, parts, due)
-        written = _listed_targets(update, rewritten, rows, due.with_new, limit)
+    if update.is_by_lists:
+        found = _targets_by_lists(update, parts, rows, limit)
     else:
-        rewritten = _rewritten_parts(parts, due, rows)
-        written = _written_targets(rewritten, rows, due.with_new, limit)
-    kept = [_kept_target(update, part.number, due) for part in parts if part not in rewritten]
+        found = _targets_by_rows(update, parts, rows, limit)
     numbered = [
         replace(target, number=number)
-        for number, target in enumerate(written, start=1 + max(update.segments))
+        for number, target in enumerate(found.written, start=1 + max(update.segments))
     ]
-    targets = [*kept, *numbered]
+    targets = [*found.kept, *numbered]
     change = ChangeEntry(
         what="followed",
         why="",
@@ -146,8 +157,8 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
         deleted=sum(rows.deleted.values()),
         moved=rows.moved,
     )
-    if any(target.sources for target in written):
-        change = replace(change, what="compacted", why=due.why)
+    if any(target.sources for target in found.written):
+        change = replace(change, what="compacted", why=found.why)
     return Decision((*targets, *_held_out_target(update, rows, targets)), change)
 
 
@@ -159,6 +170,83 @@ def _live_parts(update: IndexUpdate, rows: MatchedRows) -> list[SegmentRows]:
         if segment.kind != HELD_OUT and live > 0:
             parts.append(SegmentRows(number, segment.kind == DELTA, segment.rows, live))
     return parts
+
+
+def _targets_by_lists(
+    update: IndexUpdate, parts: list[SegmentRows], rows: MatchedRows, limit: int
+) -> Targets:
+    """Return the segments of an index by lists."""
+    due = _range_merge(update, parts, sum(rows.new.values()), limit)
+    if due.everything:
+        return Targets([], _all_listed(parts, rows), due.why)
+    lists = _lists_of_ranges(update, parts)
+    moved = tuple(sorted(lists[number] for number in due.ranges))
+    deltas = [part for part in parts if part.delta]
+    joined = [RowSource(part.live, part.number) for part in deltas if part.number in due.deltas]
+    written = [_listed_segment(number, (lists[number],)) for number in due.ranges]
+    if moved:
+        written += [_listed_segment(part.number, moved) for part in deltas]
+    written += [replace(target, lists=moved) for target in _packed(DELTA, joined, limit)]
+    written += _packed(DELTA, _new_sources(rows), limit)
+    kept = []
+    for part in parts:
+        if part.delta and part.number not in due.deltas:
+            target = TargetSegment(part.number, DELTA, (part.number,), rewrite=False, lists=moved)
+            kept.append(target)
+        elif not part.delta and part.number not in due.ranges:
+            kept.append(TargetSegment(part.number, BASE, (part.number,), rewrite=False))
+    return Targets(kept, written, due.why)
+
+
+def _range_merge(
+    update: IndexUpdate, parts: list[SegmentRows], new_rows: int, limit: int
+) -> RangeMerge:
+    """Return what to write again of an index by lists; all if the request is for that."""
+    if update.merge and (new_rows or not update.is_merged):
+        return RangeMerge(everything=True, why="one segment was asked for")
+    due = choose_merge(parts, new_rows, limit)
+    if due.why and update.request.merge:
+        return RangeMerge(everything=True, why=due.why)
+    return due
+
+
+def _lists_of_ranges(update: IndexUpdate, parts: list[SegmentRows]) -> dict[int, tuple[int, int]]:
+    """Return the lists whose rows each range takes: its own, and those up to the next range."""
+    found = [(update.segments[part.number].lists, part.number) for part in parts if not part.delta]
+    ranges = sorted((lists[0], number) for lists, number in found if lists)
+    firsts = [0, *(first for first, _ in ranges[1:]), update.current.spec.lists]
+    return {
+        number: (first, stop)
+        for (_, number), first, stop in zip(ranges, firsts[:-1], firsts[1:], strict=True)
+    }
+
+
+def _all_listed(parts: list[SegmentRows], rows: MatchedRows) -> list[TargetSegment]:
+    """Return all rows as those that go into ranges, segment by segment and group by group."""
+    groups = [TargetSegment(0, BASE, (), (group,), listed=True) for group in rows.groups]
+    return [*(_listed_segment(part.number) for part in parts), *groups]
+
+
+def _listed_segment(number: int, lists: tuple[tuple[int, int], ...] = ()) -> TargetSegment:
+    return TargetSegment(0, BASE, (number,), listed=True, lists=lists)
+
+
+def _targets_by_rows(
+    update: IndexUpdate, parts: list[SegmentRows], rows: MatchedRows, limit: int
+) -> Targets:
+    """Return the segments of an index whose base is cut by rows, or that has no lists."""
+    due = _compaction(update, parts, sum(rows.new.values()))
+    if _into_ranges(update, parts, due):
+        return Targets([], _all_listed(parts, rows), due.why)
+    rewritten = _rewritten_parts(parts, due, rows)
+    kept = [_kept_target(update, part.number, due) for part in parts if part not in rewritten]
+    into_base = [RowSource(part.live, part.number) for part in rewritten]
+    into_deltas = _new_sources(rows)
+    if due.with_new:
+        into_base += into_deltas
+        into_deltas = []
+    written = [*_packed(BASE, into_base, limit), *_packed(DELTA, into_deltas, limit)]
+    return Targets(kept, written, due.why)
 
 
 def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) -> Compaction:
@@ -173,43 +261,9 @@ def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) ->
 
 
 def _into_ranges(update: IndexUpdate, parts: list[SegmentRows], due: Compaction) -> bool:
-    """Return whether rows that are rewritten go into ranges of lists."""
+    """Return whether all rows go into ranges of lists, as they are all merged."""
     merges_all = bool(due.numbers) and due.with_new and len(due.numbers) == len(parts)
-    wanted = update.merge or update.request.merge
-    return update.has_lists and (update.is_by_lists or (wanted and merges_all))
-
-
-def _parts_for_ranges(
-    update: IndexUpdate, parts: list[SegmentRows], due: Compaction
-) -> list[SegmentRows]:
-    """Return the segments to rewrite: all if deltas or new rows go into ranges."""
-    if due.with_new:
-        return parts
-    return [part for part in parts if part.number in due.numbers]
-
-
-def _listed_targets(
-    update: IndexUpdate, rewritten: list[SegmentRows], rows: MatchedRows, with_new: bool, limit: int
-) -> list[TargetSegment]:
-    """Return the rows that go into ranges, source by source, and the deltas of all others."""
-    if not with_new:
-        deltas = [part for part in rewritten if part.delta]
-        ranges = [part for part in rewritten if not part.delta]
-        return [*map(_listed_segment, ranges), *_written_deltas(deltas, rows, limit)]
-    groups = [TargetSegment(0, BASE, (), (group,), listed=True) for group in rows.groups]
-    return [*map(_listed_segment, rewritten), *groups]
-
-
-def _listed_segment(part: SegmentRows) -> TargetSegment:
-    return TargetSegment(0, BASE, (part.number,), listed=True)
-
-
-def _written_deltas(
-    deltas: list[SegmentRows], rows: MatchedRows, limit: int
-) -> list[TargetSegment]:
-    """Return a delta in place of each worn one, and deltas of the new rows."""
-    again = [TargetSegment(0, DELTA, (part.number,)) for part in deltas]
-    return [*again, *_written_targets([], rows, False, limit)]
+    return update.has_lists and merges_all and (update.merge or update.request.merge)
 
 
 def _rewritten_parts(
@@ -231,21 +285,18 @@ def _kept_target(update: IndexUpdate, number: int, due: Compaction) -> TargetSeg
     return TargetSegment(number, kind, (number,), rewrite=False)
 
 
-def _written_targets(
-    rewritten: list[SegmentRows], rows: MatchedRows, with_new: bool, limit: int
-) -> list[TargetSegment]:
-    """Return the segments to write, of at most `limit` rows each, without their numbers."""
-    into_base = [RowSource(part.live, segment=part.number) for part in rewritten]
-    into_deltas = [RowSource(rows.new[group], group=group) for group in rows.groups]
-    if with_new:
-        into_base += into_deltas
-        into_deltas = []
+def _new_sources(rows: MatchedRows) -> list[RowSource]:
+    """Return the new rows of each group."""
+    return [RowSource(rows.new[group], group=group) for group in rows.groups]
+
+
+def _packed(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegment]:
+    """Return the segments to write of some rows, of at most `limit` rows each."""
     targets = []
-    for kind, sources in ((BASE, into_base), (DELTA, into_deltas)):
-        for packed in group_by_size(sources, attrgetter("rows"), limit):
-            segments = tuple(item.segment for item in packed if item.segment is not None)
-            groups = tuple(item.group for item in packed if item.group is not None)
-            targets.append(TargetSegment(0, kind, segments, groups))
+    for packed in group_by_size(sources, attrgetter("rows"), limit):
+        segments = tuple(item.segment for item in packed if item.segment is not None)
+        groups = tuple(item.group for item in packed if item.group is not None)
+        targets.append(TargetSegment(0, kind, segments, groups))
     return targets
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
@@ -39,7 +39,7 @@ def cut(
     """
     job = found[0][0]
     builds = [build for _, build in found]
-    targets = [RangeTarget(build) for build in builds if build.listed is None]
+    targets = [RangeTarget(replace(build, listed=None)) for build in builds]
     if not any(build.damaged for build in builds):
         targets += _ranges_to_write(job, builds)
     # the last step needs an element, also if no row is left

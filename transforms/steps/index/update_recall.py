@@ -64,12 +64,14 @@ class BuiltSegment:
 class SegmentBuild:
     """A built segment, rows left by list, or the line that names a damaged file of the last index.
 
-    None of these if there are no rows.
+    None of these if there are no rows. `restored` is the line of a damaged range that was made
+    again.
     """
 
     built: BuiltSegment | None = None
     listed: ListedSource | None = None
     damaged: str | None = None
+    restored: str | None = None
 
 
 def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
@@ -195,6 +197,10 @@ def conclude(found: list[tuple[IndexUpdateJob, SegmentBuild]]) -> Iterator[RunFa
         return
     with progress.stage("index: measuring recall"):
         entry, why = measure(job, built)
+    restored = sorted(build.restored for _, build in found if build.restored is not None)
+    if restored and entry.change is not None:
+        reasons = "; ".join(filter(None, [*restored, entry.change.why]))
+        entry = replace(entry, change=replace(entry.change, why=reasons))
     if why:
         yield from retrain(job, why)
     else:

@@ -12,17 +12,24 @@ import pyarrow as pa
 
 from transforms.base import progress
 from transforms.base.errors import DamagedIndexError
-from transforms.index import Candidates, SegmentFile, TrainedIndex, train
+from transforms.index import SegmentFile, TrainedIndex, train
 from transforms.index.choose import depth_for, plan_for
 from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter, rows_by_list
 from transforms.index.spec import FLAT
 from transforms.steps.index import matching, scratch
-from transforms.steps.index.answers import ask_again, kept_answers
+from transforms.steps.index.answers import KeptAnswers, ask_again, kept_answers
 from transforms.steps.index.exchange import HELD, NEW, take
 from transforms.steps.index.files import DEEP, recall_grid, trained_index
 from transforms.steps.index.listed import ListedSource, leave_listed
-from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
+from transforms.steps.index.repair import restore
+from transforms.steps.index.update import (
+    HELD_OUT,
+    IndexUpdate,
+    IndexUpdateJob,
+    Repair,
+    SegmentState,
+)
 from transforms.steps.index.update_decision import TargetSegment
 from transforms.steps.index.update_recall import (
     BuiltSegment,
@@ -40,17 +47,51 @@ BLOCK_ROWS = 10_000
 
 @progress.stage("index: writing segments")
 def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
-    """Write the changes of a segment, and leave its part of the recall measurement."""
+    """Write the changes of a segment, and leave its part of the recall measurement.
+
+    If a range turns out to be damaged, it is made again alone.
+    """
     update = job.update()
-    sources = [SegmentState(job, update, update.segments[number]) for number in target.sources]
     try:
-        if target.listed:
-            return SegmentBuild(listed=_listed(job, update, target, sources))
-        if target.rewrite:
-            return SegmentBuild(_rewritten(job, update, target, sources))
-        return SegmentBuild(_kept(job, update, target, sources[0]))
+        return _built(job, update, target)
     except DamagedIndexError as error:
-        return SegmentBuild(damaged=job.folder.relative(error))
+        damaged = SegmentBuild(damaged=job.folder.relative(error))
+    ranges = [update.segments[number] for number in target.sources]
+    if not ranges or not ranges[0].lists:
+        return damaged
+    try:
+        again = restore(job, update, ranges[0], damaged.damaged or "")
+        return replace(_built(job, _with(update, again), target), restored=again.why)
+    except DamagedIndexError:
+        return damaged
+
+
+def _with(update: IndexUpdate, again: Repair) -> IndexUpdate:
+    """Return the update of the index with a range that was made again."""
+    segments = {**update.segments, again.segment.number: again.segment}
+    return replace(update, current=replace(update.current, segments=tuple(segments.values())))
+
+
+def _built(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> SegmentBuild:
+    """Return a segment, or its rows that are left by list."""
+    sources = [_state(job, update, target, number) for number in target.sources]
+    if target.listed:
+        return SegmentBuild(listed=_listed(job, update, target, sources))
+    if target.lists and not any(source.keep.any() for source in sources):
+        return SegmentBuild()
+    if target.rewrite:
+        return SegmentBuild(_rewritten(job, update, target, sources))
+    return SegmentBuild(_kept(job, update, target, sources[0]))
+
+
+def _state(
+    job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, number: int
+) -> SegmentState:
+    """Return a source of a segment, with those of its rows that the segment takes."""
+    segment = update.segments[number]
+    if segment.lists:
+        return SegmentState(job, update, segment)
+    return SegmentState(job, update, segment, target.lists, target.listed)
 
 
 def _listed(
@@ -58,12 +99,19 @@ def _listed(
 ) -> ListedSource:
     """Leave the live rows of a segment, or the new rows of groups, by list."""
     if sources:
-        return _listed_segment(job, update, sources[0])
+        return _listed_segment(job, update, sources[0], target.lists)
     return _listed_rows(job, update, target)
 
 
-def _listed_segment(job: IndexUpdateJob, update: IndexUpdate, source: SegmentState) -> ListedSource:
+def _listed_segment(
+    job: IndexUpdateJob,
+    update: IndexUpdate,
+    source: SegmentState,
+    lists: tuple[tuple[int, int], ...],
+) -> ListedSource:
     segment = source.segment
+    if segment.lists:
+        lists = lists or (segment.lists,)
     with job.folder.on_disk(segment) as path:
         listed = rows_by_list(path).only(source.keep)
     vectors = None
@@ -80,7 +128,7 @@ def _listed_segment(job: IndexUpdateJob, update: IndexUpdate, source: SegmentSta
     rows = len(listed.rows)
     closeness = (segment.closeness or 0.0) * rows
     code_size = listed.codes.shape[1]
-    return ListedSource(segment.number, rows, code_size, closeness, segment.lists)
+    return ListedSource(segment.number, rows, code_size, closeness, lists)
 
 
 def _listed_rows(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> ListedSource:
@@ -134,7 +182,7 @@ def _kept(
 
 def _kept_answers(
     job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry
-) -> Candidates | None:
+) -> KeptAnswers | None:
     """Return what a range answered to the queries before; None if it has to be asked."""
     current = update.current
     depth = depth_for(DEEP, current.rerank)

@@ -39,16 +39,20 @@ def export_vectors(
     `where` is a filter of the rows. Returns the content of `vectors.json`. Raises MissingExtraError
     if LanceDB is not installed.
     """
-    write = {"npy": _write_npy, "faiss": _write_faiss, "lance": _write_lance}[kind]
+    write = {"npy": write_npy, "faiss": _write_faiss, "lance": _write_lance}[kind]
     selection = Selection.of(store.manifest, where)
     written = write(selection, folder)
-    manifest = store.manifest
-    about = {
-        "kind": kind, "rows": len(selection), "dim": store.space.dim, "metric": manifest.metric,
-        "space": store.space.id, "store": store.root, "run": manifest.run, **written,
-    }  # fmt: skip
+    about = about_vectors(store.manifest, kind, len(selection)) | written
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
     return about
+
+
+def about_vectors(manifest: Manifest, kind: str, rows: int) -> dict[str, Any]:
+    """Return what `vectors.json` says of the rows."""
+    return {
+        "kind": kind, "rows": rows, "dim": manifest.space.dim, "metric": manifest.metric,
+        "space": manifest.space.id, "store": manifest.root, "run": manifest.run,
+    }  # fmt: skip
 
 
 def _blocks(selection: Selection, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -90,7 +94,8 @@ class _Ids:
         return as_matrix(batch.column("embedding"))
 
 
-def _write_npy(selection: Selection, folder: Path) -> dict[str, Any]:
+def write_npy(selection: Selection, folder: Path) -> dict[str, Any]:
+    """Write a matrix and the file of ids."""
     shape = (len(selection), selection.manifest.space.dim)
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     with (folder / VECTORS).open("wb") as file, _Ids(selection.manifest, folder) as ids:

@@ -282,11 +282,13 @@ class VacuumOptions:
 
 @options
 class ExportOptions:
-    """The options of `export`."""
+    """The options of `export`; if `beam_flags` name a runner, its workers write the vectors."""
 
     store: str = option(STORE, kw_only=False)
     output: str = option(
-        "local folder; an earlier export there is replaced, anything else is not", metavar="DIR"
+        "local folder, or any folder with --vectors npy; an earlier export there is replaced,"
+        " anything else is not",
+        metavar="DIR",
     )
     vectors: str | None = option(
         "write the rows in place of the encoder: npy, a matrix; faiss, one index; both with a file"
@@ -298,6 +300,7 @@ class ExportOptions:
         WHERE, help="with --vectors: only rows that match (default: all rows)", default=None
     )
     snapshot: str | None = option(SNAPSHOT, default=None)
+    beam_flags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         read(self)
@@ -336,7 +339,7 @@ class PushOptions:
         default=RememberedOptions.max_deletes,
     )
     parallel: int = option(
-        "units of rows written at once into a server of Qdrant (default: 1)",
+        "units of rows written at once into PostgreSQL or a server of Qdrant (default: 1)",
         kind=values.positive,
         metavar="N",
         default=1,

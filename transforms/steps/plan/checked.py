@@ -11,31 +11,40 @@ from transforms.steps.plan.footers import read_footer
 from transforms.steps.plan.groups import in_groups
 from transforms.steps.plan.kept_types import with_types
 from transforms.steps.plan.rows import check_files_left, check_plan_rows
+from transforms.store.key_range import ALL_KEYS, NO_KEYS
 from transforms.store.manifest import Manifest
 from transforms.store.runs.carried import CarriedShards
 from transforms.store.runs.carry import carry_renamed, of_files_read
 from transforms.store.runs.commit import carried_shards, last_snapshot
+from transforms.store.runs.packed_files import NO_FILES, PackedPlan
 from transforms.store.runs.plan import PlannedFile
 
+LOOKED_UP = 1_000  # shards at most that are asked for one by one, not listed with all others
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
 
 
-def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+def checked_plan(
+    planned: list[PlannedFile],
+    job: EmbedJob,
+    last: Manifest | None,
+    packed: PackedPlan = NO_FILES,
+) -> list[PlannedFile]:
     """Return the files sorted by relative path, each once, the small ones in groups, cut to the
     run's limit.
 
+    `packed` are other files, each once, which are as in the last snapshot; `last` lacks them.
     Raises OptionError if two do not fit or have too few rows for the requested index,
     DataGateError if they have too few after the last snapshot.
     """
     check_distinct([item.file for item in planned])
-    check_bad([item for item in planned if item.bad], len(planned), job)
+    check_bad([item for item in planned if item.bad], len(planned) + packed.count, job)
     files = _each_once(planned)
     if not job.by_content:
-        files = _with_last(files, job)
-    files = with_types(files, job, last_snapshot(job.run))
-    check_files_left(job, files)
+        files = _with_last(files, job, last, _shards(job, last, packed))
+    files = with_types([*files, *packed.examples], job, last_snapshot(job.run))[: len(files)]
+    check_files_left(job, files, last, packed)
     if not job.by_content:
-        check_plan_rows(job, files)
+        check_plan_rows(job, files, packed)
     if job.limit is not None:
         return _limited(files, job.limit)
     return files
@@ -46,10 +55,18 @@ def _each_once(planned: list[PlannedFile]) -> list[PlannedFile]:
     return list({item.file.path: item for item in by_name}.values())
 
 
-def _with_last(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+def _shards(job: EmbedJob, last: Manifest | None, packed: PackedPlan) -> CarriedShards:
+    """Return the shards that may be carried over; beside packed files, few are looked up alone."""
+    keys = ALL_KEYS
+    if last is not None and packed.count and last.unit_count <= LOOKED_UP:
+        keys = NO_KEYS
+    return carried_shards(job.run, keys)
+
+
+def _with_last(
+    files: list[PlannedFile], job: EmbedJob, last: Manifest | None, shards: CarriedShards
+) -> list[PlannedFile]:
     """Return the plan with earlier, renamed and grouped files of the last snapshot carried over."""
-    last = last_snapshot(job.run)
-    shards = carried_shards(job.run)
     if job.append and last is not None:
         files = with_earlier(files, last, job, shards)
     has_ids = job.columns.id is not None

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from transforms.corpus import InputFile
 from transforms.store.key_range import AFTER, ALL_KEYS, KeyRange
+from transforms.store.runs.packed_files import PackedFiles
 from transforms.store.runs.plan import PlannedFile
 from transforms.store.runs.unchanged import UnchangedFile
 
@@ -29,10 +30,14 @@ class ListedFiles:
 
 @dataclass(frozen=True)
 class PlannedFiles:
-    """Files that one worker has planned, or is to open; `unchanged` ones travel by name."""
+    """Files that one worker has planned, or is to open.
+
+    `unchanged` ones travel by name, or `packed`.
+    """
 
     files: tuple[PlannedFile, ...]
     unchanged: tuple[UnchangedFile, ...] = ()
+    packed: PackedFiles | None = None
 
 
 def in_batches(files: list[File], slots: int | None = None) -> Iterator[list[File]]:

@@ -15,8 +15,8 @@ from transforms.steps.embed.cutting import texts_of_pieces
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import Resolved
 from transforms.steps.plan import content
-from transforms.steps.plan.estimate import plan_files
 from transforms.steps.plan.footers import read_footers
+from transforms.steps.plan.look import plan_files
 from transforms.store.int8_models import claimed_int8, keep_int8
 from transforms.store.runs.canary import TEXTS
 

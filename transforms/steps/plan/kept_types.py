@@ -126,7 +126,7 @@ def stored_types(last: Manifest, names: Iterable[str]) -> tuple[tuple[str, str],
     kept = [name for name in names if name in last.options.keep_columns]
     if not kept:
         return ()
-    for path in last.shard_paths:
+    for path in last.some_shard_paths():
         # a damaged one is made again
         with contextlib.suppress(SentenceBeamError), open_shard(path) as parquet:
             return tuple((name, str(parquet.schema_arrow.field(name).type)) for name in kept)

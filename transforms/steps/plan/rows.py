@@ -7,34 +7,38 @@ from transforms.corpus.groups import spans_of
 from transforms.index.choose import check_rows_for
 from transforms.index.spec import IndexSpec
 from transforms.steps.options.job import EmbedJob
-from transforms.store.runs.commit import check_deletes, check_rows_left, last_snapshot
+from transforms.store.manifest import Manifest
+from transforms.store.runs.commit import check_deletes, check_rows_left
 from transforms.store.runs.deletes import row_keys, rows_of_files_left
+from transforms.store.runs.packed_files import PackedPlan
 from transforms.store.runs.plan import PlannedFile, rows_at_most
 
 
-def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
+def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile], packed: PackedPlan) -> None:
     """Raise as `check_rows` does; counts uncounted rows, up to those that the index needs."""
     rows = rows_at_most(planned)
     if rows is not None:
-        check_rows(job, rows)
+        check_rows(job, rows + packed.total("written"))
     elif index := _index_of_rows(job):
-        _check_index(job, index, _rows_up_to(planned, index.rows_needed))
+        most = index.rows_needed - packed.total("written")
+        _check_index(job, index, packed.total("written") + _rows_up_to(planned, most))
 
 
-def check_files_left(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
+def check_files_left(
+    job: EmbedJob, planned: Sequence[PlannedFile], last: Manifest | None, packed: PackedPlan
+) -> None:
     """Raise DataGateError if too many rows are of files that left the input.
 
     Rows with ids from a column may be in other files now: they are compared when all rows have been
-    read.
+    read. `last` is the last snapshot without the packed files.
     """
     run = job.run
     files = [item.file for item in planned]
     if not run.has_delete_gate:
         return
-    last = last_snapshot(run)
     if last is None:
         return
-    keys = row_keys(run.options, last, files)
+    keys = row_keys(run.options, last, files, packed.count > 0)
     if keys is not None:
         check_deletes(run, rows_of_files_left(last, files, keys))
 

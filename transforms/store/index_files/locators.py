@@ -172,6 +172,14 @@ def moved(locator: pa.Table, moves: Moves) -> pa.Table:
     return pa.table(columns, schema=SCHEMA.with_metadata(locator.schema.metadata))
 
 
+def only(locator: pa.Table, keep: np.ndarray) -> pa.Table:
+    """Return the locator table with all other rows deleted, `keep` bool [n]."""
+    numbers, names = shards_of(locator)
+    shard = shard_column(np.where(keep, numbers, -1), names)
+    place = locator.schema.get_field_index("shard")
+    return locator.set_column(place, SCHEMA.field("shard"), shard)
+
+
 def shard_column(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
     """Return the column of the shards with these numbers, -1 for null.
 

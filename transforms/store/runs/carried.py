@@ -101,6 +101,8 @@ class CarriedShards:
     def _entries(self) -> dict[str, Entry]:
         folder = storage.join(self._root, layout.EMBEDDINGS)
         place = storage.storage_of(folder)
+        if self._keys.is_empty:
+            return {}
         if self._keys.is_all:
             found = place.below(folder)
         else:

@@ -3,11 +3,11 @@
 One process makes the plan. Packing the records of a million units there would take 40 s.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from transforms.corpus.files import key_of
-from transforms.store.key_range import KeyRange
+from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import has_ranges, known_files
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord, by_file, carried
@@ -39,26 +39,34 @@ def by_ranges(
     units_of = by_file(found)
     same = {path for path, known in last.units_by_file.items() if units_of.get(path) == known}
     yield from (carried(unit) for unit in found if unit.file not in same)
-    yield from _ranges(same, last)
+    yield from cut_ranges(
+        {path: len(last.units_by_file[path]) for path in same}, last.units_by_file.keys() - same
+    )
 
 
-def _ranges(same: Collection[str], last: Manifest) -> Iterator[CarriedRange]:
-    """Yield ranges that have the units of these files and no others."""
-    low = ""
-    but: list[str] = []
+def cut_ranges(
+    units: Mapping[str, int], but: Collection[str], keys: KeyRange = ALL_KEYS
+) -> Iterator[CarriedRange]:
+    """Yield ranges within `keys` that have the units of some files and no others.
+
+    `units` are the numbers of units of these files, by relative path; `but` are the snapshot's
+    other files with these keys.
+    """
+    low = keys.low
+    others: list[str] = []
     count = 0
-    for key, path in sorted((key_of(path), path) for path in last.units_by_file):
+    for key, path in sorted((key_of(path), path) for path in (*units, *but)):
         if count >= UNITS_IN_A_RANGE and key > low:
-            yield CarriedRange(KeyRange(low, key), frozenset(but))
+            yield CarriedRange(KeyRange(low, key), frozenset(others))
             low = key
-            but = []
+            others = []
             count = 0
-        if path in same:
-            count += len(last.units_by_file[path])
+        if path in units:
+            count += units[path]
         else:
-            but.append(path)
+            others.append(path)
     if count:
-        yield CarriedRange(KeyRange(low), frozenset(but))
+        yield CarriedRange(KeyRange(low, keys.high), frozenset(others))
 
 
 def units_of_range(found: CarriedRange, last: Manifest) -> Iterator[UnitRecord]:

@@ -79,6 +79,11 @@ def of_files_read(planned: list[PlannedFile]) -> list[PlannedFile]:
     ]
 
 
+def is_named_after(unit: UnitRecord, file: InputFile) -> bool:
+    """Return whether a unit has no shard, or one that is named after this file."""
+    return _named_after(unit) in ("", file.key)
+
+
 def _named_after(unit: UnitRecord) -> str:
     """Return the key of the file that a unit's shard is named after."""
     return (unit.path or "").rpartition("/")[2].partition("-")[0]

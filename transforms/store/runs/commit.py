@@ -148,9 +148,12 @@ _SHARED: Kept[CarriedShards] = Kept()
 def carried_shards(run: Run, keys: KeyRange = ALL_KEYS) -> CarriedShards:
     """Return the shards with these keys that a run may carry over, one object for a process.
 
-    So the store is listed once. If its storage cannot list a part of a folder, they are all shards.
+    So the store is listed once, or not at all without keys. If its storage cannot list a part of a
+    folder, they are all shards.
     """
-    if not keys.is_all and not storage.storage_of(run.root).lists_ranges(run.root):
+    if not (keys.is_all or keys.is_empty) and not storage.storage_of(run.root).lists_ranges(
+        run.root
+    ):
         keys = ALL_KEYS
     what = run.root, run.check_from, run.check_stride, keys
     return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import storage
 from transforms.base.arrow import as_hashes, hash_prefixes
 from transforms.corpus import InputFile
 from transforms.corpus.buckets import in_buckets
-from transforms.corpus.files import STDIN
+from transforms.corpus.files import is_unnamed
 from transforms.store.entries import InputEntry, RememberedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.runs.carry import content_of
@@ -110,9 +109,12 @@ def rows_gone(found: Iterable[bytes]) -> int:
     return int(rows[rows > 0].sum())
 
 
-def row_keys(options: RememberedOptions, last: Manifest, files: list[InputFile]) -> RowKeys | None:
+def row_keys(
+    options: RememberedOptions, last: Manifest, files: list[InputFile], has_others: bool = False
+) -> RowKeys | None:
     """Return the keys by which rows of the last snapshot are found in the next one.
 
+    `has_others`: there are other files too, which are as in the last snapshot and have names.
     Returns None if no key serves for both.
     """
     before = last.options
@@ -121,9 +123,8 @@ def row_keys(options: RememberedOptions, last: Manifest, files: list[InputFile])
         return RowKeys(by_text=True) if same_texts else None
     if options.id_column is not None:
         return RowKeys()
-    if same_texts and (
-        last.partition == "content" or all(_is_unnamed(file.path) for file in files)
-    ):
+    has_names = has_others or not all(is_unnamed(file.path) for file in files)
+    if same_texts and (last.partition == "content" or not has_names):
         return RowKeys(by_text=True)
     return RowKeys(by_file=True, renamed=renamed(last.files, files))
 
@@ -178,8 +179,3 @@ def rows_of_files_left(last: Manifest, files: list[InputFile], keys: RowKeys) ->
         if all(entry.path in left for entry in entries):
             units += last.units_by_group[name]
     return sum(unit.written for unit in units)
-
-
-def _is_unnamed(path: str) -> bool:
-    """Return whether a file is rows in memory or standard input, with one name for any content."""
-    return storage.is_rows(path) or path.rpartition("/")[2].partition(".")[0] == STDIN

@@ -233,8 +233,8 @@ class RecordedPlan:
 
     @cached_property
     def files(self) -> list[InputEntry]:
-        """The entries of all input files."""
-        return self._entries(self._file_rows)
+        """The entries of all input files, by relative path."""
+        return sorted(self._entries(self._file_rows), key=lambda entry: entry.path)
 
     @cached_property
     def spans(self) -> list[PlannedSpan]:

@@ -13,11 +13,12 @@ from transforms.base.errors import SentenceBeamError
 from transforms.corpus import InputFile, UnitRows
 from transforms.corpus.buckets import Bucket, parse_name
 from transforms.corpus.files import key_of
-from transforms.corpus.groups import AnySpan, GroupSpan
+from transforms.corpus.groups import AnySpan, GroupSpan, spans_of
 from transforms.space import Space
 from transforms.store.kept import Kept
 from transforms.store.manifest import Manifest, read_shared
 from transforms.store.records import UnitRecord
+from transforms.store.runs.packed_files import NO_FILES, PackedPlan
 from transforms.store.runs.result import has_committed
 from transforms.store.shards.columns import REUSED_COLUMNS
 from transforms.store.shards.reading import pooled_vectors, read_checked, read_shard
@@ -159,16 +160,20 @@ class LastSnapshot:
         return OldShards(self._root, space, units, self.is_final)
 
 
-def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
+def with_before(
+    spans: list[AnySpan], last: Manifest | None, packed: PackedPlan = NO_FILES
+) -> list[AnySpan]:
     """Return the spans, whose files know the names of their units in the last snapshot.
 
-    These names are `InputFile.before`. The planner has read the whole snapshot, so workers need
-    not.
+    These names are `InputFile.before`. The planner has read the snapshot, so workers need not.
+    `packed` are the snapshot's files that `last` lacks.
     """
     if last is None or not spans:
         return spans
     before = last.files_by_path
     twins = {file.checksum: file.path for file in last.files if file.checksum}
+    checksums = {one.file.checksum for span in spans for one in spans_of(span)}
+    unchanged = packed.same_bytes(checksums)
 
     def known(file: InputFile) -> InputFile:
         own = ""
@@ -176,6 +181,8 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
             own = _named(file.relative, last)
         other = twins.get(file.checksum, file.relative)
         twin = _named(other, last) if other != file.relative else ""
+        if file.checksum in unchanged:
+            twin = key_of(unchanged[file.checksum])
         return replace(file, before=(own, twin))
 
     def of_span(span: AnySpan) -> AnySpan:

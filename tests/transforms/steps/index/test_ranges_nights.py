@@ -5,6 +5,7 @@ Covers transforms/steps/index/ranges.py.
 """
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from transforms.beam import IndexRequest
 from transforms.index import choose, upkeep
 from transforms.index.range_readers import MappedRange
-from transforms.steps.index import update_segments
+from transforms.steps.index import update_decision, update_segments
 from transforms.store.manifest import WATCHED_FORMAT
 from transforms.store.verify import faults
 
@@ -135,12 +136,49 @@ def test_a_merge_that_is_repeated_writes_the_same_bytes(
     nights = Nights(tmp_path / "store")
     nights.commit(collection(), IndexRequest("IVF8,SQ8"))
     files = collection()
-    files["f9"] = [(f"n{n}", f"{TOPICS[n % 4]} {n} f9") for n in range(40)]
+    files["f9"] = [(f"n{n}", f"{TOPICS[n % 4]} {n} f9") for n in range(30)]
+    nights.commit(files)
+    files["f8"] = [("one", "b more")]
     run, units = nights.begin(files)
     first = run_steps(run, units, IndexRequest("IVF8,SQ8"))
     again = run_steps(run, units, IndexRequest("IVF8,SQ8"))
     assert first.index.entry == again.index.entry
     assert first.index.entry.change.what == "compacted"
+
+
+def test_a_merge_writes_the_most_worn_range_and_takes_its_rows_from_deltas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, nights = Nights(tmp_path / "one"), Nights(tmp_path / "store")
+
+    def commit() -> dict[str, Any]:
+        for store, most in ((one, 10**9), (nights, SMALL)):
+            monkeypatch.setattr(choose, "RANGE_BYTES", most)
+            store.commit(files, IndexRequest("IVF8,RaBitQ"))
+        return nights.index
+
+    files = collection()
+    before = commit()
+    files["f1"] = [(i, t if n % 5 else f"c new {n}") for n, (i, t) in enumerate(files["f1"])]
+    files["f9"] = [(f"n{n}", f"{TOPICS[n % 4]} {n} f9") for n in range(20)]
+    commit()
+    files["f8"] = [("one", "b more")]
+    after = commit()
+    assert after["change"]["why"] == f"the most worn ranges (1 of {len(base(before))})"
+    paths = [{s["path"] for s in base(index)} for index in (before, after)]
+    assert len(paths[0] & paths[1]) == len(paths[0]) - 1
+    (old, new) = [s for s in after["segments"] if s["kind"] == "delta"]
+    assert 0 < old["deleted"] < old["rows"]
+    assert new["deleted"] == 0
+    check_layout(after)
+    assert list(faults(nights.manifest)) == []
+    # the rows that moved are deleted and edited like all others
+    for texts in (["a question", "b more", "c new 5"], ["a question", "d 3 f9 again"]):
+        for k, nprobe in ((1, 1), (30, 8), (500, 8)):
+            assert nights.search(texts, k, nprobe=nprobe) == one.search(texts, k, nprobe=nprobe)
+        assert nights.index["recall"] == one.index["recall"]
+        files["f9"] = [(i, f"{t} again") for i, t in files["f9"][::2]]
+        commit()
 
 
 def test_a_night_leaves_the_ranges_it_does_not_touch(
@@ -224,6 +262,45 @@ def test_a_damaged_range_is_made_again_alone(
     assert nights.commit(files)["recall"] == other.commit(files)["recall"]
 
 
+def damaging(path: Path) -> Callable[[Any], Any]:
+    """The step that decides, which damages a file first."""
+    decide = update_decision.decide
+
+    def damaged_first(matches: Any) -> Any:
+        damage(path, "list")
+        return decide(matches)
+
+    return damaged_first
+
+
+@pytest.mark.parametrize(("factory", "what"), [("IVF8,SQ8", "path"), ("IVF8,RaBitQ", "refine")])
+def test_damage_met_while_segments_are_written_has_that_range_alone_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factory: str, what: str
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", SMALL)
+    nights, sound = Nights(tmp_path / "store"), Nights(tmp_path / "sound")
+    files = collection()
+    first = files["f1"]
+    for edits in (2, 9, 28):  # the last is enough for a range to be written again
+        files["f1"] = [(i, f"a edit {n}" if n < edits else t) for n, (i, t) in enumerate(first)]
+        if edits == 28:
+            worn = max(base(nights.index), key=lambda s: s["deleted"])
+            path = worn[what]["path"] if what == "refine" else worn[what]
+            monkeypatch.setattr(update_decision, "decide", damaging(nights.root / path))
+        nights.commit(files, IndexRequest(factory))
+        monkeypatch.undo()
+        monkeypatch.setattr(choose, "RANGE_BYTES", SMALL)
+        sound.commit(files, IndexRequest(factory))
+    assert nights.index["trained"] == sound.index["trained"]
+    assert path in nights.index["change"]["why"]
+    assert list(faults(nights.manifest)) == []
+    assert nights.index["recall"] == sound.index["recall"]
+    for k, nprobe in ((3, 1), (500, 8)):
+        assert nights.search(["a question"], k, nprobe=nprobe) == sound.search(
+            ["a question"], k, nprobe=nprobe
+        )
+
+
 @pytest.mark.parametrize("what", ["path", "locator"])
 def test_two_damaged_ranges_are_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
@@ -254,28 +331,38 @@ def read_lists(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-def test_ranges_are_asked_again_only_where_an_answer_was_deleted(
+def test_ranges_are_asked_again_only_where_more_answers_were_deleted_than_they_spare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choose, "RANGE_BYTES", 4 * SMALL)
+    monkeypatch.setattr(choose, "RANGE_BYTES", 8 * SMALL)
     nights = Nights(tmp_path / "store")
-    files = collection(100)
-    before = nights.commit(files, IndexRequest("IVF16,SQ8", target_recall=0.6))
+    files = collection(500)
+    before = nights.commit(files, IndexRequest("IVF8,SQ8", target_recall=0.6))
     assert all(segment["answers"] for segment in base(before))
     read = read_lists(monkeypatch)
     files = {**files, "more": [("m", "c more")]}
     after = nights.commit(files)
+    nights_of = [dict(files)]
     assert not read
     assert [s["answers"] for s in base(after)] == [s["answers"] for s in base(before)]
-    files["f0"] = [(i, "d changed" if i == "7-0" else text) for i, text in files["f0"]]
-    nights.commit(files)
-    touched = [s for s in base(nights.index) if s["deleted"]]
+    for edited in (range(7, 8), range(4, 150)):
+        files["f0"] = [
+            (i, f"d changed {i}" if n in edited else text)
+            for n, (i, text) in enumerate(files["f0"])
+        ]
+        nights.commit(files)
+        nights_of.append({name: list(rows) for name, rows in files.items()})
+        touched = [s for s in base(nights.index) if s["deleted"]]
+        assert touched
+        if len(edited) == 1:
+            assert not read
+    assert read
     assert {Path(path).name for path in read} <= {Path(s["path"]).name for s in touched}
     # a store without kept answers measures the same
     other = Nights(tmp_path / "other")
     monkeypatch.setattr(update_segments, "kept_answers", lambda *_: None)
-    for rows in (collection(100), {**collection(100), "more": [("m", "c more")]}, files):
-        other.commit(rows, IndexRequest("IVF16,SQ8", target_recall=0.6))
+    for rows in (collection(500), *nights_of):
+        other.commit(rows, IndexRequest("IVF8,SQ8", target_recall=0.6))
     for name in ("recall", "recall_100", "recall_changed", "queries", "rows"):
         assert other.index[name] == nights.index[name]
 

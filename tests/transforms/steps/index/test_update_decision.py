@@ -58,9 +58,14 @@ def kept(number: int, kind: str = "base") -> TargetSegment:
     return TargetSegment(number, kind, (number,), rewrite=False)
 
 
-def listed(number: int, source: int) -> TargetSegment:
-    """Return a segment whose rows go into ranges of lists."""
-    return TargetSegment(number, "base", (source,), listed=True)
+def listed(number: int, source: int, *lists: tuple[int, int]) -> TargetSegment:
+    """Return a segment whose rows, or those of some lists, go into ranges of lists."""
+    return TargetSegment(number, "base", (source,), listed=True, lists=lists)
+
+
+def without(number: int, *lists: tuple[int, int]) -> TargetSegment:
+    """Return a delta whose file stays, without its rows of some lists."""
+    return TargetSegment(number, "delta", (number,), rewrite=False, lists=lists)
 
 
 CASES = {
@@ -149,18 +154,78 @@ CASES = {
     "a worn range is written again alone": (
         update_of(RANGE, RANGE, groups=1),
         rows_of(update_of(RANGE, RANGE), {0: 201}, (5,)),
-        [kept(1), listed(2, 0), TargetSegment(3, "delta", (), (0,))],
+        [kept(1), listed(2, 0, (0, 1)), TargetSegment(3, "delta", (), (0,))],
         "compacted",
     ),
-    "a worn delta stays a delta": (
+    "the most worn range takes the rows that deltas have of its lists": (
+        update_of(RANGE, RANGE, DELTA, DELTA, factory="IVF9,SQ8"),
+        rows_of(update_of(RANGE, RANGE, DELTA, DELTA), {1: 201}),
+        [
+            kept(0),
+            without(2, (1, 9)),
+            without(3, (1, 9)),
+            listed(4, 1, (1, 9)),
+            listed(5, 2, (1, 9)),
+            listed(6, 3, (1, 9)),
+        ],
+        "compacted",
+    ),
+    "the first range takes the lists before it too": (
+        update_of(HELD_OUT, RANGE, RANGE, DELTA),
+        rows_of(update_of(HELD_OUT, RANGE, RANGE, DELTA), {1: 300}),
+        [
+            kept(2),
+            without(3, (0, 2)),
+            listed(4, 1, (0, 2)),
+            listed(5, 3, (0, 2)),
+            TargetSegment(0, "held-out", (0,), rewrite=False),
+        ],
+        "compacted",
+    ),
+    "a spent delta is written again without the rows of a worn range": (
+        update_of(RANGE, RANGE, DELTA),
+        rows_of(update_of(RANGE, RANGE, DELTA), {0: 201, 2: 26}),
+        [
+            kept(1),
+            listed(3, 0, (0, 1)),
+            listed(4, 2, (0, 1)),
+            TargetSegment(5, "delta", (2,), lists=((0, 1),)),
+        ],
+        "compacted",
+    ),
+    "half of a delta deleted: its file stays": (
         update_of(RANGE, DELTA),
-        rows_of(update_of(RANGE, DELTA), {1: 20}),
+        rows_of(update_of(RANGE, DELTA), {1: 25}),
+        [kept(0), kept(1, "delta")],
+        "followed",
+    ),
+    "a spent delta stays a delta": (
+        update_of(RANGE, DELTA),
+        rows_of(update_of(RANGE, DELTA), {1: 26}),
         [kept(0), TargetSegment(2, "delta", (1,))],
         "compacted",
     ),
-    "deltas of many rows go into all ranges": (
-        update_of(RANGE, RANGE, ("delta", 200, 0), groups=1),
+    "a tenth of the rows in deltas: the most worn range, and new rows apart": (
+        update_of(RANGE, RANGE, ("delta", 210, 0), groups=1),
         rows_of(update_of(RANGE, RANGE, DELTA), new=(50,)),
+        [
+            kept(1),
+            without(2, (0, 1)),
+            listed(3, 0, (0, 1)),
+            listed(4, 2, (0, 1)),
+            TargetSegment(5, "delta", (), (0,)),
+        ],
+        "compacted",
+    ),
+    "one worn range is all: every row goes into ranges": (
+        update_of(RANGE, ("delta", 110, 0), groups=1),
+        rows_of(update_of(RANGE, DELTA), new=(50,)),
+        [listed(2, 0), listed(3, 1), TargetSegment(4, "base", (), (0,), listed=True)],
+        "compacted",
+    ),
+    "deltas of many rows go into all ranges": (
+        update_of(RANGE, RANGE, ("delta", 800, 0), groups=1),
+        rows_of(update_of(RANGE, RANGE, DELTA), new=(60,)),
         [
             listed(3, 0),
             listed(4, 1),
@@ -194,6 +259,16 @@ def test_deltas_that_pile_up_become_one_base_segment() -> None:
     update = update_of(BASE, *([("delta", 1, 0)] * 21))
     decision = decision_of(update, rows_of(update), LIMIT)
     assert list(decision.targets) == [kept(0), TargetSegment(22, "base", tuple(range(1, 22)))]
+
+
+def test_the_smaller_half_of_many_deltas_is_joined() -> None:
+    deltas = [("delta", rows, 0) for rows in [9, *range(1, 20), 2501]]
+    update = update_of(RANGE, ("range", 99_000, 0), *deltas, groups=1)
+    assert decision_of(update, rows_of(update), LIMIT).change.what == "followed"
+    found = decision_of(update, rows_of(update, new=(7,)), LIMIT)
+    # the first has nine rows; large ones are not counted
+    assert TargetSegment(23, "delta", tuple(range(2, 13))) in found.targets
+    assert found.change.why == "more than 20 delta segments"
 
 
 def test_a_delta_that_would_be_rewritten_alone_becomes_a_base_segment_as_it_is() -> None:

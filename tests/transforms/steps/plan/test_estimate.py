@@ -17,7 +17,8 @@ from transforms.corpus import InputFile, Span, match_inputs
 from transforms.corpus.beside import Beside
 from transforms.corpus.reading import plan_reading
 from transforms.steps.options.resolve import Resolved
-from transforms.steps.plan.estimate import Estimate, Prediction, estimate, in_buckets
+from transforms.steps.plan.estimate import Estimate, Prediction, estimate
+from transforms.steps.plan.look import Looked, in_buckets
 from transforms.steps.plan.pace import Pace, planned_tokens, samples, texts_of
 from transforms.steps.plan.sizes import index_name, index_size, shard_bytes
 from transforms.store.index_entries import IndexRequest
@@ -39,7 +40,7 @@ def span_of(rows: int | None, tokens: int, name: str = "a.txt") -> Span:
 def estimated(*spans: Span, pace: Pace | None = PACE, is_cut: bool = False) -> Estimate:
     """The estimate of a run that embeds spans of files of their own."""
     planned = [PlannedFile(span.file, (span,), kept=()) for span in spans]
-    return estimate(planned, Beside(), [*spans], pace, is_cut)
+    return estimate(Looked.of(planned, Beside(), spans), pace, is_cut)
 
 
 def predicted(plan: Estimate, pace: Pace | None = None, **values: Any) -> Prediction:
@@ -75,7 +76,7 @@ def test_carried_and_bad_files_are_told_apart(tmp_path: Path) -> None:
         PlannedFile(file_of("opened.txt"), kept=()),
         PlannedFile(file_of("bad.txt"), bad="bad.txt: not UTF-8"),
     ]
-    found = estimate(planned, Beside({"/in": {".md": 3}}), [], None)
+    found = estimate(Looked.of(planned, Beside({"/in": {".md": 3}}), []), None)
     assert (found.files, found.carried_files, found.unchanged_files) == (4, 2, 2)
     assert (found.carried_units, found.carried_rows) == (1, 2)
     assert found.bad == {"bad.txt": "bad.txt: not UTF-8"}
@@ -85,7 +86,7 @@ def test_carried_and_bad_files_are_told_apart(tmp_path: Path) -> None:
 def test_by_content_units_are_buckets() -> None:
     spans = [span_of(100, 10_000), span_of(100, 10_000, "b.txt")]
     job = job_of("/nowhere", partition="content")
-    found = in_buckets(estimated(*spans), spans, None, job)
+    found = in_buckets(Looked.of([], Beside(), spans), None, job)
     assert found.units == 16, "as many as hold 2,000 tokens, to the next power of two"
 
 

@@ -1,6 +1,7 @@
 """Steps of a plan by themselves: files listed, planned, left out and limited, plans on record.
 
 Covers transforms/steps/plan/checked.py.
+Covers transforms/steps/plan/planner.py.
 """
 
 import contextlib
@@ -18,15 +19,16 @@ from transforms.corpus import InputFile
 from transforms.corpus.files import key_of
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import files as plan_files
+from transforms.steps.plan import planner
 from transforms.steps.plan.checked import check_bad
 from transforms.steps.plan.elements import ListedFiles
 from transforms.steps.plan.files import (
-    FilePlanner,
     begin_by_content,
     check_were_no_files,
     file_batches,
     list_files,
 )
+from transforms.steps.plan.planner import FilePlanner
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.plan import PlannedFile, Standing, read_plan
@@ -307,7 +309,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_left_out(
     def changed(*_: object) -> None:
         raise InputChangedError("a.jsonl has changed")
 
-    monkeypatch.setattr(plan_files, "read_footer", changed)
+    monkeypatch.setattr(planner, "read_footer", changed)
     found = planned(job_of(store, folder / "a.jsonl", max_bad_files=1))
     assert [item.message for item in found] == ["a.jsonl has changed"]
 
@@ -359,7 +361,7 @@ def test_the_lease_is_renewed_while_a_run_is_planned(
 def test_more_files_than_are_looked_at_at_once_are_planned_once(
     folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_files, "FILES_AT_ONCE", 2)
+    monkeypatch.setattr(planner, "FILES_AT_ONCE", 2)
     for name in "cde":
         write(folder / f"{name}.jsonl", name)
     found = planned(job_of(store, folder / "*.jsonl"))

@@ -1,0 +1,176 @@
+"""The rows of a snapshot as files of numpy, each of some shards, written side by side anywhere.
+
+The file `vectors.json` is written last and names the others. Their names have a token of the
+export, so that an earlier export in the folder is whole until it is replaced.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transforms import storage
+from transforms.base.entries import dataclass_of
+from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from transforms.search import Selection
+from transforms.steps.joins.export_vectors import ABOUT, IDS, VECTORS, about_vectors, write_npy
+from transforms.store.manifest import Manifest, read_shared, with_units
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.record_bytes import pack, unpack
+
+PART_BYTES = 256_000_000  # of vectors in a file at most, unless one shard has more
+# names of files that an export of vectors writes
+EXPORTED = re.compile(r"(?:vectors|ids)(?:-[0-9a-f]+-[0-9]+)?\.(?:npy|parquet)|index\.faiss")
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """An export of the snapshot of `run` (`digest`) into the folder `output`.
+
+    `where` is a filter of the rows, `token` is part of the files' names.
+    """
+
+    root: str
+    run: str
+    digest: str
+    output: str
+    token: str
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class ExportPart:
+    """Shards that one worker exports: their units, packed."""
+
+    number: int
+    units: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class WrittenPart:
+    """The files of a part, and their rows."""
+
+    number: int
+    rows: int
+    files: tuple[str, ...] = ()
+    problem: Problem | None = None
+
+
+def parts_of(job: ExportJob) -> Iterator[ExportPart]:
+    """Yield the parts of an export, at least one; their rows are in the manifest's order."""
+    manifest = _manifest(job)
+    most = max(1, PART_BYTES // (4 * manifest.space.dim))
+    number = 0
+    rows = 0
+    units: list[bytes] = []
+    for unit in manifest.units:
+        if not unit.path:
+            continue
+        if units and rows + unit.rows > most:
+            yield ExportPart(number, tuple(units))
+            number += 1
+            rows = 0
+            units = []
+        units.append(pack(unit))
+        rows += unit.rows
+    if units or not number:
+        yield ExportPart(number, tuple(units))
+
+
+def _manifest(job: ExportJob) -> Manifest:
+    manifest = read_shared(job.root, job.run, job.digest)
+    assert manifest is not None, "a run that is named is read or raises"
+    return manifest
+
+
+def write_part(part: ExportPart, job: ExportJob) -> WrittenPart:
+    """Write the files of a part; a retry writes the same ones again."""
+    try:
+        return _written(part, job)
+    except SentenceBeamError as error:
+        return WrittenPart(part.number, 0, problem=Problem.of(error))
+
+
+def _written(part: ExportPart, job: ExportJob) -> WrittenPart:
+    selection = Selection.of(_only(_manifest(job), list(map(unpack, part.units))), job.where)
+    with tempfile.TemporaryDirectory() as folder:
+        write_npy(selection, Path(folder))
+        files = []
+        for name in (VECTORS, IDS):
+            stem, _, ending = name.partition(".")
+            files.append(f"{stem}-{job.token}-{part.number:05d}.{ending}")
+            path = storage.join(job.output, files[-1])
+            storage.overwrite(path, Path(folder, name).read_bytes())
+    return WrittenPart(part.number, len(selection), tuple(files))
+
+
+def _only(manifest: Manifest, units: Sequence[UnitRecord]) -> Manifest:
+    """Return the snapshot with these units alone."""
+    rows = sum(unit.rows for unit in units)
+    pieces = None
+    if manifest.rows.pieces is not None:
+        pieces = rows
+    counts = replace(manifest.rows, written=rows, pieces=pieces)
+    return replace(with_units(manifest, list(units), []), rows=counts)
+
+
+def conclude(written: Sequence[WrittenPart], job: ExportJob) -> None:
+    """Write `vectors.json` and remove the files of an earlier export; or write the problem."""
+    parts = sorted(written, key=lambda part: part.number)
+    problem = next((part.problem for part in parts if part.problem is not None), None)
+    if problem is not None:
+        storage.overwrite(_problem_of(job), json.dumps(asdict(problem)).encode())
+        return
+    about = about_vectors(_manifest(job), "npy", sum(part.rows for part in parts))
+    about["files"] = [name for part in parts for name in part.files]
+    about["parts"] = [
+        {"vectors": part.files[0], "ids": part.files[1], "rows": part.rows} for part in parts
+    ]
+    earlier = _read_about(job.output) or {}
+    path = storage.join(job.output, ABOUT)
+    storage.overwrite(path, (json.dumps(about, indent=1) + "\n").encode())
+    gone = [name for name in earlier.get("files", ()) if name not in about["files"]]
+    paths = [storage.join(job.output, name) for name in gone if EXPORTED.fullmatch(name)]
+    storage.storage_of(path).delete(*paths)
+
+
+def _problem_of(job: ExportJob) -> str:
+    return storage.join(job.output, f"problem-{job.token}.json")
+
+
+def _read_about(output: str) -> dict[str, Any] | None:
+    """Return what the export in a folder says of itself; None without an export."""
+    path = storage.join(output, ABOUT)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        return None
+    with refuse_damage(f"{path} is not what an export wrote", "name another --output"):
+        about: dict[str, Any] = json.loads(found[0])
+        return about
+
+
+def check_folder(output: str) -> None:
+    """Raise OptionError for a folder with other files than those of an earlier export."""
+    if _read_about(output) is None and storage.storage_of(output).below(output):
+        raise OptionError(f"--output {output} is there and is no export; name another folder")
+
+
+def read_concluded(job: ExportJob) -> dict[str, Any]:
+    """Return the content of `vectors.json`.
+
+    Raises the problem that ended the export, and SentenceBeamError if it left no result.
+    """
+    path = _problem_of(job)
+    place = storage.storage_of(path)
+    found = place.read_versioned(path)
+    if found is not None:
+        place.delete(path)
+        problem: Problem = dataclass_of(Problem, json.loads(found[0]))
+        raise problem.error()
+    about = _read_about(job.output)
+    if about is None or not all(job.token in name for name in about["files"]):
+        raise SentenceBeamError("the job ended without a result; see the runner's log")
+    return about

@@ -1,0 +1,219 @@
+"""Unchanged files of a plan as the workers that planned them pack them: rows of the plan's table.
+
+So the process that puts the plan together holds neither these files nor their units as objects, and
+reads only those parts of the last snapshot's manifest that have other files.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.base.arrow import parquet_bytes, table_of
+from transforms.corpus import InputFile
+from transforms.corpus.files import check_distinct, is_unnamed
+from transforms.corpus.groups import is_small
+from transforms.store.key_range import KeyRange
+from transforms.store.known_files import KnownFiles, with_files
+from transforms.store.manifest import Manifest
+from transforms.store.runs.carried import Checked
+from transforms.store.runs.carried_ranges import CarriedRange, cut_ranges
+from transforms.store.runs.carry import is_named_after
+from transforms.store.runs.plan import SCHEMA, PlannedFile
+from transforms.store.runs.plan_rows import table_rows
+
+LEAST_UNITS = 200  # that are packed; fewer take less by the names of their files
+CHECKS = ("shards", "compared", "read", "bytes")  # counts of `Checked`, in its order
+FILES = pa.schema(
+    [("file", pa.string()), ("path", pa.string()), ("checksum", pa.string())]
+    + [(name, pa.int64()) for name in ("size", "units", "rows", "written", *CHECKS)]
+    + [("ms", pa.float64())]
+)
+
+
+@dataclass(frozen=True)
+class PackedFiles:
+    """Files with these keys that are as in the last snapshot, each with units of its own.
+
+    `but` are the snapshot's other files with these keys. `files` and `rows` are Parquet: a row for
+    each file (`FILES`), and the files' rows of the plan. `example` is one of the files.
+    """
+
+    keys: KeyRange
+    but: frozenset[str]
+    files: bytes
+    rows: bytes
+    example: PlannedFile | None
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The row of each file."""
+        return _unpacked(self.files, FILES)
+
+    def without(self, paths: pa.Array) -> "PackedFiles":
+        """Return the files except those with these relative paths."""
+        dropped = pc.is_in(self.table.column("file"), paths)
+        if not pc.any(dropped).as_py():
+            return self
+        rows = _unpacked(self.rows, SCHEMA)
+        left = pc.invert(pc.is_in(rows.column("file"), paths))
+        gone = self.table.column("file").filter(dropped).to_pylist()
+        return replace(
+            self,
+            but=self.but.union(gone),
+            files=_packed(self.table.filter(pc.invert(dropped))),
+            rows=_packed(rows.filter(left)),
+        )
+
+    def ranges(self) -> Iterator[CarriedRange]:
+        """Yield ranges of keys that have the units of these files and no others."""
+        table = self.table.select(["file", "units"])
+        names, units = (column.to_pylist() for column in table.columns)
+        yield from cut_ranges(dict(zip(names, units, strict=True)), self.but, self.keys)
+
+
+def can_pack(item: PlannedFile, unit_tokens: int) -> bool:
+    """Whether an unchanged file needs no look at any other file of the plan.
+
+    A small file may go into a group. A shard that is named after another file may have to make way
+    for that file's own.
+    """
+    file = item.file
+    return (
+        bool(item.carried)
+        and not is_small(file, unit_tokens)
+        and not is_unnamed(file.path)
+        and all(is_named_after(unit, file) for unit in item.carried)
+    )
+
+
+def pack_files(items: Sequence[PlannedFile], known: KnownFiles, keys: KeyRange) -> PackedFiles:
+    """Pack unchanged files; `known` has all files of the last snapshot with these keys."""
+    columns: dict[str, list[object]] = {name: [] for name in FILES.names}
+    for item in items:
+        counts = {name: getattr(item.checked, name) for name in CHECKS}
+        values = {
+            "file": item.file.relative,
+            "path": item.file.path,
+            "checksum": item.file.checksum,
+            "size": item.file.size,
+            "units": len(item.carried),
+            "rows": sum(unit.rows for unit in item.carried),
+            "written": sum(unit.written for unit in item.carried),
+            **counts,
+            "ms": item.ms,
+        }
+        for name, value in values.items():
+            columns[name].append(value)
+    rows = [row for item in items for row in table_rows(item)]
+    return PackedFiles(
+        keys,
+        frozenset(known.files_by_path).difference(item.file.relative for item in items),
+        _packed(pa.table(columns, FILES)),
+        _packed(pa.Table.from_pylist(rows, SCHEMA)),
+        next((replace(item, carried=item.carried[:1]) for item in items), None),
+    )
+
+
+def _packed(table: pa.Table) -> bytes:
+    """Return a table as Parquet; without rows no byte, since each file of it takes some kB."""
+    if not len(table):
+        return b""
+    return parquet_bytes(table, compression="zstd")
+
+
+def _unpacked(data: bytes, schema: pa.Schema) -> pa.Table:
+    if not data:
+        return schema.empty_table()
+    return table_of(data)
+
+
+class PackedPlan:
+    """The packed files of all workers, each file once."""
+
+    def __init__(self, parts: Iterable[PackedFiles] = ()):
+        self.parts = sorted(parts, key=lambda part: (part.keys.low, part.keys.high))
+
+    @cached_property
+    def _files(self) -> pa.Table:
+        return pa.concat_tables([FILES.empty_table(), *(part.table for part in self.parts)])
+
+    @property
+    def count(self) -> int:
+        """The number of files."""
+        return len(self._files)
+
+    def total(self, name: str) -> int:
+        """Return the sum of a column of `FILES` over all files."""
+        return pc.sum(self._files.column(name)).as_py() or 0
+
+    @property
+    def checked(self) -> Checked:
+        """The counts of the checks of all shards."""
+        shards, compared, read, size = (self.total(name) for name in CHECKS)
+        return Checked(shards, compared, read, size)
+
+    def tables(self, rows: int) -> Iterator[pa.Table]:
+        """Yield the files' rows of the plan, about so many at a time."""
+        some: list[pa.Table] = []
+        for part in self.parts:
+            some.append(_unpacked(part.rows, SCHEMA))
+            if sum(map(len, some)) >= rows:
+                yield pa.concat_tables(some)
+                some = []
+        if some:
+            yield pa.concat_tables(some)
+
+    @property
+    def examples(self) -> list[PlannedFile]:
+        """One of the files, if there are any."""
+        return [part.example for part in self.parts if part.example is not None][:1]
+
+    @property
+    def ms(self) -> list[float]:
+        """The milliseconds that planning each file took."""
+        return self._files.column("ms").drop_null().to_pylist()
+
+    def same_bytes(self, checksums: Collection[str]) -> dict[str, str]:
+        """Return the relative path of a file for each of these checksums that one has."""
+        files = self._files.select(["checksum", "file"])
+        wanted = pc.is_in(files.column("checksum"), pa.array([*checksums], pa.string()))
+        found = files.filter(wanted).sort_by("file")
+        return dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+    def distinct(self, planned: Sequence[PlannedFile]) -> "PackedPlan":
+        """Return the plan without files that several parts have, or that are among `planned`.
+
+        Patterns that overlap name a file twice. Raises OptionError if another file among `planned`
+        has the relative path of a packed one.
+        """
+        names = self._files.column("file")
+        counts = names.value_counts()
+        twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+        again = pa.array([item.file.relative for item in planned], pa.string())
+        again = again.filter(pc.is_in(again, names))
+        if not len(twice) and not len(again):
+            return self
+        same = self._files.filter(pc.is_in(names, again)).select(["path", "file"]).to_pylist()
+        check_distinct(
+            [item.file for item in planned]
+            + [InputFile(row["path"], row["file"], "", "", 0, "", "") for row in same]
+        )
+        parts = []
+        for part in self.parts:
+            parts.append(part.without(again))
+            own = part.table.column("file")
+            again = pa.concat_arrays([again, *own.filter(pc.is_in(own, twice)).chunks])
+        return PackedPlan(parts)
+
+    def others(self, last: Manifest) -> Manifest:
+        """Return the last snapshot without the packed files and their units."""
+        others: set[str] = set().union(*(part.but for part in self.parts))
+        paths = pa.array(sorted(others), pa.string())
+        packed = paths.filter(pc.is_in(paths, self._files.column("file")))
+        return with_files(last, others.difference(packed.to_pylist()))
+
+
+NO_FILES = PackedPlan()
