@@ -31,6 +31,9 @@ PACKAGES = (
 )  # fmt: skip
 
 
+Row = tuple[str, str, str]  # of a table: what, measured, bar
+
+
 def machine() -> dict[str, Any]:
     """Processor, cores, whether it computes bfloat16 natively, versions, date."""
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
@@ -125,7 +128,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
     return result, (time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def fastest(works: list[Callable[[], Any]], rounds: int = 9) -> list[tuple[float, float]]:
+def fastest(works: Sequence[Callable[[], Any]], rounds: int = 9) -> list[tuple[float, float]]:
     """Least (wall, CPU) seconds of each work over rounds that take turns."""
     costs = np.array([[timed(work)[1] for work in works] for _ in range(rounds)]).min(axis=0)
     return [(float(wall), float(cpu)) for wall, cpu in costs]
@@ -147,9 +150,7 @@ def median_ratio(a: list[float], b: list[float]) -> float:
     return statistics.median(x / y for x, y in zip(a, b, strict=True))
 
 
-def report(
-    title: str, rows: list[tuple[str, str, str]], output: str | None, data: dict[str, Any]
-) -> None:
+def report(title: str, rows: list[Row], output: str | None, data: dict[str, Any]) -> None:
     """Print a table of (what, measured, bar) and write everything as JSON."""
     found = machine()
     print(

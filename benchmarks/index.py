@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import fastest, timed
+from benchmarks.common import Row, fastest, report, timed
 from benchmarks.index_training import print_training
 from transforms.index import (
     Candidates,
@@ -67,14 +67,15 @@ def main() -> None:
         )
         one, _ = ranges(trained, vectors, 1, Path(folder), args)
         cut, origins = ranges(trained, vectors, args.ranges, Path(folder), args)
-        print_build(plain_cost, ours_cost, recall_cost)
+        rows = build_rows(plain_cost, ours_cost, recall_cost)
         print(f"recall: {exact_report[:2]}\n")
-        print_bytes(trained, vectors[: len(vectors) // 100], plan)
+        rows += bytes_row(trained, vectors[: len(vectors) // 100], plan)
         print_training(vectors, sample, queries, plan)
         many = SegmentedIndex.open(segments, shared)
-        print_chosen(many, queries, exact_report[0]["nprobe"], exact_report[2], args.threads)
+        rows += chosen_row(many, queries, exact_report[0]["nprobe"], exact_report[2], args.threads)
         single = SegmentedIndex.open(one, shared)
-        print_search(plain, single, SegmentedIndex.open(cut, shared), origins, queries, args)
+        rows += search_rows(plain, single, SegmentedIndex.open(cut, shared), origins, queries, args)
+    report(f"index of {args.rows:,} x {args.dim}, {plan.factory}", rows, args.output, {})
 
 
 def options() -> argparse.Namespace:
@@ -87,6 +88,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--ranges", type=int, default=64, help="ranges of lists, for searching")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--index", default="auto")
+    parser.add_argument("--output")
     return parser.parse_args()
 
 
@@ -235,63 +237,57 @@ def recall(
     return [*tuned, (best or {})["nprobe"]]
 
 
-def print_build(
+def build_rows(
     plain: tuple[float, float], ours: tuple[float, float], recall_cost: tuple[float, float]
-) -> None:
+) -> list[Row]:
+    """The (wall, CPU) seconds of building, over those of plain faiss."""
     both = (ours[0] + recall_cost[0], ours[1] + recall_cost[1])
-    print("build                          wall s    CPU s   ratio(wall)  ratio(CPU)   bar")
-    rows = (
-        ("plain faiss train+add", plain, ""),
-        ("segments", ours, "1.15"),
-        ("with recall", both, "1.5"),
-    )
-    for name, cost, bar in rows:
-        ratios = f"{cost[0] / plain[0]:11.2f} {cost[1] / plain[1]:11.2f}"
-        print(f"{name:28} {cost[0]:8.2f} {cost[1]:8.2f} {ratios}   {bar:>5}")
+    return [
+        (
+            f"{name}, over plain faiss's training and adding",
+            f"{cost[1] / plain[1]:.2f}x",
+            f"bar {bar}; wall {cost[0] / plain[0]:.2f}x of {plain[0]:.1f} s",
+        )
+        for name, cost, bar in (("segments", ours, "1.15"), ("with recall", both, "1.4"))
+    ]
 
 
-def print_bytes(trained: bytes, vectors: np.ndarray, plan: IndexPlan) -> None:
+def bytes_row(trained: bytes, vectors: np.ndarray, plan: IndexPlan) -> list[Row]:
     """The size of a delta of one row in a hundred, beside what it has to hold."""
     writer = SegmentWriter(trained)
     writer.add(vectors)
     sizes = min(plan.nlist * 8, 16 * int(np.count_nonzero(writer.list_sizes)))
     needed = len(vectors) * (writer.code_size + (8 if plan.nlist else 0)) + sizes
-    print(
-        f"delta of {len(vectors)} rows: {len(writer.to_bytes()) / needed:.3f} of codes, ids and"
-        " list sizes   bar 1.05\n"
-    )
+    share = len(writer.to_bytes()) / needed
+    what = f"bytes of a delta of {len(vectors):,} rows, over codes, ids and list sizes"
+    return [(what, f"{share:.3f}x", "bar 1.05")]
 
 
-def print_chosen(
+def chosen_row(
     index: SegmentedIndex, queries: np.ndarray, chosen: int, best: int, threads: int
-) -> None:
+) -> list[Row]:
     """Queries a CPU second at the nprobe that is chosen, over those at the least one that meets the
     target.
     """
     mine, least = fastest(
         [partial(index.search, queries, 10, nprobe=n, threads=threads) for n in (chosen, best)]
     )
-    print(
-        f"nprobe {chosen} chosen, {best} meets the target: {least[1] / mine[1]:.2f} of its"
-        " queries/s (CPU)   bar 0.9\n"
-    )
+    what = f"queries a second at nprobe {chosen}, over nprobe {best}, which meets the target"
+    return [(what, f"{least[1] / mine[1]:.2f}x", "bar 0.9")]
 
 
-def print_search(
+def search_rows(
     plain: Any,
     single: SegmentedIndex,
     many: SegmentedIndex,
     origins: list[np.ndarray],
     queries: np.ndarray,
     args: argparse.Namespace,
-) -> None:
+) -> list[Row]:
     """Queries a second of all queries at once, and the processor's time of one query alone."""
     starts = np.cumsum([0, *map(len, origins)])
     row_of = np.concatenate(origins)
-    print(
-        f"queries/s     plain faiss    one range {args.ranges:6} ranges     ranges/one: wall "
-        "     CPU    bar   one query, CPU: ranges/one   bar   identical"
-    )
+    rows: list[Row] = []
     for nprobe in (8, 16, 32):
         plain_search = partial(search_plain, plain, queries, nprobe, args.threads)
         ours = [
@@ -303,16 +299,16 @@ def print_search(
         same = np.array_equal(a.scores, b.scores) and np.array_equal(
             row_of[a.row], row_of[starts[b.segment] + b.row]
         )
+        assert same, "ranges find other rows than one range"
         alone = [partial(one_by_one, i, queries[:200], nprobe) for i in (single, many)]
         one_s, each_s = fastest(alone)
-        rates = " ".join(f"{len(queries) / cost[0]:12.0f}" for cost in (plain_s, single_s, many_s))
-        ratios = " ".join(
-            f"{one_file / cut:8.2f}" for one_file, cut in zip(single_s, many_s, strict=True)
-        )
-        print(
-            f"nprobe {nprobe:<4} {rates} {ratios:>28}   0.95   {each_s[1] / one_s[1]:26.2f}    1.1"
-            f"   {same}"
-        )
+        at = f"nprobe {nprobe}, {args.ranges} ranges over one"
+        wall = f"wall {single_s[0] / many_s[0]:.2f}x, plain faiss {plain_s[0] / many_s[0]:.2f}x"
+        rows += [
+            (f"queries a second, {at}", f"{single_s[1] / many_s[1]:.2f}x", f"bar 0.95; {wall}"),
+            (f"one query, {at}", f"{each_s[1] / one_s[1]:.2f}x", "bar 1.1"),
+        ]
+    return rows
 
 
 def one_by_one(index: SegmentedIndex, queries: np.ndarray, nprobe: int) -> None:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.common import SENTENCES, report
+from benchmarks.common import SENTENCES, Row, report
 
 # A module of this folder, and its options for two cores.
 WITH_TEXTS = {
@@ -30,7 +30,6 @@ OTHERS = {
     "ingest": ("--rows", "300000"),
     "index": ("--rows", "50000"),
 }
-Row = tuple[str, str, str]
 
 
 def ratios(module: str, rows: list[Row]) -> list[Row]:
