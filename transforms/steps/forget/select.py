@@ -47,7 +47,7 @@ class ErasedRows:
     that cannot be read. `texts` of each erased row by id; `shared` are those of its hashes that
     other rows have too. `rejects` are the files of rejected rows that have one of the ids. `rows`
     is the number of rows or pieces in the current snapshot. With `by_id`, rows have ids of their
-    own, and others may have the same text.
+    own, and others may have the same text: the index notes these, whose locators have all hashes.
     """
 
     masks: dict[str, np.ndarray] = field(default_factory=dict)

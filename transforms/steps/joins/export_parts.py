@@ -168,7 +168,8 @@ def read_concluded(job: ExportJob) -> dict[str, Any]:
     found = place.read_versioned(path)
     if found is not None:
         place.delete(path)
-        problem: Problem = dataclass_of(Problem, json.loads(found[0]))
+        with refuse_damage(f"{path} is not what the job wrote", "run again"):
+            problem: Problem = dataclass_of(Problem, json.loads(found[0]))
         raise problem.error()
     about = _read_about(job.output)
     if about is None or not all(job.token in name for name in about["files"]):
