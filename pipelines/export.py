@@ -50,8 +50,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam export --store store --output encoder",
         "sentence-beam export --store store --vectors faiss --output plain",
         "sentence-beam export --store gs://bucket/store --output encoder --project p",
-        "sentence-beam export --store gs://bucket/store --vectors npy --output gs://bucket/vectors"
-        " --runner FlinkRunner --flink_master flink:8081",
+        "sentence-beam export --store gs://bucket/store --vectors npy --output gs://bucket/vectors",
         kind=ExportOptions,
     )
 

@@ -264,9 +264,9 @@ def test_input_that_is_replaced_meanwhile_is_one_line(
     night(inputs, f"{gs}/in", 2)
     path, write_plan = f"{gs}/in/001.parquet", plan.write_plan
 
-    def replace(*arguments: Any) -> None:
+    def replace(*arguments: Any, **named: Any) -> None:
         storage.overwrite(path, (inputs / "000.parquet").read_bytes())
-        write_plan(*arguments)
+        write_plan(*arguments, **named)
 
     monkeypatch.setattr(plan, "write_plan", replace)
     embed_gs().failed(1, f"{path} was replaced or removed while it was read; run again")
