@@ -49,8 +49,8 @@ def parser() -> argparse.ArgumentParser:
         " vectors themselves.",
         "sentence-beam export --store store --output encoder",
         "sentence-beam export --store store --vectors faiss --output plain",
-        "sentence-beam export --store gs://bucket/store --output encoder --project p",
-        "sentence-beam export --store gs://bucket/store --vectors npy --output gs://bucket/vectors",
+        "sentence-beam export --store gs://bucket/store --vectors npy --output gs://bucket/vectors"
+        " --project p",
         kind=ExportOptions,
     )
 
