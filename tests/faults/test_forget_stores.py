@@ -82,7 +82,7 @@ FULL = {
     "RaBitQ, pieces by content": Kind((*CUT, *CONTENT), index="IVF8,RaBitQ"),
     "HNSW, calibrated": Kind(calibrated=True, index="IVF8_HNSW4,Flat"),
     "Flat, int8 by content": Kind((*INT8, *CONTENT), index="Flat"),
-    "PQ, calibrated": Kind(CONTENT, calibrated=True, index="IVF8,PQ24x4", warns=True),
+    "PQ by content": Kind(CONTENT, index="IVF8,PQ24x4", warns=True),
 }
 KINDS = {
     "calibrated int8 of pieces": Kind((*CUT, *INT8), calibrated=True, slow=False),
