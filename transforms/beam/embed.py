@@ -82,6 +82,8 @@ class Embed(beam.PTransform):
             | "SpreadUnitFiles" >> beam.Reshuffle()
             | "EmbedUnitFiles" >> step.with_outputs(PROBLEMS, main="units")
         )
+        typed(short, units=UnitRecord)
+        typed(long, units=UnitRecord)
         units = (short.units, long.units) | "Units" >> Merge()
         problems = (short.problems, read.problems, long.problems) | "Problems" >> Merge()
         return EmbeddedUnits(units, problems)
@@ -99,6 +101,8 @@ class Embed(beam.PTransform):
         # Only what a bucket has too much of travels again, to be shared among workers.
         pieces = self._step(EmbedPieceFn).with_outputs(PROBLEMS, main="units")
         heavy = light.pieces | "GroupPieces" >> beam.GroupByKey() | "EmbedUnitsOfPieces" >> pieces
+        typed(light, units=UnitRecord)
+        typed(heavy, units=UnitRecord)
         units = (light.units, heavy.units) | "Units" >> beam.Flatten()
         problems = (read.problems, light.problems, heavy.problems) | "Problems" >> beam.Flatten()
         return EmbeddedUnits(units, problems)

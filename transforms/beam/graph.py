@@ -133,15 +133,19 @@ class Merge(beam.PTransform):
     """Collections of a few descriptions each -> one collection.
 
     If one of them is made of another, Flink's translation refuses a bare Flatten: some of these
-    must then be materialised, and it accepts that only if all are. The runner in this process
-    accepts it, and starts in half the time.
+    must then be materialised, and it accepts that only if all are. It does not code elements anew,
+    so all have the type of the result. The runner in this process accepts all of it, and starts in
+    half the time.
     """
 
     def expand(self, parts: Any) -> beam.PCollection:
         if isinstance(parts[0].pipeline.runner, FnApiRunner):
             return parts | "Flatten" >> beam.Flatten()
         apart = [part | f"Apart{i}" >> beam.Reshuffle() for i, part in enumerate(parts)]
-        return apart | "Flatten" >> beam.Flatten()
+        merged = apart | "Flatten" >> beam.Flatten()
+        for part in apart:
+            part.element_type = merged.element_type
+        return merged
 
 
 class MergeAll(beam.CombineFn):

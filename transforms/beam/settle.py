@@ -34,14 +34,17 @@ class Settle(beam.PTransform):
         self._run = run
 
     def expand(self, known: Any) -> beam.PCollection:
-        found = known | "All" >> Merge()
-        packed = found | "Pack" >> beam.Map(packed_by_stretch).with_output_types(Numbered)
+        packed = [
+            found | f"Pack{place}" >> beam.Map(packed_by_stretch).with_output_types(Numbered)
+            for place, found in enumerate(known)
+        ]
         # A stretch without a single unit is checked too, and grouping nothing gives nothing.
         numbers = [(number, b"") for number in range(STRETCHES)]
-        every = found.pipeline | "Stretches" >> beam.Create(numbers).with_output_types(Numbered)
+        pipeline = known[0].pipeline
+        every = pipeline | "Stretches" >> beam.Create(numbers).with_output_types(Numbered)
         settled = (
-            (packed, every)
-            | "Units" >> beam.Flatten()
+            (*packed, every)
+            | "Units" >> Merge()
             | "Group" >> beam.GroupByKey()
             | "Check" >> beam.ParDo(SettleFn(self._run))
             | "Together" >> Together()

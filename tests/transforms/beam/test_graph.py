@@ -114,6 +114,33 @@ def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition
     assert max(map(len, outputs)) == 3, max(outputs, key=len)
 
 
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_merged_collections_are_coded_as_their_result(
+    tmp_path: Path, model: Path, partition: str
+) -> None:
+    """Flink hands on the bytes of what it merges."""
+    job = embed_job(tmp_path / "store", model, tmp_path / "*", partition=partition)
+    pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner", "--parallelism=4"]))
+    planned = pipeline | "Inputs" >> beam.Create(["*"]) | "Plan" >> Plan(job)
+    made = planned.spans | "Embed" >> Embed(job)
+    settled = (made.units, planned.carried, made.problems, planned.problems) | "Settle" >> Settle(
+        job.run
+    )
+    _ = (settled, settled | "Index" >> BuildIndex(job.run)) | "Commit" >> Commit(job.run, ids=True)
+    found = pipeline.to_runner_api().components
+    merges = [
+        step
+        for step in found.transforms.values()
+        if step.spec.urn == common_urns.primitives.FLATTEN.urn
+    ]
+    assert len(merges) >= 4
+    for step in merges:
+        (merged,) = step.outputs.values()
+        coder = found.pcollections[merged].coder_id
+        parts = {found.pcollections[part].coder_id for part in step.inputs.values()}
+        assert parts == {coder}, step.unique_name
+
+
 def outputs_of_stages(pipeline: beam.Pipeline) -> list[list[str]]:
     """For all steps that are connected without an exchange: the exchanges that take an output of
     theirs.
