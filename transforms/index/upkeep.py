@@ -140,6 +140,15 @@ def choose_merge(parts: Sequence[SegmentRows], new_rows: int, most_rows: int) ->
         why.append(f"the most worn ranges ({len(chosen)} of {len(ranges)})")
     if chosen and len(chosen) == len(ranges):
         return RangeMerge(everything=True, why=why[0])
+    joined, reasons = _joined_deltas(deltas, new_rows, most_rows)
+    return RangeMerge(tuple(sorted(chosen)), tuple(sorted(joined)), why="; ".join(why + reasons))
+
+
+def _joined_deltas(
+    deltas: list[SegmentRows], new_rows: int, most_rows: int
+) -> tuple[set[int], list[str]]:
+    """Return the numbers of the deltas that become one, and the reasons."""
+    why = []
     joined = {part.number for part in deltas if part.rows - part.live > MOST_SPENT * part.rows}
     if joined:
         why.append(f"more than {MOST_SPENT:.0%} of the rows deleted in {len(joined)} deltas")
@@ -147,7 +156,7 @@ def choose_merge(parts: Sequence[SegmentRows], new_rows: int, most_rows: int) ->
     if len(small) > 1 and len(small) + (new_rows > 0) > MOST_DELTAS:
         why.append(f"more than {MOST_DELTAS} delta segments")
         joined.update(number for _, number in small[: 1 + len(small) // 2])
-    return RangeMerge(tuple(sorted(chosen)), tuple(sorted(joined)), why="; ".join(why))
+    return joined, why
 
 
 def _most_worn(ranges: list[SegmentRows], deltas: list[SegmentRows]) -> list[int]:

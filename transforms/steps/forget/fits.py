@@ -1,4 +1,4 @@
-"""What a store has that was fitted on its rows, and that says something of erased ones."""
+"""Parts of a store that were fitted on its rows, and say something of erased ones."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
