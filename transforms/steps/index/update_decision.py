@@ -188,6 +188,13 @@ def _targets_by_lists(
         written += [_listed_segment(part.number, moved) for part in deltas]
     written += [replace(target, lists=moved) for target in _packed(DELTA, joined, limit)]
     written += _packed(DELTA, _new_sources(rows), limit)
+    return Targets(_kept_by_lists(parts, due, moved), written, due.why)
+
+
+def _kept_by_lists(
+    parts: list[SegmentRows], due: RangeMerge, moved: tuple[tuple[int, int], ...]
+) -> list[TargetSegment]:
+    """Return the segments whose files stay; deltas give away the rows of the lists `moved`."""
     kept = []
     for part in parts:
         if part.delta and part.number not in due.deltas:
@@ -195,7 +202,7 @@ def _targets_by_lists(
             kept.append(target)
         elif not part.delta and part.number not in due.ranges:
             kept.append(TargetSegment(part.number, BASE, (part.number,), rewrite=False))
-    return Targets(kept, written, due.why)
+    return kept
 
 
 def _range_merge(
