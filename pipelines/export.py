@@ -147,10 +147,7 @@ def _run(job: ExportJob, beam_options: "PipelineOptions") -> None:
     from pipelines.common import engines
     from transforms.beam.export import ExportParts
 
-    if not engines.waits(beam_options):
-        raise OptionError(
-            "export waits for its job; leave --no_wait_until_finish and --template_location out"
-        )
+    engines.check_waits(beam_options, "export")
     engines.check_shared(beam_options, store=job.root, output=job.output)
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Export" >> ExportParts(job)

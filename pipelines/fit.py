@@ -153,10 +153,7 @@ def run_fit(
     fit: beam.PTransform, inputs: list[Any], run: str, output: str, beam_options: PipelineOptions
 ) -> dict[str, Any]:
     """Run the pipeline and return the figures of the fit. Raises the error of a failed run."""
-    if not engines.waits(beam_options):
-        raise OptionError(
-            "fit waits for its job; leave --no_wait_until_finish and --template_location out"
-        )
+    engines.check_waits(beam_options, "fit")
     try:
         write_result(output, FitResult(run, 1, f"run {run} did not end; see the runner's log"))
     except OSError as denied:

@@ -75,10 +75,7 @@ def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
 
     Raises OptionError if nobody waits for the job, and the job's problem.
     """
-    if not engines.waits(beam_options):
-        raise OptionError(
-            "plan waits for its job; leave --no_wait_until_finish and --template_location out"
-        )
+    engines.check_waits(beam_options, "plan")
     engines.check_shared(beam_options, store=job.root)
     output = storage.join(job.root, layout.scratch(job.run.id, f"plan-{uuid.uuid4().hex}.json"))
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:

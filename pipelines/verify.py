@@ -11,7 +11,7 @@ from pipelines.common.library import function
 from pipelines.common.optional_beam import called, parse
 from pipelines.common.progress import aside
 from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.base.numbers import counted
 from transforms.steps.forget.check import forgotten_faults, unlisted
 from transforms.steps.options.store import VerifyOptions
@@ -136,10 +136,7 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     from transforms.beam.verify import Verify
     from transforms.steps.commit.verify import VerifyJob, read_lines
 
-    if not engines.waits(beam_options):
-        raise OptionError(
-            "verify waits for its job; leave --no_wait_until_finish and --template_location out"
-        )
+    engines.check_waits(beam_options, "verify")
     engines.check_shared(beam_options, store=manifest.root)
     output = storage.join(
         manifest.root, layout.scratch(manifest.run, f"verify-{uuid.uuid4().hex}.json")

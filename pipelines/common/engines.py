@@ -131,6 +131,14 @@ def waits(options: PipelineOptions) -> bool:
     return not template and not options.view_as(StandardOptions).no_wait_until_finish
 
 
+def check_waits(options: PipelineOptions, command: str) -> None:
+    """Raise OptionError if a command that reads its job's result would not wait for the job."""
+    if not waits(options):
+        raise OptionError(
+            f"{command} waits for its job; leave --no_wait_until_finish and --template_location out"
+        )
+
+
 def prepare(
     options: PipelineOptions,
     given: Sequence[str],

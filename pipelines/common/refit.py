@@ -15,7 +15,6 @@ from pipelines.fit import fit_store
 from pipelines.index import index_store
 from pipelines.recalibrate import recalibrate_store
 from transforms import storage
-from transforms.base.errors import OptionError
 from transforms.beam import BuildIndex
 from transforms.steps.fit.jobs import calibration_job
 from transforms.steps.forget.fits import RunStart, refit_receipt
@@ -37,10 +36,7 @@ OUTPUT = "refit"
 
 def check_engine(root: str, beam_options: PipelineOptions) -> None:
     """Raise OptionError if nobody waits for the jobs, or their workers cannot reach the store."""
-    if not engines.waits(beam_options):
-        raise OptionError(
-            "--refit waits for its jobs; leave --no_wait_until_finish and --template_location out"
-        )
+    engines.check_waits(beam_options, "--refit")
     engines.check_shared(beam_options, store=root)
 
 

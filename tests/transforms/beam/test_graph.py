@@ -96,12 +96,9 @@ def _parts(number: int, more: int) -> list[object]:
     return [number + more, str(number), number / 2, True]
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
-def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition: str) -> None:
-    """Flink holds 16 MB of a worker's network memory for each, and has 64 MB for a slot where
-    nobody gave it more.
-    """
-    job = embed_job(tmp_path / "store", model, tmp_path / "*", partition=partition)
+def flink_job(folder: Path, model: Path, partition: str) -> beam.Pipeline:
+    """The graph of a run of embed for Flink, not run."""
+    job = embed_job(folder / "store", model, folder / "*", partition=partition)
     pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner", "--parallelism=4"]))
     planned = pipeline | "Inputs" >> beam.Create(["*"]) | "Plan" >> Plan(job)
     made = planned.spans | "Embed" >> Embed(job)
@@ -109,6 +106,15 @@ def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition
         job.run
     )
     _ = (settled, settled | "Index" >> BuildIndex(job.run)) | "Commit" >> Commit(job.run, ids=True)
+    return pipeline
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition: str) -> None:
+    """Flink holds 16 MB of a worker's network memory for each, and has 64 MB for a slot where
+    nobody gave it more.
+    """
+    pipeline = flink_job(tmp_path, model, partition)
     outputs = outputs_of_stages(pipeline)
     assert len(outputs) > 20
     assert max(map(len, outputs)) == 3, max(outputs, key=len)
@@ -119,14 +125,7 @@ def test_merged_collections_are_coded_as_their_result(
     tmp_path: Path, model: Path, partition: str
 ) -> None:
     """Flink hands on the bytes of what it merges."""
-    job = embed_job(tmp_path / "store", model, tmp_path / "*", partition=partition)
-    pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner", "--parallelism=4"]))
-    planned = pipeline | "Inputs" >> beam.Create(["*"]) | "Plan" >> Plan(job)
-    made = planned.spans | "Embed" >> Embed(job)
-    settled = (made.units, planned.carried, made.problems, planned.problems) | "Settle" >> Settle(
-        job.run
-    )
-    _ = (settled, settled | "Index" >> BuildIndex(job.run)) | "Commit" >> Commit(job.run, ids=True)
+    pipeline = flink_job(tmp_path, model, partition)
     found = pipeline.to_runner_api().components
     merges = [
         step

@@ -168,7 +168,7 @@ class PackedPlan:
 
     @property
     def examples(self) -> list[PlannedFile]:
-        """One of the files, if there are any."""
+        """A file, if there are any."""
         return [part.example for part in self.parts if part.example is not None][:1]
 
     @property
