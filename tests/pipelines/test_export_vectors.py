@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
+from helpers.variants import variants
 
 from transforms import storage
 from transforms.steps.joins import export_parts
@@ -141,7 +142,7 @@ def read_parts(output: str) -> tuple[dict[str, Any], list[str], np.ndarray]:
     return about, ids, np.concatenate(vectors)
 
 
-@pytest.mark.parametrize("flags", [(), ("--runner", "FnApiRunner")], ids=["here", "workers"])
+@variants("flags", [(), ("--runner", "FnApiRunner")], kept=(1,), ids=["here", "workers"])
 def test_a_matrix_in_parts_on_object_storage(
     run: Run, made: Path, gs: str, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
