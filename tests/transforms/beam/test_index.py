@@ -7,6 +7,7 @@ import pytest
 from helpers import eager
 from helpers.nights import Nights, nearest
 from helpers.settled import settled
+from helpers.variants import variants
 
 from transforms.beam import BuildIndex, IndexRequest
 from transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
@@ -95,7 +96,7 @@ def test_build_index_of_a_run_that_is_to_fail_is_its_problem(nights: Nights) -> 
     assert not (nights.root / "index").exists()
 
 
-@pytest.mark.parametrize("indexed_before", [False, True])
+@variants("indexed_before", [False, True], (0,))
 def test_build_index_over_a_damaged_shard_is_a_problem_that_names_it(
     nights: Nights, indexed_before: bool
 ) -> None:

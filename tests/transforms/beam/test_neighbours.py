@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 from helpers import eager
 from helpers.nights import DIM, Nights, vector_of
+from helpers.variants import variants
 
 from transforms.base.errors import OptionError
 from transforms.beam import IndexRequest
@@ -173,7 +174,7 @@ def test_what_is_finished_is_not_made_again_after_a_crash(
     )
 
 
-@pytest.mark.parametrize("left", [b"", b"PAR1", b"cut"])
+@variants("left", [b"", b"PAR1", b"cut"], (2,))
 def test_a_damaged_file_of_a_block_is_made_again(tmp_path: Path, left: bytes) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     job, blocks = job_of(nights, tmp_path / "out"), blocks_of(others.manifest)

@@ -233,6 +233,7 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
     assert "343 carried" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_index_command_and_its_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options, factory in (
         (["--index", "Flat"], "Flat"),

@@ -22,6 +22,7 @@ from apache_beam.utils.timestamp import Timestamp
 from helpers import eager
 from helpers.corpora import ids_of, manifest_of, rejects_of, rows_of, sentences, write_parquet
 from helpers.jobs import embed_job
+from helpers.variants import variants
 
 import sentence_beam as sb
 from pipelines.cli import main
@@ -177,6 +178,7 @@ def test_rows_that_stay_are_carried_and_others_are_embedded_or_deleted(writing: 
     assert "i1" not in ids_of(writing.store)
 
 
+@pytest.mark.slow
 def test_the_command_and_pipelines_take_turns(
     writing: Writing, model: Path, tmp_path: Path
 ) -> None:
@@ -193,7 +195,7 @@ def test_the_command_and_pipelines_take_turns(
     assert len(ids_of(writing.store)) == 55
 
 
-@pytest.mark.parametrize("shape", ["rows", "named", "tables", "mixed"])
+@variants("shape", ["rows", "named", "tables", "mixed"], (3,))
 def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> None:
     rows = [row for row in collection(40)[:-1] if row["text"]]
     table = pa.Table.from_pylist(rows)
@@ -415,6 +417,7 @@ def test_a_pipeline_executed_twice_makes_one_snapshot(writing: Writing) -> None:
     assert len(ids_of(writing.store)) == 27
 
 
+@pytest.mark.slow
 def test_a_second_execution_with_other_rows_fails(writing: Writing, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("a dog")

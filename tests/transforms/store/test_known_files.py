@@ -17,6 +17,7 @@ import pytest
 from helpers import s3 as s3_server
 from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, in_full, job_of, night
+from helpers.variants import variants
 
 from transforms import storage
 from transforms.corpus.files import key_of
@@ -193,7 +194,7 @@ def test_a_plan_by_ranges_is_the_plan_of_all(tmp_path: Path, glob: Path, read: l
     assert read_manifest(root) == last
 
 
-@pytest.mark.parametrize("options", [{}, {"id_column": None}, {"keep_columns": ("id",)}], ids=str)
+@variants("options", [{}, {"id_column": None}, {"keep_columns": ("id",)}], (0,), ids=str)
 @pytest.mark.parametrize("also", [None, "1*.jsonl"], ids=["one pattern", "two that overlap"])
 def test_a_plan_of_packed_files_is_the_plan_without_packing(
     tmp_path: Path,
@@ -302,7 +303,7 @@ def counted(request: pytest.FixtureRequest, service: str) -> Iterator[list[str]]
             yield proxy.requests
 
 
-@pytest.mark.parametrize("service", ["gs", "s3"])
+@variants("service", ["gs", "s3"], (0,))
 def test_all_ranges_together_list_the_store_once_and_read_its_parts_about_once(
     request: pytest.FixtureRequest, glob: Path, read: list[str], service: str
 ) -> None:
