@@ -1,5 +1,7 @@
 """An erasure on made-up stores, without a command: what is left of the rows, what the receipt
 says, and what another writer makes of it.
+
+Covers transforms/steps/forget/check.py.
 """
 
 import itertools
