@@ -46,7 +46,7 @@ PAGES = [Page(path) for path in (*BESIDE, *DEPLOY, *DOCS)]
 BY_NAME = {page.name: page for page in PAGES}
 OF_USERS = [page for page in PAGES if page.name == "README.md" or page.name.startswith("docs/")]
 RESERVED = {"piece"}  # a name that is kept free, in no shard so far
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
+pytestmark = pytest.mark.usefixtures("plain_beam")
 RUN = re.compile(r"\b\d{8}T\d{6}(?:_\d{3})?Z-[0-9a-f]{6}\b")
 
 DAY = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d\b")

@@ -10,7 +10,6 @@ from apache_beam.portability import common_urns
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from helpers import eager
 from helpers.jobs import embed_job
-from helpers.variants import variants
 
 from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle, graph
 from transforms.beam.graph import Merge, Together, flat_map, slots_of
@@ -110,7 +109,7 @@ def flink_job(folder: Path, model: Path, partition: str) -> beam.Pipeline:
     return pipeline
 
 
-@variants("partition", ["file", "content"], (1,))
+@pytest.mark.parametrize("partition", ["file", "content"])
 def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition: str) -> None:
     """Flink holds 16 MB of a worker's network memory for each, and has 64 MB for a slot where
     nobody gave it more.
@@ -121,7 +120,7 @@ def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition
     assert max(map(len, outputs)) == 3, max(outputs, key=len)
 
 
-@variants("partition", ["file", "content"], (1,))
+@pytest.mark.parametrize("partition", ["file", "content"])
 def test_merged_collections_are_coded_as_their_result(
     tmp_path: Path, model: Path, partition: str
 ) -> None:

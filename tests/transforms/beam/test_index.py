@@ -21,6 +21,8 @@ from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 REQUEST = IndexRequest("IVF4,Flat")
 FILES = {
     name: [(f"{name}{i}", f"{'abcd'[i % 4]} {name} {i}") for i in range(60)]

@@ -29,6 +29,8 @@ from transforms.store.records import Problem
 
 pytest.importorskip("faiss")
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 ROWS = {
     f"f{i}": [(f"{i}-{j}", f"{'abcdefgh'[j % 8]} {i} {j}") for j in range(150)] for i in range(4)
 }

@@ -35,6 +35,8 @@ from transforms.store.runs import lease
 from transforms.store.runs import plan as plan_records
 from transforms.store.runs.plan import PlannedFile, read_plan
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 OUTPUTS = ("spans", "carried", "problems")
 
 
@@ -248,7 +250,7 @@ def handed_out(job: EmbedJob) -> list:
     return [found["spans"], sorted(found["carried"], key=lambda unit: unit.unit)]
 
 
-@variants("partition", ["file", "content"], (0,))
+@pytest.mark.parametrize("partition", ["file", "content"])
 def test_an_attempt_after_the_first_hands_out_the_plan_that_stands(
     store: Path, model: Path, files: Path, partition: str
 ) -> None:

@@ -20,6 +20,8 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.resolve import resolve
 from transforms.store import Store, open_store
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 SUBJECTS = [
     "a man",
     "a woman",

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.timestamp import Timestamp
 from helpers import eager
 from helpers.corpora import ids_of, manifest_of, rejects_of, rows_of, sentences, write_parquet
 from helpers.jobs import embed_job
-from helpers.variants import variants
 
 import sentence_beam as sb
 from pipelines.cli import main
@@ -36,13 +36,10 @@ from transforms.steps.plan.row_summary import RowsSummary
 from transforms.store.runs import lease
 from transforms.store.runs.result import Result
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 Row = dict[str, Any]
 RECIPES = Path(__file__).resolve().parents[3] / "docs" / "recipes"
-
-
-@pytest.fixture(autouse=True)
-def _cached(cached_beam_options: None) -> None:
-    """Many small pipelines."""
 
 
 class Doc(NamedTuple):
@@ -83,8 +80,9 @@ class Writing:
         return sb.WriteStore(self.store, **{**self.options, **said})
 
     def built(self, rows: list[Any], **said: Any) -> beam.Pipeline:
-        """A pipeline that writes the rows, not executed yet."""
-        pipeline = beam.Pipeline("FnApiRunner")
+        """A pipeline of Beam's own runner that writes the rows, not executed yet."""
+        threads = PipelineOptions(["--direct_running_mode=multi_threading"])
+        pipeline = beam.Pipeline("FnApiRunner", options=threads)
         _ = pipeline | beam.Create(rows, reshuffle=False) | self.transform(**said)
         return pipeline
 
@@ -195,7 +193,7 @@ def test_the_command_and_pipelines_take_turns(
     assert len(ids_of(writing.store)) == 55
 
 
-@variants("shape", ["rows", "named", "tables", "mixed"], (3,))
+@pytest.mark.parametrize("shape", ["rows", "named", "tables", "mixed"])
 def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> None:
     rows = [row for row in collection(40)[:-1] if row["text"]]
     table = pa.Table.from_pylist(rows)

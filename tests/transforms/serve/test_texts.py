@@ -15,6 +15,8 @@ from transforms.serve.examples import examples
 from transforms.serve.texts import FOLDED, MOST_TEXT, shown
 from transforms.store import open_store
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 
 def marked(text: str, query: str) -> list[str]:
     """The words that are marked; the parts must be the whole text."""

@@ -194,7 +194,7 @@ def test_a_plan_by_ranges_is_the_plan_of_all(tmp_path: Path, glob: Path, read: l
     assert read_manifest(root) == last
 
 
-@variants("options", [{}, {"id_column": None}, {"keep_columns": ("id",)}], (0,), ids=str)
+@pytest.mark.parametrize("options", [{}, {"id_column": None}, {"keep_columns": ("id",)}], ids=str)
 @pytest.mark.parametrize("also", [None, "1*.jsonl"], ids=["one pattern", "two that overlap"])
 def test_a_plan_of_packed_files_is_the_plan_without_packing(
     tmp_path: Path,
