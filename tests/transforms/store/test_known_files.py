@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,15 @@ from transforms.store import manifest_parts
 from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest_parts import starts_of
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import carried_ranges, packed_files
-from transforms.store.runs.carried_ranges import CarriedRange, by_ranges, units_of_range
+from transforms.store.runs.carried_ranges import (
+    CarriedRange,
+    by_ranges,
+    cut_ranges,
+    units_of_range,
+)
 from transforms.store.runs.plan import read_plan
 
 FILES = 24
@@ -124,6 +131,42 @@ def test_ranges_have_all_files_and_units_once(tmp_path: Path, glob: Path, read: 
     assert sum(len(part.files_by_path) for part in parts) == len(last.files) == FILES
     assert files == last.files_by_path
     assert units == last.units_by_file
+
+
+def test_a_part_has_files_and_their_units(tmp_path: Path, glob: Path, read: list[str]) -> None:
+    last = large(str(tmp_path / "store"), glob)
+    starts = starts_of(last.parts)
+    assert len(starts) > 4
+    for low, high in pairwise(["", *starts[1:], ""]):
+        read.clear()
+        known = known_files(last, KeyRange(low, high))
+        assert known.files_by_path.keys() == known.units_by_file.keys() != set()
+        assert len(read) == 1
+
+
+def test_more_files_than_a_part_has_units_have_parts_of_their_own(
+    tmp_path: Path, read: list[str]
+) -> None:
+    write_files(tmp_path / "in")
+    for number in range(40):
+        (tmp_path / "in" / f"empty-{number}.jsonl").write_text("")
+    last = large(str(tmp_path / "store"), tmp_path / "in" / "*.jsonl")
+    assert len(last.files) == FILES + 40
+    alone = [part for part in last.parts if not part.units]
+    assert alone
+    for path in (file.path for file in last.files):
+        key = key_of(path)
+        read.clear()
+        assert list(known_files(last, KeyRange(key, key + "~")).files_by_path) == [path]
+        assert len(read) <= 2
+
+
+def test_ranges_of_carried_units_begin_where_parts_begin() -> None:
+    keys = {key_of(f"{n}"): f"{n}" for n in range(100)}
+    starts = sorted(keys)[::10]
+    found = list(cut_ranges(dict.fromkeys(keys.values(), 1), (), starts=starts))
+    assert [item.keys.low for item in found] == ["", *starts[1:]]
+    assert [item.keys.high for item in found] == [*starts[1:], ""]
 
 
 def test_a_range_reads_only_parts_that_may_have_it(
