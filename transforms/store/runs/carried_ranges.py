@@ -63,9 +63,14 @@ def cut_ranges(
     low = keys.low
     others: list[str] = []
     count = 0
+    before = 0
     for key, path in sorted((key_of(path), path) for path in (*units, *but)):
-        begins = bisect_right(starts, key) > bisect_right(starts, low)
-        if count and key > low and (begins or count >= UNITS_IN_A_RANGE):
+        begun = bisect_right(starts, key)
+        least = UNITS_IN_A_RANGE
+        if begun > before:
+            least = UNITS_IN_A_RANGE // 2
+        before = begun
+        if count >= least and key > low:
             yield CarriedRange(KeyRange(low, key), frozenset(others))
             low = key
             others = []
