@@ -286,8 +286,8 @@ class ExportOptions:
 
     store: str = option(STORE, kw_only=False)
     output: str = option(
-        "local folder, or any folder with --vectors npy; an earlier export there is replaced,"
-        " anything else is not",
+        "local folder, or any folder with --vectors npy and lance; an earlier export there is"
+        " replaced, anything else is not",
         metavar="DIR",
     )
     vectors: str | None = option(
