@@ -36,20 +36,20 @@ def embed(corpus: str, store: Path, model: Path, *options: object) -> list[objec
 
 
 def test_the_loss_of_a_task_manager_changes_nothing(
-    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
+    on_flink: Flink, few: str, model: Path, tmp_path: Path
 ) -> None:
     here, lossy = tmp_path / "here", tmp_path / "lossy"
-    start(embed(corpus, here, model)).ended().ok()
-    on_flink.pace(0.3)
-    running = on_flink.start(*embed(corpus, lossy, model))
-    wait(lambda: sidecars(lossy) >= 5, "five units")
+    start(embed(few, here, model)).ended().ok()
+    on_flink.pace(0.5)
+    running = on_flink.start(*embed(few, lossy, model))
+    wait(lambda: sidecars(lossy) >= 4, "four units")
     on_flink.cluster.kill(on_flink.cluster.task_managers()[0])
     on_flink.cluster.start_task_manager()
-    wait(lambda: sidecars(lossy) >= 10, "five more")
+    wait(lambda: sidecars(lossy) >= 6, "two more")
     on_flink.pace(0.0)
     running.ended().ok()
     assert the_same(lossy) == the_same(here)
-    check_ledger(lossy, 360, embedded=360)
+    check_ledger(lossy, 120, embedded=120)
     again = len(on_flink.seen("forwards")) - sidecars(here) - len(on_flink.seen("loads"))
     assert again <= 8, "more than the units that were in flight"
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from helpers.cases import TRIED
+from helpers.examples import SIZE
 from helpers.fixtures import model, one_model, run
 
 __all__ = ["model", "one_model", "run"]
-
-SIZE = "SENTENCE_BEAM_FAULTS"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -47,7 +47,13 @@ def reading_once(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.mark.parametrize(
-    "chunks", ["none", "budget:tokens=4", "budget:tokens=4,combine=mean", "late:window=8"]
+    "chunks",
+    [
+        "none",
+        "late:window=8",
+        pytest.param("budget:tokens=4", marks=pytest.mark.slow),
+        pytest.param("budget:tokens=4,combine=mean", marks=pytest.mark.slow),
+    ],
 )
 def test_units_do_not_depend_on_who_reads_them(
     tmp_path: Path, model: Path, glob: Path, request: pytest.FixtureRequest, chunks: str

@@ -246,7 +246,7 @@ def handed_out(job: EmbedJob) -> list:
     return [found["spans"], sorted(found["carried"], key=lambda unit: unit.unit)]
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_an_attempt_after_the_first_hands_out_the_plan_that_stands(
     store: Path, model: Path, files: Path, partition: str
 ) -> None:
@@ -342,7 +342,7 @@ def test_an_unchanged_corpus_stays_so_for_later_attempts(
     committed(job)
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_a_step_that_is_done_again_after_it_made_the_plan_hands_that_out(
     store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch, partition: str
 ) -> None:

@@ -193,7 +193,14 @@ def test_the_command_and_pipelines_take_turns(
     assert len(ids_of(writing.store)) == 55
 
 
-@pytest.mark.parametrize("shape", ["rows", "named", "tables", "mixed"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "named",
+        "mixed",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rows", "tables")),
+    ],
+)
 def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> None:
     rows = [row for row in collection(40)[:-1] if row["text"]]
     table = pa.Table.from_pylist(rows)

@@ -39,7 +39,7 @@ def test_bits_do_not_depend_on_neighbours(tiny, family, dtype):
 @pytest.mark.parametrize(
     "pooler", ["max", "ditto:1-2", "sbert-wk:start=0,window=1", "first-last+cls", "static"]
 )
-@pytest.mark.parametrize("family", ["bert", "mpnet"])
+@pytest.mark.parametrize("family", ["bert", pytest.param("mpnet", marks=pytest.mark.slow)])
 def test_bits_do_not_depend_on_neighbours_for_any_pooler(tiny, family, pooler):
     _check_bits(
         Encoder.load(str(tiny[family]), pooler=pooler, dtype="float32", deterministic=True), MANY

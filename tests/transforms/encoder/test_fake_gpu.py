@@ -76,13 +76,14 @@ QUICK = (
     "modernbert",
     "gemma3_text",
     "gemma2",
-    "mpnet",
     "t5",
     "ditto:1-2",
     "static",
     "cls-tanh",
 )
-QUICK += ("last-token", "sbert-wk:start=1,window=1", "remove-biases", "mean+max", POOLERS[-1])
+QUICK += ("sbert-wk:start=1,window=1", "remove-biases", POOLERS[-1])
+# each takes twice as long padded as without padding
+SLOW_PADDED = ("gemma3_text", "modernbert")
 
 
 def each(names: Iterable[str]) -> list[Any]:
@@ -134,7 +135,13 @@ def test_a_family_without_padding(
     check_kernels(family, record, most, sum(encoder.tokenize(TEXTS).lengths))
 
 
-@pytest.mark.parametrize("family", each(PADDED))
+@pytest.mark.parametrize(
+    "family",
+    [
+        *each(name for name in PADDED if name not in SLOW_PADDED),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_PADDED),
+    ],
+)
 def test_a_padded_family(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes, most = PADDED[family]
     save_family(family, tmp_path, **changes)
@@ -187,7 +194,7 @@ def test_a_pooler(pooler: str, bert: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert record.waits == []
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pooler", each(IN_ONE_ROW))
 def test_a_pooler_of_a_model_in_one_row_or_padded(
     pooler: str, dtype: str, modernbert: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.index_data import (
     FACTORIES,
     brute_force,
@@ -35,7 +36,7 @@ from transforms.index.vectors import scored_by
 ROWS, DIM, K = 12_000, 24, 10
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     factory=st.sampled_from(FACTORIES),
     metric=st.sampled_from(["ip", "l2"]),

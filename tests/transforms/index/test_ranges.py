@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.index_data import small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,7 +89,7 @@ def check_equal(scores: np.ndarray, rows: np.ndarray, others: np.ndarray, same: 
     st.integers(0, 9),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_ranges_equal_one_index(
     factory: str,
     metric: str,
