@@ -145,6 +145,7 @@ def checked(folder: Path, program: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_type_checker_takes_a_users_program_and_finds_its_mistakes(tmp_path: Path) -> None:
     lines = checked(tmp_path, PROGRAM + "\n".join(MISTAKES))
     first = PROGRAM.count("\n") + 1
@@ -222,6 +223,7 @@ def test_the_root_logger_is_left_to_the_program() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "mine\n")
 
 
+@pytest.mark.slow
 def test_a_logger_that_the_program_has_set_up_gets_no_warning_of_beams_optional_parts() -> None:
     done = python(
         "-c", f"import logging; logging.basicConfig(); {WITHOUT_GCP} logging.warning('mine')"

@@ -15,7 +15,7 @@ __all__ = ["model", "one_model", "run"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _cached_beam_options(cached_beam_options: None) -> None:
+def _plain_beam(plain_beam: None) -> None:
     """Many small pipelines."""
 
 

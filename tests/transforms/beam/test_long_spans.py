@@ -14,6 +14,8 @@ from transforms.space.chunks import ChunksSpec
 from transforms.steps.options.job import EmbedJob
 from transforms.store import layout
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 TEXTS: list[str | None] = [*sentences(60), sentences(1)[0], None, ""]
 
 

@@ -14,6 +14,7 @@ import pytest
 from helpers import eager, fake_storage
 from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
+from helpers.variants import variants
 
 from transforms.beam import Commit, Embed, Plan, Settle, content
 from transforms.beam.plan import PlanFilesFn
@@ -33,6 +34,8 @@ from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs import plan as plan_records
 from transforms.store.runs.plan import PlannedFile, read_plan
+
+pytestmark = pytest.mark.usefixtures("plain_beam")
 
 OUTPUTS = ("spans", "carried", "problems")
 
@@ -180,12 +183,13 @@ def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_o
     assert (opened, batches) == ([], []), "nothing has changed"
 
 
-@pytest.mark.parametrize(
+@variants(
     ("values", "status", "said"),
     [
         ({"text_limit": 100}, 2, "--partition content groups the text in memory here"),
         ({"index_asked": IndexSpec.parse("IVF64,Flat")}, 2, "IVF64,Flat"),
     ],
+    (0,),
 )
 def test_by_content_what_all_files_have_to_allow_is_looked_at_before_rows_are(
     store: Path,

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.timestamp import Timestamp
 from helpers import eager
 from helpers.corpora import ids_of, manifest_of, rejects_of, rows_of, sentences, write_parquet
@@ -35,13 +36,10 @@ from transforms.steps.plan.row_summary import RowsSummary
 from transforms.store.runs import lease
 from transforms.store.runs.result import Result
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 Row = dict[str, Any]
 RECIPES = Path(__file__).resolve().parents[3] / "docs" / "recipes"
-
-
-@pytest.fixture(autouse=True)
-def _cached(cached_beam_options: None) -> None:
-    """Many small pipelines."""
 
 
 class Doc(NamedTuple):
@@ -82,8 +80,9 @@ class Writing:
         return sb.WriteStore(self.store, **{**self.options, **said})
 
     def built(self, rows: list[Any], **said: Any) -> beam.Pipeline:
-        """A pipeline that writes the rows, not executed yet."""
-        pipeline = beam.Pipeline("FnApiRunner")
+        """A pipeline of Beam's own runner that writes the rows, not executed yet."""
+        threads = PipelineOptions(["--direct_running_mode=multi_threading"])
+        pipeline = beam.Pipeline("FnApiRunner", options=threads)
         _ = pipeline | beam.Create(rows, reshuffle=False) | self.transform(**said)
         return pipeline
 
@@ -177,6 +176,7 @@ def test_rows_that_stay_are_carried_and_others_are_embedded_or_deleted(writing: 
     assert "i1" not in ids_of(writing.store)
 
 
+@pytest.mark.slow
 def test_the_command_and_pipelines_take_turns(
     writing: Writing, model: Path, tmp_path: Path
 ) -> None:
@@ -422,6 +422,7 @@ def test_a_pipeline_executed_twice_makes_one_snapshot(writing: Writing) -> None:
     assert len(ids_of(writing.store)) == 27
 
 
+@pytest.mark.slow
 def test_a_second_execution_with_other_rows_fails(writing: Writing, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("a dog")

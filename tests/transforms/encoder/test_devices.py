@@ -28,10 +28,9 @@ def two_threads():
     "pooler",
     [
         "mean",
-        "ditto:1-2",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("sbert-wk:start=0,window=1", "max")
+            for name in ("ditto:1-2", "sbert-wk:start=0,window=1", "max")
         ),
     ],
 )

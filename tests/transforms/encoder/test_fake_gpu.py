@@ -15,6 +15,7 @@ from helpers.fake_gpu import GPU, GpuRecord, check_attention, fake_gpu
 from helpers.families import save_family
 from helpers.family_survey import TEXTS
 from helpers.tiny_models import TEXTS as SENTENCES
+from helpers.variants import variants
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as st
 from transformers import AutoTokenizer
@@ -205,7 +206,7 @@ def test_a_pooler_of_a_model_in_one_row_or_padded(
     assert record.waits == []
 
 
-@pytest.mark.parametrize(("method", "pooler"), [("tfidf", "tfidf"), ("token-counts", "sif")])
+@variants(("method", "pooler"), [("tfidf", "tfidf"), ("token-counts", "sif")], (1,))
 def test_a_pooler_with_token_statistics(
     method: str, pooler: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +235,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("layers", LAYERS)
+@variants("layers", LAYERS, (1,))
 def test_trained_layers(
     layers: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,7 +254,7 @@ def test_batches_of_one_shape(bert: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert record.waits == []
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@variants("dtype", ["bfloat16", "float32"], (0,))
 def test_pieces_pooled_from_windows(
     dtype: str, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,14 +3,16 @@
 Covers transforms/search/opened.py.
 """
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.gcs import Gcs
+from helpers.gcs import BUCKET, Gcs
 from helpers.nights import Nights, vector_of
+from helpers.variants import variants
 
 from transforms import storage
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
@@ -57,12 +59,27 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     return nights
 
 
+def uploaded(nights: Nights, there: str) -> Remote:
+    for path in sorted(p for p in nights.root.rglob("*") if p.is_file()):
+        storage.overwrite(f"{there}/{path.relative_to(nights.root)}", path.read_bytes())
+    return Remote(nights, there)
+
+
+@pytest.fixture(scope="module")
+def kept(built: Nights, gcs: Gcs) -> Remote:
+    """A copy on gs:// for the tests that only read it."""
+    return uploaded(built, f"gs://{BUCKET}/kept-{uuid.uuid4().hex[:12]}")
+
+
 @pytest.fixture
-def remote(built: Nights, gs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Remote:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder of copies."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for path in sorted(p for p in built.root.rglob("*") if p.is_file()):
-        storage.overwrite(f"{gs}/{path.relative_to(built.root)}", path.read_bytes())
-    return Remote(built, gs)
+
+
+@pytest.fixture
+def remote(kept: Remote, cache: None) -> Remote:
+    return kept
 
 
 @pytest.fixture
@@ -158,7 +175,10 @@ def test_a_folder_that_cannot_be_written_is_done_without(
 
 @pytest.mark.parametrize("where", ["header", "list"])
 @pytest.mark.parametrize("how", ["flipped", "cut"])
-def test_a_damaged_range_is_named_in_one_line(remote: Remote, where: str, how: str) -> None:
+def test_a_damaged_range_is_named_in_one_line(
+    built: Nights, gs: str, cache: None, where: str, how: str
+) -> None:
+    remote = uploaded(built, gs)
     for segment in remote.ranges:
         path = f"{remote.there}/{segment['path']}"
         data = bytearray(storage.read_bytes(path))
@@ -175,7 +195,7 @@ def test_a_damaged_range_is_named_in_one_line(remote: Remote, where: str, how: s
     assert "\n" not in str(got.value)
 
 
-@pytest.mark.parametrize("sends", ["everything", "less", "nothing"])
+@variants("sends", ["everything", "less", "nothing"], (0, 1))
 def test_a_server_that_sends_other_bytes_never_gives_other_results(
     remote: Remote, monkeypatch: pytest.MonkeyPatch, sends: str
 ) -> None:

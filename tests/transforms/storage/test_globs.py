@@ -140,7 +140,7 @@ def test_a_range_without_characters_is_refused(pattern: str) -> None:
         Glob(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["{a,b}" * 14, "in/" + "a**" * 14, "{a," * 2000 + "}" * 2000])
+@pytest.mark.parametrize("pattern", ["{a,b}" * 14, "in/" + "a**" * 14, "{a," * 1000 + "}" * 1000])
 def test_a_pattern_that_stands_for_too_many_is_refused(pattern: str) -> None:
     with pytest.raises(OptionError):
         Glob(pattern)

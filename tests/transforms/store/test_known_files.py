@@ -17,6 +17,7 @@ import pytest
 from helpers import s3 as s3_server
 from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, in_full, job_of, night
+from helpers.variants import variants
 
 from transforms import storage
 from transforms.corpus.files import key_of
@@ -351,7 +352,7 @@ def counted(request: pytest.FixtureRequest, service: str) -> Iterator[list[str]]
             yield proxy.requests
 
 
-@pytest.mark.parametrize("service", ["gs", "s3"])
+@variants("service", ["gs", "s3"], (0,))
 def test_all_ranges_together_list_the_store_once_and_read_its_parts_about_once(
     request: pytest.FixtureRequest, glob: Path, read: list[str], service: str
 ) -> None:
