@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from transforms.base.errors import DamagedIndexError
 from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex
+from transforms.index import filtered as filtered_index
 from transforms.index.by_lists import coarse_search, scan
 from transforms.index.filtered import FilteredIndex
 from transforms.index.range_file import RangeHeader, blocks_of, header_bytes, range_bytes
@@ -113,9 +114,11 @@ def test_ranges_equal_one_index(
         one = SegmentedIndex.open([SegmentFile(path, keep)], TrainedIndex.of(start))
         many = SegmentedIndex.open(files, TrainedIndex.of(start))
         if filtered:
-            single = FilteredIndex(one, [wanted]).search(queries, k, nprobe=nprobe)
-            cut = FilteredIndex(many, [wanted[origin] for origin in origins])
-            several = cut.search(queries, k, nprobe=nprobe)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(filtered_index, "FEW", -1)
+                single = FilteredIndex(one, [wanted]).search(queries, k, nprobe=nprobe)
+                cut = FilteredIndex(many, [wanted[origin] for origin in origins])
+                several = cut.search(queries, k, nprobe=nprobe)
         else:
             single = one.search(queries, k, nprobe=nprobe)
             several = many.search(queries, k, nprobe=nprobe)

@@ -31,7 +31,12 @@ from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import carried_ranges, packed_files
-from transforms.store.runs.carried_ranges import CarriedRange, by_ranges, units_of_range
+from transforms.store.runs.carried_ranges import (
+    CarriedRange,
+    by_ranges,
+    cut_ranges,
+    units_of_range,
+)
 from transforms.store.runs.plan import read_plan
 
 FILES = 24
@@ -127,6 +132,41 @@ def test_ranges_have_all_files_and_units_once(tmp_path: Path, glob: Path, read: 
     assert units == last.units_by_file
 
 
+def test_a_part_has_files_and_their_units(tmp_path: Path, glob: Path, read: list[str]) -> None:
+    last = large(str(tmp_path / "store"), glob)
+    for part in last.parts:
+        found = manifest_parts.read_part(last.root, part)
+        with_units = {unit["file"] for unit in found.shards}
+        assert {file.path for file in found.files} <= with_units
+    assert sum(part.files or 0 for part in last.parts) == FILES
+
+
+def test_more_files_than_a_part_has_units_have_parts_of_their_own(
+    tmp_path: Path, read: list[str]
+) -> None:
+    write_files(tmp_path / "in")
+    for number in range(40):
+        (tmp_path / "in" / f"empty-{number}.jsonl").write_text("")
+    last = large(str(tmp_path / "store"), tmp_path / "in" / "*.jsonl")
+    assert len(last.files) == FILES + 40
+    alone = [part for part in last.parts if not part.units]
+    assert alone
+    for path in (file.path for file in last.files):
+        key = key_of(path)
+        read.clear()
+        assert list(known_files(last, KeyRange(key, key + "~")).files_by_path) == [path]
+        assert len(read) <= 2
+
+
+def test_ranges_of_carried_units_begin_where_parts_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried_ranges, "UNITS_IN_A_RANGE", 15)
+    keys = {key_of(f"{n}"): f"{n}" for n in range(100)}
+    starts = sorted(keys)[::10]
+    found = list(cut_ranges(dict.fromkeys(keys.values(), 1), (), starts=starts))
+    assert [item.keys.low for item in found] == ["", *starts[1:]]
+    assert [item.keys.high for item in found] == [*starts[1:], ""]
+
+
 def test_a_range_reads_only_parts_that_may_have_it(
     tmp_path: Path, glob: Path, read: list[str]
 ) -> None:
@@ -148,7 +188,7 @@ def test_carried_units_travel_as_ranges_of_the_last_snapshot(
     units = [unit for unit in last.units if unit not in (last.units[3], *changed)]
     found = list(by_ranges([moved, *units], last))
     ranges = [item for item in found if isinstance(item, CarriedRange)]
-    assert 2 < len(ranges) <= len(units) / 5 + 1
+    assert 2 < len(ranges) <= 2 * len(units) / 5 + 1
     alone = [item for item in found if isinstance(item, UnitRecord)]
     siblings = [unit for unit in units if unit.file == moved.file]
     assert alone == [carried(unit) for unit in (moved, *siblings)]
