@@ -73,14 +73,7 @@ OF_OTHER_EXTRAS = (
 LONG = (
     "docs/calibration.md",
     "docs/diagnostics.md",
-    "docs/documents.md",
-    "docs/erasing.md",
-    "docs/gates.md",
-    "docs/nightly.md",
-    "docs/recipes/embed-rows.md",
-    "docs/recipes/store.md",
     "docs/recipes/write-store.md",
-    "docs/search.md",
     "docs/watch.md",
 )
 

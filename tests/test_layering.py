@@ -329,7 +329,7 @@ NO_PIPELINE_MODULES = (
 )
 # What is imported one after the other in one process, and what no import up to there brings along.
 # That neither the commands with a pipeline nor transforms.beam import what is heavy is in
-# tests/test_packaging.py.
+# tests/test_public_name.py.
 STAGES = [
     (NO_PIPELINE_MODULES, [*NO_PIPELINE, *LATE]),
     ("transforms.search", ["apache_beam", "pandas", "faiss"]),

@@ -9,6 +9,7 @@ Covers transforms/steps/plan/row_summary.py.
 import datetime
 import random
 import shutil
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,10 +80,9 @@ class Writing:
         """The PTransform, with some other options."""
         return sb.WriteStore(self.store, **{**self.options, **said})
 
-    def built(self, rows: list[Any], **said: Any) -> beam.Pipeline:
-        """A pipeline of Beam's own runner that writes the rows, not executed yet."""
-        threads = PipelineOptions(["--direct_running_mode=multi_threading"])
-        pipeline = beam.Pipeline("FnApiRunner", options=threads)
+    def built(self, rows: list[Any], flags: Sequence[str] = (), **said: Any) -> beam.Pipeline:
+        """A pipeline that writes the rows, not executed yet."""
+        pipeline = beam.Pipeline("FnApiRunner", options=PipelineOptions(list(flags)))
         _ = pipeline | beam.Create(rows, reshuffle=False) | self.transform(**said)
         return pipeline
 
@@ -223,7 +223,10 @@ def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> 
 
 
 def test_pairs_of_id_and_text(writing: Writing) -> None:
-    writing.write([("a", "a dog"), (7, "a cat")], keep_columns="")
+    """By Beam's own runner, with threads."""
+    threads = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
+    pipeline = writing.built([("a", "a dog"), (7, "a cat")], threads, keep_columns="")
+    pipeline.run().wait_until_finish()
     assert {row["id"]: row["text"] for row in rows_of(writing.store)} == {
         "a": "a dog",
         "7": "a cat",
