@@ -113,10 +113,9 @@ def push(
         target.begin(table, record)
         _delete(target, difference)
         wanted = RowsToWrite(new, table.columns, difference.rows)
-        if by_workers is None:
-            _write(target, wanted, options.parallel)
-        elif wanted.rows:
-            by_workers(target, wanted)
+        if wanted.rows:
+            write_rows = by_workers or partial(_write, parallel=options.parallel)
+            write_rows(target, wanted)
     rows = _counted(target, new)
     target.finish()
     return Pushed(new, held, difference.counts, rows, removed, erased)

@@ -87,21 +87,29 @@ def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> 
 def _parts_of(units: list[UnitRecord], files: list[InputEntry]) -> Iterator[ManifestPart]:
     """Yield parts with these units, in order of their names, and files, in order of their keys.
 
-    A part that has units of single files has the files between its first key and the next such
-    part's, so that files and their units are read at once; further parts have those that are too
-    many. Groups of small files have parts of their own: their names lie among those of files, and
-    the first and last name of a part should say what it has.
+    Groups of small files have parts of their own: their names lie among those of files, and the
+    first and last name of a part should say what it has.
     """
     kinds = (
         list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit))
     )
     listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
-    starts = [_file_key(shards[0]) for shards in listed]
-    if not any(starts):
-        for shards, some in itertools.zip_longest(listed, _in_parts(files), fillvalue=()):
-            yield ManifestPart(shards, some)
+    if any(_file_key(shards[0]) for shards in listed):
+        yield from _with_files_beside(listed, files)
         return
+    for shards, some in itertools.zip_longest(listed, _in_parts(files), fillvalue=()):
+        yield ManifestPart(shards, some)
+
+
+def _with_files_beside(
+    listed: list[tuple[dict[str, Any], ...]], files: list[InputEntry]
+) -> Iterator[ManifestPart]:
+    """Yield parts with these units, and with the files from their first key to the next part's.
+
+    So files and their own units are read at once. Further parts have the files that are too many.
+    """
     keys = [key_of(file.path) for file in files]
+    starts = [_file_key(shards[0]) for shards in listed]
     ends = [bisect_left(keys, start) for start in starts if start]
     slices = itertools.pairwise([0, *ends[1:], len(files)])
     for shards, start in zip(listed, starts, strict=True):

@@ -1,5 +1,7 @@
 """Some rows of segments searched: never another row, and nearly all of the true neighbours wherever
 these lie.
+
+Covers transforms/index/matched_lists.py.
 """
 
 from pathlib import Path

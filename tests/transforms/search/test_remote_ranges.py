@@ -131,6 +131,53 @@ def test_it_finds_what_a_local_search_finds_and_reads_what_it_probes(
     assert not copies
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("ranges", [1, 17, 64])
+def test_a_cold_query_of_200_000_rows(
+    tmp_path: Path,
+    gcs: Gcs,
+    cache: None,
+    parts: list[tuple[str, int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    ranges: int,
+) -> None:
+    nlist, rows, k = 2048, 200_000, 10
+    nights = Nights(tmp_path / "store")
+    code = nights.space.dim + 8  # a row of a list: eight-bit codes and its id
+    monkeypatch.setattr(choose, "RANGE_BYTES", rows * code // ranges + 40 * nlist)
+    files = {
+        f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 16]} {i} {j}") for j in range(rows // 20)]
+        for i in range(20)
+    }
+    nights.commit(files, IndexRequest(f"IVF{nlist},SQ8"))
+    remote = uploaded(nights, f"gs://{BUCKET}/cold-{uuid.uuid4().hex[:12]}")
+    right = answers(Searcher(remote.here.manifest), QUERIES[:1], k)
+    parts.clear()
+    with gcs.counted() as requests:
+        searcher = remote.searcher(Copies())
+        found = answers(searcher, QUERIES[:1], k)
+    assert found == right
+    of_ranges = [part for part in parts if part[0].endswith(".lists")]
+    headers = sum(stop for _, start, stop in of_ranges if start == 0)
+    index = searcher.index.whole_index.parts[0]
+    probed = np.flatnonzero(index.ready)
+    wanted = int(index.list_sizes[probed].sum()) * (index.index.code_size + 8)
+    asked = [request for request in requests if ".lists" in request]
+    beside = [request for request in requests if ".parquet" in request]
+    print(
+        f"{len(remote.ranges)} ranges, {len(probed)} lists probed: {len(asked)} requests,"
+        f" {sum(stop - start for _, start, stop in of_ranges):,} bytes, {headers:,} of them"
+        f" headers; {wanted:,} bytes of lists; {len(beside)} requests of shards and locators,"
+        f" {len(requests)} in all"
+    )
+    print(*beside, sep="\n")
+    assert len(asked) <= 1.2 * len(probed) + 12
+    assert len(beside) <= 2 * k
+    assert sum(stop - start for _, start, stop in of_ranges) <= 1.5 * (wanted + headers)
+    assert headers <= 40 * nlist + 2000 * len(remote.ranges)
+
+
 def test_all_is_copied_if_that_is_asked_for(
     remote: Remote, parts: list[tuple[str, int, int]], tmp_path: Path
 ) -> None:
