@@ -39,7 +39,8 @@ test-engines: $(VENV)/dev.stamp
 # Everything that may happen to a store (docs/reliability.md), many cases of each, other ones every time;
 # SENTENCE_BEAM_FAULTS multiplies how many.
 faults: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest tests/faults tests/transforms/store/runs/test_races.py tests/transforms/beam/test_index_nights.py \
+	SENTENCE_BEAM_FAULTS="$${SENTENCE_BEAM_FAULTS:-1}" \
+	    $(BIN)/python -m pytest tests/faults tests/transforms/store/runs/test_races.py tests/transforms/beam/test_index_nights.py \
 	    $(addprefix tests/pipelines/test_,$(addsuffix .py,nights crash index_damage gs)) -m 'slow or not slow' -rs $(ARGS)
 
 # The short measurements, one after the other, and their ratios in one table; nothing else should run meanwhile.

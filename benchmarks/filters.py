@@ -7,7 +7,8 @@ A table of shares of matching rows, drawn at random, and of rows that lie far fr
 Recall is against exact search of the matching rows, beside it the recall of visiting every list,
 which the codes allow; `first` is what finding and decoding the rows costs once, in CPU
 milliseconds. `--index compact` ranks candidates by float16 vectors in memory. Ratios are within
-this run.
+this run. `--by-lists` searches lists also among few matches, which are compared one by one
+otherwise; `alone` is the same ratio for queries asked one at a time.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from transforms.index import (
     SegmentWriter,
     choose_index,
     exact_search,
+    filtered,
     rerank,
     train,
 )
@@ -53,19 +55,31 @@ class Subject:
 
     def search(self, nprobe: int) -> np.ndarray:
         """The rows found without a filter, int64 [q, K]."""
-        found = self.index.search(
-            self.queries, depth_for(K, self.plan.rerank), nprobe=nprobe, threads=1
-        )
-        return (
-            found
-            if self.precise is None
-            else rerank(self.queries, found, K, self.taken, "ip", threads=1)
-        ).row
+        return self._search(self.queries, nprobe)
+
+    def search_alone(self, nprobe: int) -> None:
+        """Search for one query after the other without a filter."""
+        for query in self.queries:
+            self._search(query[None], nprobe)
+
+    def _search(self, queries: np.ndarray, nprobe: int) -> np.ndarray:
+        found = self.index.search(queries, depth_for(K, self.plan.rerank), nprobe=nprobe, threads=1)
+        if self.precise is None:
+            return found.row
+        return rerank(queries, found, K, self.taken, "ip", threads=1).row
 
     def among(self, some: FilteredIndex, nprobe: int) -> np.ndarray:
         """The rows found with a filter, int64 [q, K]."""
+        return self._among(some, self.queries, nprobe)
+
+    def among_alone(self, some: FilteredIndex, nprobe: int) -> None:
+        """Search for one query after the other with a filter."""
+        for query in self.queries:
+            self._among(some, query[None], nprobe)
+
+    def _among(self, some: FilteredIndex, queries: np.ndarray, nprobe: int) -> np.ndarray:
         return some.search(
-            self.queries, K, nprobe=nprobe, depth=depth_for(K, self.plan.rerank), threads=1
+            queries, K, nprobe=nprobe, depth=depth_for(K, self.plan.rerank), threads=1
         ).row
 
     def taken(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
@@ -81,7 +95,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--index", default="auto")
+    parser.add_argument("--by-lists", action="store_true")
     args = parser.parse_args()
+    if args.by_lists:
+        filtered.FEW = 0
     vectors, queries = synthetic(args.rows, args.dim)
     plan, queries = choose_index(args.rows, args.dim, IndexSpec.parse(args.index)), queries[:BATCH]
     with tempfile.TemporaryDirectory() as folder:
@@ -97,13 +114,14 @@ def main() -> None:
         nprobe, found, plain = tuned(subject)
         print(f"{args.rows} x {args.dim}, {plan.factory}, nprobe {nprobe}, one thread, CPU seconds")
         print(f"no filter: {BATCH / plain:,.0f} queries/s, recall {found:.3f}")
-        print("matches     rows  recall  every list  queries/s  over no filter  first, ms")
+        print("matches     rows  recall  every list  queries/s  over no filter  alone  first, ms")
+        _, (_, alone) = timed(partial(subject.search_alone, nprobe))
         random = np.random.default_rng(2).random(args.rows)
         near = (vectors @ queries.T).max(axis=1)
         filters = {f"{share:.1%}": random < share for share in (0.5, 0.1, 0.01, 0.001)}
         filters |= {f"{share:.0%} far": near <= np.quantile(near, share) for share in (0.1, 0.01)}
         for name, wanted in filters.items():
-            print(row(name, subject, wanted, nprobe, plain), flush=True)
+            print(row(name, subject, wanted, nprobe, (plain, alone)), flush=True)
 
 
 def tuned(subject: Subject) -> tuple[int, float, float]:
@@ -119,13 +137,21 @@ def tuned(subject: Subject) -> tuple[int, float, float]:
         nprobe += max(1, nprobe // 5)
 
 
-def row(name: str, subject: Subject, wanted: np.ndarray, nprobe: int, plain: float) -> str:
-    """A line of the table."""
+def row(
+    name: str,
+    subject: Subject,
+    wanted: np.ndarray,
+    nprobe: int,
+    unfiltered: tuple[float, float],
+) -> str:
+    """A line of the table; `unfiltered` are the seconds of the batch and of its queries alone."""
+    plain, alone = unfiltered
     some = FilteredIndex(
         subject.index, [wanted], None if subject.precise is None else subject.taken
     )
     _, (_, first) = timed(lambda: some.search(subject.queries[:1], K, nprobe=nprobe, threads=1))
     found, (_, cost) = timed(lambda: subject.among(some, nprobe))
+    _, (_, cost_alone) = timed(lambda: subject.among_alone(some, nprobe))
     every = found if some.is_exact else subject.among(some, subject.index.nlist)
     assert wanted[found[found >= 0]].all()
     live = np.flatnonzero(wanted)
@@ -133,7 +159,7 @@ def row(name: str, subject: Subject, wanted: np.ndarray, nprobe: int, plain: flo
     shares = f"{recall(found, live[true]):6.3f}  {recall(every, live[true]):10.3f}"
     return (
         f"{name:8} {len(live):7,}  {shares}  {BATCH / cost:9,.0f}  {plain / cost:14.2f} "
-        f" {1000 * first:9.0f}"
+        f" {alone / cost_alone:5.2f}  {1000 * first:9.0f}"
     )
 
 

@@ -4,7 +4,9 @@
 
 Wants the extra `openvino`, and `onnx` for the peer. Texts and vectors are in memory; both quantise
 on the same 512 texts. A rate is the slope between N and 2N rows in processor seconds, so that
-starting and quantising are left out. FOLDER with `stsb-test.tsv` adds the loss on STS-B.
+starting and quantising are left out. FOLDER with `stsb-test.tsv` adds the loss on STS-B. nDCG@10
+is of sentences taken out of documents of installed packages, as in `benchmarks.document_stores`;
+documents are cut at the model's limit.
 """
 
 import argparse
@@ -18,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import SENTENCES, real_texts, report
+from benchmarks.document_stores import documents
+from benchmarks.documents import tokenizer
 from benchmarks.encode import CALIBRATION_TEXTS, closeness, processor_seconds
 from benchmarks.exported import exported
 from pipelines.common import command
@@ -27,6 +31,8 @@ from transforms.encoder.quantise import quantise
 from transforms.space import Machine, Recipe
 
 BATCHES = (16, 32, 64)
+DOCUMENTS = 300
+DEPTH = 10  # of nDCG
 PEER = "OpenVINO int8"
 SENTENCE_COLUMNS = ("sentence1", "sentence2")
 Encode = Callable[[list[str]], np.ndarray]
@@ -73,6 +79,21 @@ def sts_scores(folder: Path, encoders: dict[str, Encoder]) -> list[Row]:
     return rows
 
 
+def retrieval_scores(encoders: dict[str, Encoder]) -> list[Row]:
+    """Return a row about each encoder's nDCG@10, each query having one relevant document."""
+    found = documents(tokenizer(), DOCUMENTS)
+    rows = []
+    for name, encoder in encoders.items():
+        vectors = encoder.encode([document.text for document in found])
+        queries = encoder.encode([document.inside for document in found])
+        scores = queries @ vectors.T
+        ranks = (scores > np.diag(scores)[:, None]).sum(axis=1)
+        gains = np.where(ranks < DEPTH, 1 / np.log2(ranks + 2), 0)
+        score = f"{100 * gains.mean():.2f} of {len(found)} queries"
+        rows.append((f"nDCG@{DEPTH}, {name}", score, "at most 0.5 below float32"))
+    return rows
+
+
 def measure(texts: list[str], runs: int, folder: Path | None) -> tuple[list[Row], dict[str, Any]]:
     """Return the table of rates and scores, and the seconds of every run."""
     ours = int8_encoder(texts[:CALIBRATION_TEXTS])
@@ -95,8 +116,10 @@ def measure(texts: list[str], runs: int, folder: Path | None) -> tuple[list[Row]
     ]
     ratio = statistics.median(a / b for a, b in zip(took[name], took["ours"], strict=True))
     rows.append((f"ours over {name}", f"{ratio:.2f}x", "bar 1.0x"))
+    encoders = {"float32": exact, "int8": ours}
+    rows += retrieval_scores(encoders)
     if folder is not None:
-        rows += sts_scores(folder, {"float32": exact, "int8": ours})
+        rows += sts_scores(folder, encoders)
     return rows, took
 
 

@@ -172,10 +172,10 @@ def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
     for batch in map(ON_THE_WAY.decode, ON_THE_WAY.decode((where / "listed").read_bytes())):
         if isinstance(batch, ListedFiles):
             planner = FilePlanner(job, batch.keys)
-            held = [planner]  # as a worker does
             planned = [
                 item for item in planner.plan_all(batch.files) if isinstance(item, PlannedFile)
             ]
+            held = [planner]  # until the next one has planned, as a worker does
             looked.append(ON_THE_WAY.encode(planner.in_short(planned)))
     (where / "looked").write_bytes(ON_THE_WAY.encode(looked))
     return {"elements": len(looked), "bytes": sum(map(len, looked)), "held": len(held)}

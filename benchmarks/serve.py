@@ -6,16 +6,24 @@ Median and 95th percentile of a request's time, requests a second, and questions
 client and for many, each of which asks again as soon as it has its answer; beside it questions
 asked one by one of a `Searcher` whose model and index are loaded, whose median all p95 are compared
 with. Ratios are within this run. Server and clients share this machine's cores.
+
+    python -m benchmarks.serve --units 200000
+
+The anonymous memory of a searcher of a made-up snapshot of so many units, and of it and that of the
+next snapshot, in which one part of the manifest differs. There is neither model nor index.
 """
 
 import argparse
+import gc
 import http.client
 import json
+import multiprocessing
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -24,9 +32,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, machine, real_texts
+from benchmarks.index_nights import Nights
 from pipelines.cli import main as run
+from transforms.beam import IndexRequest
+from transforms.corpus.files import key_of
 from transforms.search import Searcher
 from transforms.store import open_store
+from transforms.store.entries import InputEntry, PartEntry
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest_parts import write_parts
+from transforms.store.records import UnitRecord
 
 K = 10
 
@@ -104,6 +119,56 @@ def measure(root: str, texts: list[str], clients: int, requests: int) -> None:
             server.terminate()
 
 
+class NoQueries:
+    """In place of the encoder of queries."""
+
+    def of(self, _: Manifest) -> "NoQueries":
+        """Return itself for another snapshot."""
+        return self
+
+
+def measure_memory(count: int) -> None:
+    """Print the anonymous memory of one opened snapshot, and of two."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        Nights(root, np.ones((1, 8), np.float32)).night([[("0", "text", 0)]], IndexRequest("Flat"))
+        empty = read_manifest(folder)
+        assert empty is not None
+        empty = replace(empty, index=None, shards=(), input=replace(empty.input, files=()))
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            first, second = pool.map(made_up_parts, [folder] * 2, [count] * 2, [0, 1])
+        before = anonymous()
+        searcher = Searcher(replace(empty, parts=first), queries=NoQueries())  # type: ignore
+        one = anonymous() - before
+        following = searcher.of(replace(empty, parts=second))
+        both = anonymous() - before
+        assert len(following.manifest.units) == len(searcher.manifest.units) == count
+        print(f"{count:,} units: {one / 1e6:.1f} MB; with the next snapshot {both / one:.2f} times")
+
+
+def made_up_parts(root: str, count: int, edited: int) -> tuple[PartEntry, ...]:
+    """Write the parts of a snapshot of so many files of a unit, some with another shard."""
+    names = [f"{number}.txt" for number in range(count)]
+    files = [InputEntry(name, f"/in/{name}", "text", "sum", "v", 1) for name in names]
+    units = [
+        UnitRecord(
+            path=f"embeddings/{key_of(name)}-{0:012d}-{number < edited:016x}.parquet",
+            unit=f"{key_of(name)}-{0:012d}",
+            file=name, range=(0, 1), rows=1, read=1, rejected=0, rejects=None, tokens=1,
+            truncated=0, lost=0, bytes=1, sha256=f"{number:064x}",
+        ) for number, name in enumerate(names)
+    ]  # fmt: skip
+    return tuple(write_parts(root, sorted(units, key=lambda unit: unit.unit), files))
+
+
+def anonymous() -> int:
+    """The bytes of this process's anonymous memory."""
+    gc.collect()
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("Anonymous:"))
+    return int(line.split()[1]) << 10
+
+
 def main() -> None:
     """Make a store without and with an index, and measure both."""
     parser = argparse.ArgumentParser(
@@ -115,8 +180,12 @@ def main() -> None:
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--store", help="measure this store instead of making one")
     parser.add_argument("--sentences", type=Path, help=SENTENCES)
+    parser.add_argument("--units", type=int, help="measure memory, of so many units")
     args = parser.parse_args()
     print(json.dumps(machine()))
+    if args.units:
+        measure_memory(args.units)
+        return
     texts = real_texts(args.sentences, args.rows)
     if args.store:
         measure(args.store, texts[:: max(1, len(texts) // 1000)], args.clients, args.requests)

@@ -24,6 +24,7 @@ from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
 from transforms.space.int8_model import INT8
 from transforms.steps.joins.export_parts import (
+    WRITERS,
     ExportJob,
     check_folder,
     conclude,
@@ -57,9 +58,11 @@ def parser() -> argparse.ArgumentParser:
 
 def _export(options: ExportOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     store = open_store(options.store, options.snapshot)
-    if beam_options is not None and options.vectors != "npy":
-        raise OptionError("--runner is for --vectors npy: other exports are one file; leave it out")
-    if options.vectors == "npy" and (beam_options or not storage.is_local(options.output)):
+    if beam_options is not None and options.vectors not in WRITERS:
+        raise OptionError(
+            "--runner is for --vectors npy and lance: other exports are one file; leave it out"
+        )
+    if options.vectors in WRITERS and (beam_options or not storage.is_local(options.output)):
         return _parts(store, options, beam_options)
     marker = EXPORTED
     if options.vectors:
@@ -123,7 +126,13 @@ def _parts(
     check_folder(output)
     Searcher(manifest).check_filter(options.where)
     job = ExportJob(
-        manifest.root, manifest.run, manifest.digest, output, uuid.uuid4().hex, options.where
+        manifest.root,
+        manifest.run,
+        manifest.digest,
+        output,
+        uuid.uuid4().hex,
+        str(options.vectors),
+        options.where,
     )
     if beam_options is None:
         with progress.stage("writing the vectors", things="rows"):
@@ -160,8 +169,8 @@ def check_output(path: str, marker: str) -> Path:
     """
     if not storage.is_local(path):
         raise OptionError(
-            f"--output {path}: an export is a local folder, except that of --vectors npy; copy it"
-            " from there"
+            f"--output {path}: an export is a local folder, except that of --vectors npy and lance;"
+            " copy it from there"
         )
     output = Path(storage.absolute(path))
     if output.is_file() or (

@@ -3,17 +3,28 @@
 import argparse
 import sys
 from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pipelines.common import command, options
 from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
+from pipelines.common.optional_beam import called, parse
 from pipelines.common.tables import wrapped
+from transforms.base.errors import OptionError
 from transforms.base.lines import line
 from transforms.push import Pushed, PushRequest, open_target, redact
 from transforms.push import push as push_changes
+from transforms.push.dispatch import has_password
+from transforms.push.parts import check_concluded, delete_files, plan_parts
+from transforms.push.snapshot import RowsToWrite
+from transforms.push.target import Target
 from transforms.steps.options.store import PushOptions
 from transforms.store import open_store
 from transforms.store.open import named_run
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,14 +39,18 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _push(options: PushOptions) -> CommandOutput:
+def _push(options: PushOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     root = open_store(options.store).manifest.root
     since = None
     if options.since:
         since = named_run(root, options.since)
     how = PushRequest(since, options.full, options.dry_run, options.max_deletes, options.parallel)
+    by_workers = None
+    if beam_options is not None:
+        check_runner(options, root, beam_options)
+        by_workers = partial(write_by_workers, beam_options=beam_options)
     with open_target(options.to) as target:
-        pushed = push_changes(lambda: open_store(options.store).manifest, target, how)
+        pushed = push_changes(lambda: open_store(options.store).manifest, target, how, by_workers)
     manifest = pushed.new
     values = {
         "store": manifest.root,
@@ -46,6 +61,38 @@ def _push(options: PushOptions) -> CommandOutput:
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
     values["erased"] = pushed.erased
     return CommandOutput(wrapped(summary(pushed, redact(options.to), options.dry_run)), values)
+
+
+def check_runner(options: PushOptions, root: str, beam_options: "PipelineOptions") -> None:
+    """Raise OptionError if workers cannot write, or would be told a password."""
+    from pipelines.common import engines
+
+    engines.check_waits(beam_options, "push")
+    engines.check_shared(beam_options, store=root)
+    if options.parallel > 1:
+        raise OptionError("--parallel is for one process: the workers of --runner share the rows")
+    if has_password(options.to):
+        raise OptionError(
+            f"--to {redact(options.to)}: with --runner a password would be in the job's"
+            " description; leave it out, and set PGPASSWORD here and on the workers"
+        )
+
+
+def write_by_workers(target: Target, wanted: RowsToWrite, beam_options: "PipelineOptions") -> None:
+    """Write rows by a pipeline, whose parts are files in the store meanwhile."""
+    import apache_beam as beam
+
+    from pipelines.common import engines
+    from transforms.beam.push import PushParts
+
+    with target.written_by_workers() as writer:
+        job = plan_parts(wanted, writer)
+        try:
+            with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+                _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Push" >> PushParts(job)
+            check_concluded(job)
+        finally:
+            delete_files(job)
 
 
 def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
@@ -70,8 +117,8 @@ def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     ]
 
 
-push = function("push", PushOptions, _push)
-main = command.main(parser, _push, kind=PushOptions)
+push = function("push", PushOptions, called(_push))
+main = command.main(parser, _push, parse, kind=PushOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,6 +21,7 @@ from helpers import postgres
 from helpers import s3 as s3_server
 from helpers.cached_beam import cached_beam
 from helpers.cases import tried
+from helpers.examples import examples
 from helpers.gcs import BUCKET, SERVER, Gcs, running
 from helpers.plain_runner import plain_runner
 from hypothesis import settings
@@ -28,7 +29,7 @@ from hypothesis import settings
 from transforms.base.imports import keep_all
 
 # how long an example takes says how busy the machine is
-settings.register_profile("patient", deadline=None)
+settings.register_profile("patient", deadline=None, max_examples=examples(100))
 settings.load_profile("patient")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

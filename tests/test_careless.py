@@ -19,6 +19,8 @@ from helpers.tiny_models import save_tiny_model
 
 from pipelines.cli import main
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 EMBED = "embed --input x.txt --store s"
 # A command line, its exit status, and what its line holds.
 CARELESS = """

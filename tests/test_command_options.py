@@ -41,6 +41,8 @@ from transforms.store.entries import RememberedOptions
 from transforms.training.distill_options import DistillOptions
 from transforms.training.options import TrainCommandOptions, TrainOptions
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 KINDS: dict[str, type[Any]] = {
     "embed": embed.EmbedOptions,
     "plan": embed.PlanOptions,

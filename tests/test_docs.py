@@ -46,7 +46,7 @@ PAGES = [Page(path) for path in (*BESIDE, *DEPLOY, *DOCS)]
 BY_NAME = {page.name: page for page in PAGES}
 OF_USERS = [page for page in PAGES if page.name == "README.md" or page.name.startswith("docs/")]
 RESERVED = {"piece"}  # a name that is kept free, in no shard so far
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
+pytestmark = pytest.mark.usefixtures("plain_beam")
 RUN = re.compile(r"\b\d{8}T\d{6}(?:_\d{3})?Z-[0-9a-f]{6}\b")
 
 DAY = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d\b")
@@ -66,6 +66,15 @@ OF_OTHER_EXTRAS = (
     "scipy",
     "matplotlib",
     "sentence_transformers",
+)
+
+# Pages of many commands, each of which tests of pipelines run too: their blocks run with the slow
+# tests. That every command in them is understood is looked at in each run.
+LONG = (
+    "docs/calibration.md",
+    "docs/diagnostics.md",
+    "docs/recipes/write-store.md",
+    "docs/watch.md",
 )
 
 # What each Python block must print, by its page and the heading above it.
@@ -150,6 +159,13 @@ def once(page: Page) -> list[Block]:
     return [
         b for b in page.blocks if runs_here(b) and (page.name != "README.md" or b.text not in there)
     ]
+
+
+def by_length(page: Page) -> Any:
+    """A page as a value of a parametrized test; a long one is slow."""
+    if page.name in LONG:
+        return pytest.param(page, marks=pytest.mark.slow)
+    return page
 
 
 @pytest.fixture(scope="module")
@@ -253,9 +269,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("one_default_model")
-@pytest.mark.parametrize(
-    "page", [page for page in OF_USERS if once(page)], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", map(by_length, filter(once, OF_USERS)), ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_one_after_the_other(
     page: Page, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

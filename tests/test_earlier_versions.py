@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Outcome, Run, runner
 from helpers.corpora import check_ledger, files_in, rows_of
+from helpers.variants import variants
 
 from transforms.store import open_store
 
@@ -176,7 +177,7 @@ def test_its_segments_are_compacted(run: Run, store: Path, earlier: Path) -> Non
     assert gone["id"] not in [row["id"] for row in found]
 
 
-@pytest.mark.parametrize("what", ["path", "locator"])
+@variants("what", ["path", "locator"], (0,))
 def test_a_damaged_file_of_its_index_is_not_searched_and_made_again(
     run: Run, store: Path, what: str
 ) -> None:
@@ -274,7 +275,7 @@ def test_other_options_are_refused_and_leave_it_alone(run: Run, store: Path) -> 
     assert files_in(store) == before
 
 
-@pytest.mark.parametrize(("name", "embedded"), [("other_size", 0), ("lost", 280)])
+@variants(("name", "embedded"), [("other_size", 0), ("lost", 280)], (1,))
 def test_a_store_that_does_not_say_which_files_share_units_has_all_rows_after_the_next_run(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, embedded: int
 ) -> None:

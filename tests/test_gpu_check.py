@@ -44,6 +44,7 @@ EXTENT = gpu_check.Extent(
 )
 
 
+@pytest.mark.slow
 def test_it_runs_through_and_writes_a_table_and_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

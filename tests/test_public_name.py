@@ -55,26 +55,50 @@ def test_other_names_are_not_there() -> None:
         exec("from sentence_beam import nothing")
 
 
-@pytest.mark.parametrize(
-    ("code", "absent"),
+COSTS = [
+    ("import sentence_beam; dir(sentence_beam)", HEAVY | {"transforms"}),
+    ("from sentence_beam import OptionError", HEAVY),
+    ("from sentence_beam import open_store", HEAVY - {"numpy", "pyarrow"}),
+    ("from sentence_beam import EmbedOptions", HEAVY - {"numpy", "pyarrow"}),
+]
+LIGHT = {"torch", "transformers", "faiss"}
+COSTS_OF_PARTS = [
     [
-        ("import sentence_beam; dir(sentence_beam)", HEAVY | {"transforms"}),
-        ("from sentence_beam import OptionError", HEAVY),
-        ("from sentence_beam import open_store", HEAVY - {"numpy", "pyarrow"}),
+        ("from sentence_beam import Plan, Embed, BuildIndex, Commit", LIGHT),
         (
-            "from sentence_beam import Plan, Embed, BuildIndex, Commit",
-            {"torch", "transformers", "faiss"},
+            "import importlib, pkgutil, pipelines, transforms.beam; "
+            "[importlib.import_module(f'pipelines.{m.name}') for m in pkgutil.iter_modules(pipelines.__path__)]",
+            LIGHT,
         ),
         (
-            "from sentence_beam import EmbedOptions",
-            {"torch", "apache_beam", "transformers", "faiss"},
+            "from transforms.space import parse_pooler, resolve_model, resolve_space; "
+            "resolve_space(resolve_model('minilm'), pooler=parse_pooler('mean+max:count=no-special'))",
+            LIGHT,
         ),
-        ("from sentence_beam import Encoder", {"apache_beam", "faiss"}),
     ],
-)
-def test_a_name_costs_what_it_needs(code: str, absent: set[str]) -> None:
-    done = python("-c", f"import sys; {code}; print(sorted({absent} & set(sys.modules)))")
-    assert done.stdout == "[]\n", done.stderr
+    [("from sentence_beam import Encoder", {"apache_beam", "faiss"})],
+]
+# each statement after those before it, in one process; the parts each in a child of it
+ALL_COSTS = """
+import os, sys
+def check(code, absent):
+    exec(code, {{}})
+    print(code, sorted(absent & set(sys.modules)), flush=True)
+for code, absent in {costs}:
+    check(code, absent)
+for part in {parts}:
+    if os.fork() == 0:
+        for code, absent in part:
+            check(code, absent)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_name_costs_what_it_needs() -> None:
+    done = python("-c", ALL_COSTS.format(costs=COSTS, parts=COSTS_OF_PARTS))
+    wanted = [f"{code} []" for part in (COSTS, *COSTS_OF_PARTS) for code, _ in part]
+    assert done.stdout.splitlines() == wanted, done.stderr
 
 
 PROGRAM = """\
@@ -132,6 +156,7 @@ def checked(folder: Path, program: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_type_checker_takes_a_users_program_and_finds_its_mistakes(tmp_path: Path) -> None:
     lines = checked(tmp_path, PROGRAM + "\n".join(MISTAKES))
     first = PROGRAM.count("\n") + 1
@@ -209,6 +234,7 @@ def test_the_root_logger_is_left_to_the_program() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "mine\n")
 
 
+@pytest.mark.slow
 def test_a_logger_that_the_program_has_set_up_gets_no_warning_of_beams_optional_parts() -> None:
     done = python(
         "-c", f"import logging; logging.basicConfig(); {WITHOUT_GCP} logging.warning('mine')"

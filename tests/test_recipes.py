@@ -214,6 +214,7 @@ def test_rows_of_jdbc(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.slow
 def test_rows_of_postgresql_in_a_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     beam.coders.registry.register_coder(PricedDoc, beam.coders.RowCoder)
     moment = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)

@@ -24,12 +24,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     """360 rows in two files, of about fifty units."""
-    folder = tmp_path_factory.mktemp("corpus")
+    return write_rows(tmp_path_factory.mktemp("corpus"), 180)
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """120 rows in two files, of about twenty units."""
+    return write_rows(tmp_path_factory.mktemp("few"), 60)
+
+
+def write_rows(folder: Path, count: int) -> str:
+    """Write so many rows into each of two files; the glob."""
     for number, name in enumerate(("a", "b")):
-        ids = [f"{name}{n}" for n in range(180)]
-        write_parquet(
-            folder / f"{name}.parquet", sentences(180, 180 * number), row_group_size=30, id=ids
-        )
+        ids = [f"{name}{n}" for n in range(count)]
+        texts = sentences(count, count * number)
+        write_parquet(folder / f"{name}.parquet", texts, row_group_size=30, id=ids)
     return str(folder / "*.parquet")
 
 

@@ -25,6 +25,7 @@ from helpers.engines import (
 from helpers.flink import wait
 
 from pipelines.common import engine_jobs
+from transforms.store import open_store
 from transforms.store.runs import lease
 
 pytestmark = pytest.mark.timeout(1200)
@@ -35,20 +36,20 @@ def embed(corpus: str, store: Path, model: Path, *options: object) -> list[objec
 
 
 def test_the_loss_of_a_task_manager_changes_nothing(
-    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
+    on_flink: Flink, few: str, model: Path, tmp_path: Path
 ) -> None:
     here, lossy = tmp_path / "here", tmp_path / "lossy"
-    start(embed(corpus, here, model)).ended().ok()
-    on_flink.pace(0.3)
-    running = on_flink.start(*embed(corpus, lossy, model))
-    wait(lambda: sidecars(lossy) >= 5, "five units")
+    start(embed(few, here, model)).ended().ok()
+    on_flink.pace(0.5)
+    running = on_flink.start(*embed(few, lossy, model))
+    wait(lambda: sidecars(lossy) >= 4, "four units")
     on_flink.cluster.kill(on_flink.cluster.task_managers()[0])
     on_flink.cluster.start_task_manager()
-    wait(lambda: sidecars(lossy) >= 10, "five more")
+    wait(lambda: sidecars(lossy) >= 6, "two more")
     on_flink.pace(0.0)
     running.ended().ok()
     assert the_same(lossy) == the_same(here)
-    check_ledger(lossy, 360, embedded=360)
+    check_ledger(lossy, 120, embedded=120)
     again = len(on_flink.seen("forwards")) - sidecars(here) - len(on_flink.seen("loads"))
     assert again <= 8, "more than the units that were in flight"
 
@@ -146,6 +147,39 @@ def test_a_fit(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> Non
     assert np.allclose(here["explained_variance"], there["explained_variance"], rtol=1e-9)
     assert np.allclose(here["mean_cosine"]["after"], there["mean_cosine"]["after"], atol=1e-6)
     assert not on_flink.seen("loads"), "a fit needs no model"
+
+
+@pytest.mark.slow
+def test_a_plan(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    plan = ("plan", *embed(corpus, store, model)[1:], "--json")
+    here = json.loads(start(plan).ended().ok().out)
+    # it measures the model's speed here, so torch is imported
+    there = json.loads(start([*plan, *on_flink.flags()]).ended().ok().out)
+    counts = ("files", "rows", "units", "carried_units", "input_bytes", "space")
+    assert {name: there[name] for name in counts} == {name: here[name] for name in counts}
+    assert there["rows"] == 360
+    assert not list(store.rglob("plan-*")), "the workers' counts are taken away"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["npy", "lance"])
+def test_an_export(on_flink: Flink, corpus: str, model: Path, tmp_path: Path, kind: str) -> None:
+    store = tmp_path / "store"
+    start(embed(corpus, store, model)).ended().ok()
+    output = tmp_path / "out"
+    on_flink.run("export", "--store", store, "--vectors", kind, "--output", output).ok()
+    about = json.loads((output / "vectors.json").read_text())
+    ids, vectors = open_store(str(store)).numpy()
+    assert (about["rows"], sum(part["rows"] for part in about["parts"])) == (360, 360)
+    if kind == "npy":
+        found = np.concatenate([np.load(output / part["vectors"]) for part in about["parts"]])
+        np.testing.assert_array_equal(found, vectors)
+        return
+    lancedb = pytest.importorskip("lancedb")
+    database = lancedb.connect(str(output))
+    tables = [database.open_table(part["table"]).to_arrow() for part in about["parts"]]
+    assert [row_id for table in tables for row_id in table["id"].to_pylist()] == ids.tolist()
 
 
 @pytest.mark.slow

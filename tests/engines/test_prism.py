@@ -43,12 +43,12 @@ with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
     ],
 )
 def test_the_same_bytes(
-    prism: str, corpus: str, model: Path, tmp_path: Path, runner: str, partition: str
+    prism: str, few: str, model: Path, tmp_path: Path, runner: str, partition: str
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     options = [
         "--input",
-        corpus,
+        few,
         "--model",
         model,
         *OPTIONS,

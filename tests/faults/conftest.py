@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 from helpers.cases import TRIED
+from helpers.examples import SIZE
 from helpers.fixtures import model, one_model, run
 
 __all__ = ["model", "one_model", "run"]
 
-SIZE = "SENTENCE_BEAM_FAULTS"
-
 
 @pytest.fixture(scope="module", autouse=True)
-def _cached_beam_options(cached_beam_options: None) -> None:
+def _plain_beam(plain_beam: None) -> None:
     """Many small pipelines."""
 
 

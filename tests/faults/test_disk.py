@@ -25,8 +25,8 @@ from transforms.store.runs import lease
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 CHANGING = WRITING | {"delete"}
-# for the short form, beside `file`
-CHEAP = ("recalibrate", "append", "push", "neighbours", "dedup", "together")
+# for the short form, beside `file`: a run, a database and a folder of files
+CHEAP = ("append", "push", "dedup")
 FROZEN = ("embed", "recalibrate", "index")
 BEGINS_TO_COUNT = ("rename store/manifest.json.tmp-", f"rename {FILE}.tmp-")
 Trials = Callable[[str], "Trial"]
@@ -193,10 +193,19 @@ def try_errors(trial: Trial, count: float) -> str:
 
 
 def test_a_disk_that_fails_now_and_then(trial: Trials, tell: Callable[[str], None]) -> None:
-    tell(f"disk, file: {try_errors(trial('file'), 3)}")
+    tell(f"disk, file: {try_errors(trial('file'), 2)}")
 
 
-@pytest.mark.parametrize("name", CHEAP)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *CHEAP,
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("recalibrate", "neighbours", "together")
+        ),
+    ],
+)
 def test_a_disk_that_is_gone_before_the_work_counts(trial: Trials, name: str) -> None:
     found = trial(name)
     assert refused(found, found.telling, errno.EIO, lasting=True) == "ended with one line", (
@@ -226,6 +235,7 @@ def test_a_disk_that_takes_nothing_any_more_from_any_write_on(
     )
 
 
+@pytest.mark.slow
 def test_what_fails_after_the_commit_fails_no_run(trial: Trials) -> None:
     found = trial("file")
     found.scene.begin()
@@ -238,7 +248,14 @@ def test_what_fails_after_the_commit_fails_no_run(trial: Trials) -> None:
     found.check(succeeded=True)
 
 
-@pytest.mark.parametrize("code", ERRORS)
+@pytest.mark.parametrize(
+    "code",
+    [
+        errno.EIO,
+        pytest.param(errno.ENOSPC, marks=pytest.mark.slow),
+        pytest.param(errno.EACCES, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_that_has_committed_is_a_success_whatever_fails_from_then_on(
     trial: Trials, code: int
 ) -> None:

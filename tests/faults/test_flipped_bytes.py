@@ -8,7 +8,7 @@ import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,8 @@ CONTENTS: dict[str, Content] = {
     "an empty Parquet file": lambda whole: parquet_bytes(pa.table({})),
     "another field": lambda whole: another_field(whole),
 }
+VERIFY = ("verify",)
 READ_BY = (
-    ("verify",),
     ("files",),
     ("history",),
     ("report", "--format", "openmetrics"),
@@ -276,12 +276,18 @@ def flipped(
 
 
 def holding(
-    run: Run, made: Made, store: Path, path: Path, content: Content, with_embed: bool
+    run: Run,
+    made: Made,
+    store: Path,
+    path: Path,
+    content: Content,
+    readers: Sequence[tuple[str, ...]],
+    with_embed: bool,
 ) -> str:
     """A case: a file holds something else; what came of it."""
     whole = (store / path).read_bytes()
     (store / path).write_bytes(content(whole))
-    verified, *others = [run(*command, "--store", store) for command in READ_BY]
+    verified, *others = [run(*command, "--store", store) for command in (VERIFY, *readers)]
     for outcome in (verified, *others):
         one_line(outcome)
     assert right(store, made.content) or verified.status, (
@@ -299,9 +305,11 @@ def holding(
 
 
 def try_contents(
-    run: Run, made: Made, store: Path, each: int, seed: int, every: int
+    run: Run, made: Made, store: Path, each: int, readers: int, seed: int, every: int
 ) -> Counter[str]:
-    """So many contents in a file of each kind, and how they ended."""
+    """So many contents in a file of each kind, each read by so many commands beside `verify`, and
+    how they ended.
+    """
     shutil.copytree(made.folder / "store", store)
     rng, ended = random.Random(seed), Counter[str]()
     for number, (kind, paths) in enumerate(sorted(kinds(made).items())):
@@ -309,7 +317,8 @@ def try_contents(
             try:
                 path = paths[0] if rng.random() < 0.5 else rng.choice(paths)
                 with_embed = (number + place) % every == 0
-                ended[holding(run, made, store, path, CONTENTS[name], with_embed)] += 1
+                asked = rng.sample(READ_BY, readers)
+                ended[holding(run, made, store, path, CONTENTS[name], asked, with_embed)] += 1
             except Exception as error:
                 raise AssertionError(f"{name} in {path}, of {kind}") from error
     return ended
@@ -347,7 +356,7 @@ def test_there_is_a_file_of_each_class(made: Made) -> None:
 def test_a_few_files_that_hold_anything(
     run: Run, made: Made, store: Path, tell: Callable[[str], None]
 ) -> None:
-    tell(f"files that hold anything: {dict(try_contents(run, made, store, 1, seed=1, every=3))}")
+    tell(f"files that hold anything: {dict(try_contents(run, made, store, 1, 2, seed=1, every=6))}")
 
 
 @pytest.mark.slow
@@ -355,7 +364,13 @@ def test_files_that_hold_anything(
     run: Run, made: Made, store: Path, tell: Callable[[str], None]
 ) -> None:
     ended = try_contents(
-        run, made, store, len(CONTENTS), random.SystemRandom().randrange(10**6), every=2
+        run,
+        made,
+        store,
+        len(CONTENTS),
+        len(READ_BY),
+        random.SystemRandom().randrange(10**6),
+        every=2,
     )
     tell(f"files that hold anything: {ended.total()} cases: {dict(sorted(ended.items()))}")
 

@@ -3,10 +3,7 @@
 The scan is an independent reader of all files (`helpers/store_scan.py`).
 
 Covers pipelines/forget.py.
-Covers transforms/steps/forget/check.py.
-Covers transforms/steps/forget/erase.py.
 Covers transforms/steps/forget/index.py.
-Covers transforms/steps/forget/leftovers.py.
 Covers transforms/steps/forget/receipt.py.
 Covers transforms/steps/forget/snapshots.py.
 Covers transforms/steps/forget/watched.py.

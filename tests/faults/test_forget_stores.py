@@ -86,9 +86,7 @@ FULL = {
 }
 KINDS = {
     "calibrated int8 of pieces": Kind((*CUT, *INT8), calibrated=True, slow=False),
-    "small files, made ids": Kind(
-        ("--keep-text",), small_files, has_ids=False, index=None, slow=False
-    ),
+    "small files, made ids": Kind(("--keep-text",), small_files, has_ids=False, index=None),
     "calibrated int8": Kind(INT8, calibrated=True),
     "pieces": Kind(CUT, index=None),
     "calibrated": Kind(calibrated=True),

@@ -308,7 +308,7 @@ def vectors(manifest: Manifest) -> dict[Key, list[tuple[np.ndarray, float]]]:
     return found
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", ["content", pytest.param("file", marks=pytest.mark.slow)])
 def test_a_history(
     run: Run, model: Path, tmp_path: Path, tell: Callable[[str], None], partition: str
 ) -> None:

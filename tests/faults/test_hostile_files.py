@@ -461,21 +461,21 @@ class Kind:
 
 
 KINDS = {
-    "manifest": Kind(manifests, 25),
-    "sidecar": Kind(sidecars, 25, 1500),
-    "plan": Kind(plans, 25, 1500),
-    "locator": Kind(locators, 15),
-    "shard": Kind(shard_files, 25),
-    "calibration": Kind(calibrations, 60, 6000),
-    "files beside a snapshot": Kind(files_beside, 30, 1500),
-    "canary and ranges": Kind(small_files, 60, 6000),
-    "watched queries": Kind(watch_files, 30, 3000),
-    "jsonl": Kind(input_files("a.jsonl"), 60, 6000),
-    "text": Kind(input_files("a.txt"), 60, 6000),
-    "gzip": Kind(input_files("a.txt.gz"), 30, 6000),
-    "parquet": Kind(input_files("a.parquet"), 60, 6000),
-    "model": Kind(models, 15, 2000),
-    "spec": Kind(specs, 200, 20_000),
+    "manifest": Kind(manifests, 12),
+    "sidecar": Kind(sidecars, 12, 1500),
+    "plan": Kind(plans, 12, 1500),
+    "locator": Kind(locators, 8),
+    "shard": Kind(shard_files, 12),
+    "calibration": Kind(calibrations, 30, 6000),
+    "files beside a snapshot": Kind(files_beside, 15, 1500),
+    "canary and ranges": Kind(small_files, 30, 6000),
+    "watched queries": Kind(watch_files, 15, 3000),
+    "jsonl": Kind(input_files("a.jsonl"), 30, 6000),
+    "text": Kind(input_files("a.txt"), 30, 6000),
+    "gzip": Kind(input_files("a.txt.gz"), 15, 6000),
+    "parquet": Kind(input_files("a.parquet"), 30, 6000),
+    "model": Kind(models, 8, 2000),
+    "spec": Kind(specs, 100, 20_000),
 }
 
 

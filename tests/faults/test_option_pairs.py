@@ -16,7 +16,7 @@ from helpers.pair_table import NO_ROW, OF_EMBED
 from pipelines.common.embed_options import parser
 
 pytest.importorskip("faiss")
-RUNS, HISTORIES = 7, 2  # of a history; of the short form
+RUNS, HISTORIES = 7, 1  # of a history; of the short form
 PARTS = 4  # of all pairs, each met in histories of its own
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, manifest_of, sentences, write_lines
+from helpers.variants import variants
 
 from transforms.store import open_store
 
@@ -41,8 +42,8 @@ def glob(inputs: Path) -> Path:
     return inputs / "*"
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("partition", ["file", "content"])
+@variants("damage", DAMAGE, kept=(0,))
+@variants("partition", ["file", "content"], kept=(0,))
 def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
     run: Run, embed: Run, glob: Path, store: Path, partition: str, damage: str
 ) -> None:

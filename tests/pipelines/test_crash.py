@@ -23,7 +23,7 @@ from helpers.corpora import (
     write_parquet,
 )
 
-KILLS = 3
+KILLS = 2
 
 
 def command(glob: Path, store: Path, model: Path, partition: str = "file") -> list[str]:
@@ -159,7 +159,8 @@ def test_killed_in_the_middle_of_a_document(model: Path, store: Path, tmp_path: 
     assert "".join("".join(row["text"].split()) for row in pieces) == "".join(text.split())
 
 
-@pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", ["file", "content"])
 def test_killed_between_floats_and_codes(
     model: Path, glob: Path, store: Path, tmp_path: Path, partition: str
 ) -> None:

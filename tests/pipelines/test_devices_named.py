@@ -7,6 +7,7 @@ import pytest
 import torch
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
+from helpers.variants import variants
 
 from transforms.base import nvidia
 from transforms.base.nvidia import Driver
@@ -46,8 +47,10 @@ def test_a_run_that_embeds_nothing_names_none(embed: Run, file: Path, store: Pat
     assert " on cpu" not in out
 
 
-@pytest.mark.parametrize(
-    ("cuda", "visible", "said"), [("12.6", None, True), (None, None, False), ("12.6", "", False)]
+@variants(
+    ("cuda", "visible", "said"),
+    [("12.6", None, True), (None, None, False), ("12.6", "", False)],
+    kept=(0, 2),
 )
 def test_a_gpu_that_is_not_used_is_a_line_of_the_summary(
     cuda: str | None,

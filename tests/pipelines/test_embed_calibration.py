@@ -23,6 +23,7 @@ from helpers.corpora import (
     write_lines,
 )
 from helpers.tiny_models import save_tiny_model
+from helpers.variants import variants
 
 from pipelines.cli import main
 from transforms.calibration import load_calibration
@@ -104,7 +105,7 @@ def assert_calibrated(store: Path, model: Path, folder: Path) -> None:
 # --- applied
 
 
-@pytest.mark.parametrize("method", METHODS)
+@variants("method", METHODS, kept=(2,))
 def test_on_the_fly_afterwards_and_by_embed_alone_give_the_same(
     run: Run, embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, method: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -233,8 +234,10 @@ def test_a_truncation_wider_than_the_calibration_is_forgotten(
         check_ledger(store, 60, carried=60)
 
 
-@pytest.mark.parametrize(
-    "method", ["standardize+remove-top:1", "whitening:8", "flow:levels=2,depth=1,width=4"]
+@variants(
+    "method",
+    ["standardize+remove-top:1", "whitening:8", "flow:levels=2,depth=1,width=4"],
+    kept=(0,),
 )
 def test_embed_fit_recalibrate_and_again(
     run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, method: str

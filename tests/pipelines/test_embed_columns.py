@@ -18,6 +18,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.variants import variants
 
 from transforms.store import open_store
 
@@ -137,7 +138,7 @@ def test_a_kept_column_named_twice(embed: Run, inputs: Path, value: str) -> None
 # --- limits
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.txt", "a.txt.gz", "a.jsonl"])
+@variants("name", ["a.parquet", "a.txt", "a.txt.gz", "a.jsonl"], kept=(0, 2))
 def test_limit_takes_the_first_rows_and_is_not_remembered(
     embed: Run, inputs: Path, store: Path, name: str
 ) -> None:

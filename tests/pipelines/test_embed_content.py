@@ -29,6 +29,7 @@ from helpers.corpora import (
     write_parquet,
 )
 from helpers.layouts import Row, spread, write_layout
+from helpers.variants import variants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -386,7 +387,7 @@ def test_a_lost_shard_is_made_again(run: Run, embed: Run, inputs: Path, store: P
     run("verify", "--store", store).ok()
 
 
-@pytest.mark.parametrize("same", [True, False], ids=["its bucket changes", "another one changes"])
+@variants("same", [True, False], kept=(0,), ids=["its bucket changes", "another one changes"])
 def test_a_damaged_old_shard_is_not_reused(
     run: Run, embed: Run, inputs: Path, store: Path, same: bool
 ) -> None:
@@ -411,7 +412,7 @@ def test_a_damaged_old_shard_is_not_reused(
     run("verify", "--store", store).ok()
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@variants("precision", ["float32", "int8"], kept=(1,))
 def test_moved_rows_are_reused_in_other_precisions_and_under_other_calibrations(
     run: Run,
     embed: Run,
@@ -445,6 +446,7 @@ def test_moved_rows_are_reused_in_other_precisions_and_under_other_calibrations(
 # --- a text that too many rows share
 
 
+@pytest.mark.slow
 def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
     run: Run, embed: Run, inputs: Path, store: Path
 ) -> None:

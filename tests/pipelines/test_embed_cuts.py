@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
@@ -70,3 +72,42 @@ def test_a_renamed_file_takes_its_cut_along(embed: Run, inputs: Path, store: Pat
     assert renamed["work"]["carried"] == 40
     assert renamed["input"]["files"][0]["cut"] == manifest["input"]["files"][0]["cut"] > 0
     assert len(rows_of(store)) == 40
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_a_table_keeps_its_one_span_until_all_is_embedded_again(
+    embed: Run, inputs: Path, store: Path, partition: str
+) -> None:
+    """Earlier versions read a file of Arrow as one span."""
+
+    def write(texts: list[str]) -> None:
+        table = pa.table({"text": texts})
+        with pa.ipc.new_file(str(inputs / "a.arrow"), table.schema) as writer:
+            writer.write_table(table, max_chunksize=8)
+
+    def firsts() -> set[str]:
+        manifest = manifest_of(store)
+        assert manifest is not None
+        (entry,) = manifest["input"]["files"]
+        cut.append(int(entry.get("cut", 0)))
+        return {unit["unit"].partition(".")[0] for unit in manifest["shards"]}
+
+    cut: list[int] = []
+    texts = sentences(100)
+    write(texts)
+    options = ("--unit-tokens", UNIT, "--partition", partition)
+    embed(inputs / "a.arrow", *options).ok()
+    chosen = firsts()
+    rows = {row["id"]: row["text"] for row in rows_of(store)}
+    assert rows == {f"a.arrow#{number}": text for number, text in enumerate(texts)}
+    as_of_an_earlier_version(store)
+    write(["another", *texts[1:]])
+    embed(inputs / "a.arrow").ok()
+    as_before = firsts()
+    embed(inputs / "a.arrow", "--reembed").ok()
+    assert firsts() == chosen
+    assert cut[0] == cut[2] > cut[1] == 0
+    if partition == "file":
+        assert len(chosen) == 2
+        assert len(as_before) == 1
+    check_ledger(store, 100)

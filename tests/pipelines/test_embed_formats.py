@@ -32,6 +32,7 @@ from helpers.corpora import (
     write_bytes,
     write_parquet,
 )
+from helpers.variants import variants
 from pyarrow import orc
 
 from transforms.base.errors import OptionError, SentenceBeamError
@@ -343,7 +344,7 @@ NESTED = [
 ]
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.json", "a.arrow", "a.orc", "a.avro"])
+@variants("name", ["a.parquet", "a.jsonl", "a.json", "a.arrow", "a.orc", "a.avro"], kept=(0, 1))
 def test_columns_by_dotted_names(embed: Run, inputs: Path, store: Path, name: str) -> None:
     table = pa.Table.from_pylist(NESTED)
     if name == "a.parquet":

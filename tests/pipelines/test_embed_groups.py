@@ -21,6 +21,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.variants import variants
 
 from transforms.store import open_store
 
@@ -103,7 +104,7 @@ def test_unchanged_groups_are_carried(embed: Run, store: Path, many: str) -> Non
     assert units_of(store) == before
 
 
-@pytest.mark.parametrize("change", ["edited", "added", "removed", "emptied"])
+@variants("change", ["edited", "added", "removed", "emptied"], kept=(0, 2))
 def test_a_change_touches_one_group_and_embeds_its_own_rows(
     embed: Run, run: Run, store: Path, model: Path, inputs: Path, many: str, change: str
 ) -> None:

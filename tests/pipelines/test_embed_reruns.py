@@ -27,6 +27,7 @@ from helpers.corpora import (
     write_parquet,
 )
 from helpers.tiny_models import save_tiny_model
+from helpers.variants import variants
 
 PARTS = ("embeddings", "sidecars", "rejects")
 
@@ -221,13 +222,14 @@ def test_flags_are_remembered(run: Run, model: Path, inputs: Path, store: Path) 
     assert [(row["id"], row["n"]) for row in rows_of(store)][-1] in [("f", 6), ("e", 5)]
 
 
-@pytest.mark.parametrize(
+@variants(
     ("option", "field"),
     [
         (("--pooler", "max"), "pooler"),
         (("--prompt", "query: ", "--max-tokens", "7"), "max_tokens"),
         (("--dtype", "bfloat16"), "dtype"),
     ],
+    kept=(0,),
 )
 def test_another_space_is_refused_by_field_and_reembed_goes_through(
     embed: Run, two_files: Path, store: Path, option: tuple[str, ...], field: str
@@ -363,8 +365,8 @@ def test_a_file_that_changes_while_it_is_read(
     assert not (store / "lease.json").exists()
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
-@pytest.mark.parametrize("change", [edit_in_place, Path.unlink])
+@variants("partition", ["file", "content"], kept=(0,))
+@variants("change", [edit_in_place, Path.unlink], kept=(0,))
 def test_a_file_that_changes_between_plan_and_reading(
     embed: Run,
     inputs: Path,

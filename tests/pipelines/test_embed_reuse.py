@@ -19,6 +19,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.variants import variants
 
 from pipelines.cli import main
 from transforms.encoder import Encoder
@@ -172,13 +173,10 @@ def test_tokens_and_truncation_of_reused_rows_are_counted_as_before(
 # --- nothing to encode
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+@variants("options", [
         ("--keep-columns", "text,key"), ("--unit-tokens", 60), ("--id-column", ""),
         ("--no-normalize",), ("--truncate-dim", 8), ("--truncate-dim", 5, "--no-normalize"),
-    ],
-)  # fmt: skip
+    ], kept=(0, 5))  # fmt: skip
 def test_other_columns_units_and_output_need_no_model(
     run: Run,
     embed: Run,
@@ -227,7 +225,7 @@ def test_changed_kept_values_rewrite_the_shard_alone(
 # --- damage
 
 
-@pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.99])
+@variants("part", [0.1, 0.5, 0.9, 0.99], kept=(1,))
 def test_a_damaged_old_shard_is_not_reused(
     run: Run, embed: Run, parquet: Path, store: Path, model: Path, encoded: list[str], part: float
 ) -> None:

@@ -51,7 +51,10 @@ def the_same(manifest: dict[str, Any] | None) -> dict[str, Any]:
     "flags",
     [
         ("--direct_runner_bundle_repeat=1",),
-        ("--direct_num_workers=3", "--direct_running_mode=multi_threading"),
+        pytest.param(
+            ("--direct_num_workers=3", "--direct_running_mode=multi_threading"),
+            marks=pytest.mark.slow,
+        ),
         pytest.param(("--runner=DirectRunner",), marks=pytest.mark.slow),
         pytest.param(
             ("--direct_num_workers=2", "--direct_running_mode=multi_processing"),

@@ -22,6 +22,7 @@ from helpers.corpora import (
     write_bytes,
     write_lines,
 )
+from helpers.variants import variants
 
 from pipelines.cli import main
 from transforms.storage.local import LocalStorage
@@ -206,7 +207,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@variants("other", OTHERS, kept=(0,))
 def test_the_lease_of_a_dead_writer_is_taken_over(
     embed: Run, glob: Path, store: Path, other: str
 ) -> None:
@@ -349,7 +350,7 @@ def _flip(path: Path, at: float) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize(("at", "sidecar_too"), [(0.0, False), (0.9, False), (0.5, True)])
+@variants(("at", "sidecar_too"), [(0.0, False), (0.9, False), (0.5, True)], kept=(2,))
 def test_a_damaged_shard_is_made_again_and_no_other(
     embed: Run, unfinished: Path, store: Path, at: float, sidecar_too: bool
 ) -> None:

@@ -31,6 +31,7 @@ def spearman(
 FEW = ("auto", "static", "ditto:3-7,states=last", "sbert-wk:start=4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("poolers", [FEW, pytest.param(tuple(PUBLISHED), marks=pytest.mark.slow)])
 def test_poolers_on_sts_b(run: Run, shared: Path, tmp_path: Path, poolers: tuple[str, ...]) -> None:
     task = f"B={shared}/data/sts/stsb-test.tsv"

@@ -13,6 +13,7 @@ import pytest
 import torch
 from helpers.corpora import sentences, vectors_of, write_parquet
 from helpers.tiny_models import HIDDEN, edit_json, save_tiny_model
+from helpers.variants import variants
 
 from transforms.encoder import Encoder
 from transforms.store import open_store
@@ -84,12 +85,13 @@ def check_sentence_transformers(store: Path, folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@variants(
     ("options", "method"),
     [
         (["--pooler", "mean", "--prompt", "the "], "whitening:8"),
         (["--truncate-dim", "5"], "standardize+remove-top:2"),
     ],
+    kept=(0,),
 )
 def test_both_give_the_stores_vectors(made, store, tmp_path, options, method):
     assert f'SentenceTransformer("{tmp_path}/e")' in made(*options, method=method)

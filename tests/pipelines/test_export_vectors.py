@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
-from helpers.corpora import sentences, write_parquet
+from helpers.corpora import sentences, write_bytes, write_parquet
+from helpers.variants import variants
 
 from transforms import storage
 from transforms.steps.joins import export_parts
@@ -141,7 +143,7 @@ def read_parts(output: str) -> tuple[dict[str, Any], list[str], np.ndarray]:
     return about, ids, np.concatenate(vectors)
 
 
-@pytest.mark.parametrize("flags", [(), ("--runner", "FnApiRunner")], ids=["here", "workers"])
+@variants("flags", [(), ("--runner", "FnApiRunner")], kept=(1,), ids=["here", "workers"])
 def test_a_matrix_in_parts_on_object_storage(
     run: Run, made: Path, gs: str, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
@@ -163,6 +165,70 @@ def test_a_matrix_in_parts_on_object_storage(
     wanted = store.dataset().to_table(columns=["n"])["n"].to_numpy() < 30
     assert (about["rows"], found_ids) == (30, ids[wanted].tolist())
     np.testing.assert_array_equal(found, vectors[wanted])
+
+
+def test_a_matrix_in_parts_on_s3(run: Run, made: Path, s3: str) -> None:
+    ids, vectors = open_store(str(made)).numpy()
+    for _ in range(2):
+        run("export", "--store", made, "--vectors", "npy", "--output", f"{s3}/out").ok()
+    about, found_ids, found = read_parts(f"{s3}/out")
+    assert found_ids == ids.tolist()
+    np.testing.assert_array_equal(found, vectors)
+    assert len(storage.storage_of(s3).below(f"{s3}/out")) == 1 + 2 * len(about["parts"])
+
+
+def read_tables(output: str, folder: Path) -> tuple[dict[str, Any], pa.Table]:
+    """What an export in tables says of itself, and their rows; all its files are copied."""
+    lancedb = pytest.importorskip("lancedb")
+    for entry in storage.storage_of(output).below(output):
+        path = folder / entry.path.removeprefix(f"{output}/")
+        write_bytes(path, storage.read_bytes(entry.path))
+    about = json.loads((folder / "vectors.json").read_text())
+    database = lancedb.connect(str(folder))
+    names = [part["table"] for part in about["parts"]]
+    assert sorted(database.list_tables().tables) == sorted(names)
+    tables = [database.open_table(name).to_arrow() for name in names]
+    assert [len(table) for table in tables] == [part["rows"] for part in about["parts"]]
+    return about, pa.concat_tables(tables)
+
+
+@pytest.mark.parametrize("made", ["none"], indirect=True)
+def test_tables_of_lancedb_in_parts(
+    run: Run, made: Path, gs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lancedb")
+    store = open_store(str(made))
+    monkeypatch.setattr(export_parts, "PART_BYTES", 4 * store.space.dim * 25)
+    ids, vectors = store.numpy()
+    here = str(tmp_path / "here")
+    for output, flags in ((here, ("--runner", "FnApiRunner")), (f"{gs}/out", ())):
+        command = ("export", "--store", made, "--vectors", "lance", "--output", output, *flags)
+        if not flags:
+            run(*command).ok()
+        else:
+            run(*command[:-2]).ok()  # one table, which the second export replaces
+        run(*command).ok()
+        about, found = read_tables(output, tmp_path / f"copy{len(flags)}")
+        assert (about["kind"], about["rows"], len(about["parts"]) > 2) == ("lance", 70, True)
+        assert found.column_names == ["id", "vector", "text", "n"]
+        assert found["id"].to_pylist() == ids.tolist()
+        np.testing.assert_array_equal(np.array(found["vector"].to_pylist(), np.float32), vectors)
+
+
+def test_a_part_that_is_written_twice_is_there_once(made: Path, tmp_path: Path) -> None:
+    pytest.importorskip("lancedb")
+    manifest = open_store(str(made)).manifest
+    output = str(tmp_path / "out")
+    job = export_parts.ExportJob(
+        manifest.root, manifest.run, manifest.digest, output, "ab", "lance"
+    )
+    (part,) = export_parts.parts_of(job)
+    export_parts.write_part(part, job)
+    export_parts.conclude([export_parts.write_part(part, job)], job)
+    assert len(list((tmp_path / "out").glob("*.lance"))) == 1
+    about, found = read_tables(output, tmp_path / "copy")
+    assert len(about["parts"]) == 1
+    assert len(found) == 70
 
 
 def test_a_folder_or_a_store_that_an_export_in_parts_cannot_use(

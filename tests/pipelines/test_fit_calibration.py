@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.corpora import manifest_of, sentences, write_parquet
+from helpers.variants import variants
 
 from pipelines.cli import main
 from transforms.base.extras import pip_line
@@ -113,7 +114,7 @@ def test_the_same_from_one_shard_and_from_fifty(run, model, inputs, tmp_path):
     assert np.abs(found["one"].apply(rows) - found["fifty"].apply(rows)).max() < 1e-3
 
 
-@pytest.mark.parametrize("method", METHODS)
+@variants("method", METHODS, kept=(2, 5))
 def test_a_fit_is_whole_and_says_what_it_found(made, fit, store, tmp_path, method):
     made()
     out = fit(method).ok().out
@@ -213,7 +214,7 @@ def with_vectors(table: pa.Table, change) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("method", ["whitening", "flow"])
+@variants("method", ["whitening", "flow"], kept=(0,))
 def test_a_vector_that_is_not_finite_is_refused_by_shard_and_row(
     made, fit, store, tmp_path, method
 ):
@@ -240,7 +241,7 @@ def test_float16_shards(made, fit, store, tmp_path):
     assert np.abs(wide.apply(rows) - narrow.apply(rows)).max() < 0.1
 
 
-@pytest.mark.parametrize("method", METHODS[:-1])
+@variants("method", METHODS[:-1], kept=(2,))
 def test_fewer_rows_than_components(made, fit, store, tmp_path, method):
     made(TEXTS[:6])
     fit(method).ok()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
+from helpers.variants import variants
 
 pytest.importorskip("faiss")
 
@@ -87,7 +88,7 @@ def hits(run: Run, tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
     return search
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@variants("kind", KINDS, kept=(0, 4))
 def test_search_answers_rightly_or_names_the_file(
     run: Run, store: Path, made: Path, kind: str, hits: Callable[..., list[tuple[str, str]]]
 ) -> None:
@@ -115,7 +116,7 @@ def test_search_answers_rightly_or_names_the_file(
         )
 
 
-@pytest.mark.parametrize(("command", "kind"), zip(["embed", "index"] * 3, KINDS, strict=True))
+@variants(("command", "kind"), zip(["embed", "index"] * 3, KINDS, strict=True), kept=(0, 3))
 def test_embed_and_index_make_a_changed_file_of_unchanged_rows_again(
     run: Run,
     store: Path,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_parquet
+from helpers.variants import variants
 
 from transforms.store.index_entries import IndexEntry
 
@@ -56,7 +57,7 @@ def found(run: Run, store: Path, query: str, *options: object) -> list[str]:
     return [json.loads(line)["id"] for line in out.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@variants("partition", ["file", "content"], kept=(1,))
 def test_what_was_edited_or_deleted_is_found_no_more(
     run: Run, embed: Run, store: Path, corpus: Callable[..., Path], partition: str
 ) -> None:

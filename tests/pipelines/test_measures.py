@@ -16,6 +16,7 @@ import pytest
 from helpers.clock import ClockOfEachThread
 from helpers.commands import Run
 from helpers.corpora import files_in, manifest_of, sentences, write_parquet
+from helpers.variants import variants
 
 from pipelines.embed import build, parser
 from transforms.base.measures import EMBED_PARTS, STAGES
@@ -84,7 +85,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
     return clock
 
 
-@pytest.mark.parametrize("part", ["read", "reuse", "load", "tokenise", "forward", "write"])
+@variants("part", ["read", "reuse", "load", "tokenise", "forward", "write"], kept=(0, 4))
 def test_the_figures_name_the_part_that_is_slow(
     part: str,
     clock: SlowClock,

@@ -74,6 +74,7 @@ def test_a_restart_goes_on_with_the_run_and_its_plan(
     assert not (store / "lease.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_two_processes_of_a_name_make_one_snapshot(
     inputs: Path, store: Path, model: Path, tmp_path: Path

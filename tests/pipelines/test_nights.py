@@ -13,6 +13,7 @@ from helpers.changes import CHANGES, Change, add, merge
 from helpers.collection import Collection, rows_and_vectors, the_same
 from helpers.commands import Run, child_process
 from helpers.corpora import check_ledger
+from helpers.variants import variants
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -88,8 +89,12 @@ def run_nights(
         assert cuts(manifest) == cuts(fresh)
 
 
-@PARTITIONS
-@pytest.mark.parametrize("ids", [OWN_IDS, ()], ids=["own ids", "ids of files"])
+@variants(
+    ("partition", "ids"),
+    [("file", OWN_IDS), ("content", ()), ("file", ()), ("content", OWN_IDS)],
+    kept=(0, 1),
+    ids=["file-own ids", "content-ids of files", "file-ids of files", "content-own ids"],
+)
 @quick(examples=2)
 @example(seed=682, nights=[[], [], [add, merge]])
 @given(seed=SEEDS, nights=NIGHTS)

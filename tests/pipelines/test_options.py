@@ -9,6 +9,7 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_lines
 from helpers.engines import start
+from helpers.variants import variants
 
 from pipelines.cli import COMMANDS
 
@@ -71,8 +72,10 @@ def test_an_unknown_command_names_the_known_ones(run: Run) -> None:
 # --- the store's name
 
 
-@pytest.mark.parametrize(
-    ("command", "old"), [("embed", "--output"), ("plan", "--output"), ("index", "--input")]
+@variants(
+    ("command", "old"),
+    [("embed", "--output"), ("plan", "--output"), ("index", "--input")],
+    kept=(0,),
 )
 def test_an_old_name_of_the_store_is_taken_and_not_shown(
     run: Run, embed: Run, glob: Path, store: Path, command: str, old: str

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
@@ -13,6 +12,7 @@ from helpers.corpora import (
     vectors_of,
     write_parquet,
 )
+from helpers.variants import variants
 
 from transforms.store import open_store
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_rolled_back_to(run: Run, embed: Run, inputs: Path, store
     assert (store / "manifest.json").read_bytes() == second
 
 
-@pytest.mark.parametrize("kind", ["path", "locator", "shard"])
+@variants("kind", ["path", "locator", "shard"], kept=(2,))
 def test_a_snapshot_with_a_file_that_was_cut_is_not_restored(
     run: Run, embed: Run, inputs: Path, store: Path, kind: str
 ) -> None:

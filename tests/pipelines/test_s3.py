@@ -38,6 +38,7 @@ def test_storage_writes_lists_and_removes(bucket: str) -> None:
     assert place.match(f"{bucket}/*.txt").files == []
 
 
+@pytest.mark.slow
 def test_a_long_listing_goes_side_by_side_where_the_service_can(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,7 @@ def test_only_scores_and_labels_are_learnt(train: Train) -> None:
     assert (done.status, "say --objective regression or classification" in done.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_default_is_the_papers_and_another_one_learns_too(train: Train, tmp_path: Path) -> None:
     for name, more in (
         ("default", ()),

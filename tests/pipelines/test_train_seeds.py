@@ -29,6 +29,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_all_seeds_are_kept_with_the_spread_of_their_scores(run: Run, tmp_path: Path) -> None:
     save_tiny_model("bert", tmp_path / "bert")
     for name, seed in (("train", 0), ("dev", 1), ("held", 2)):

@@ -36,6 +36,7 @@ def nights(three: Path, store: Path) -> Path:
     return Path(shutil.copytree(three, store))
 
 
+@pytest.mark.slow
 def test_a_night_and_a_vacuum_after_another(
     run: Run, embed: Run, inputs: Path, store: Path
 ) -> None:

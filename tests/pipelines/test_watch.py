@@ -20,6 +20,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.variants import variants
 
 from pipelines.cli import main
 from transforms.report.history import RunSummary, recommended_answer_change
@@ -224,9 +225,10 @@ def test_a_gate_is_recommended_after_seven_runs() -> None:
     assert recommended_answer_change(nights(*[0.6] * 7)) == 1.0
 
 
-@pytest.mark.parametrize(
+@variants(
     "flags",
     [("--chunks", "sentences"), ("--partition", "content"), ("--precision", "int8"), ()],
+    kept=(0, 3),
     ids=lambda flags: " ".join(flags),
 )
 def test_whatever_the_store_is(

@@ -1,4 +1,4 @@
-"""Export: the rows of a snapshot as files of numpy, each of some shards, written by workers."""
+"""Export: the rows of a snapshot as files or tables, each of some shards, written by workers."""
 
 import apache_beam as beam
 

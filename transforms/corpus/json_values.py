@@ -17,6 +17,7 @@ DECODER = json.JSONDecoder()
 SPACE = re.compile(r"[ \t\r\n]*")
 MOST_CHARACTERS = 1 << 28  # in one value
 NEAR_THE_END = 12  # characters; the error about a cut escape has the place of its start
+CUT_NUMBER = 2  # characters at most after a number that go on with it, but not alone
 VALUES = 8192
 
 
@@ -91,9 +92,11 @@ class _JsonText:
                 if is_cut and self.more():
                     continue
                 raise _NoJsonError(error.msg) from error
-            # more digits of a number may follow
-            if end < len(self.text) or isinstance(value, (dict, list, str)) or not self.more():
-                self.place = end
+            # more of a number may follow, as of "1.", "1e" and "1e+"
+            is_whole = isinstance(value, (dict, list, str)) or end + CUT_NUMBER < len(self.text)
+            size = end - self.place
+            if is_whole or not self.more():
+                self.place += size
                 return value
 
 

@@ -27,8 +27,9 @@ class Span:
     """A part of one file: rows [start, stop) of a table, bytes [start, stop) of uncompressed text.
 
     A table is a file of any format but text and JSONL. `stop` is None if only reading shows the
-    length. `rows` is exact for Parquet, ORC, whole files and parts of CSV, None for others;
-    `tokens` is an estimate. `offset` is where a reader of CSV finds the first row.
+    length. `rows` is exact for Parquet, ORC, whole files and parts of CSV, Arrow and Avro, None for
+    others; `tokens` is an estimate. `offset` is where a reader finds the first row: a byte of CSV
+    and Avro, the number of a record batch of Arrow or of a stripe of ORC.
     """
 
     file: InputFile
@@ -63,6 +64,12 @@ def bytes_of_span(head: int, text_bytes: int, rows: int, unit_tokens: int) -> in
         return TEXT_BYTES_PER_TOKEN * unit_tokens
     tokens = max(1, estimated_tokens(text_bytes, rows))
     return min(CUT_BYTES, max(1, head * unit_tokens // tokens))
+
+
+def rows_of_span(text_bytes: int, rows: int, unit_tokens: int) -> int:
+    """Return the rows of a table that hold about `unit_tokens`, by the text of its first rows."""
+    counted = max(1, rows)
+    return max(1, counted * unit_tokens // estimated_tokens(text_bytes, counted))
 
 
 def whole_file(file: InputFile, is_packed: bool) -> list[Span]:

@@ -26,14 +26,15 @@ _EXACT_GELU = ("GELU", "GELUActivation")
 class PackedLinear:
     """A linear layer, x -> x weight' + bias.
 
-    `packed` is the weight in oneDNN's layout, None if torch cannot make it. Laying the weight out
-    for every product would cost a tenth of the product; the activation is part of the same pass
-    over the output. Kernels are compiled for each shape and kept: use few numbers of rows.
+    `packed`: whether the weight is in oneDNN's layout, and only there, because torch can make it.
+    Laying the weight out for every product would cost a tenth of the product; the activation is
+    part of the same pass over the output. Kernels are compiled for each shape and kept: use few
+    numbers of rows.
     """
 
     weight: Tensor
     bias: Tensor
-    packed: Tensor | None
+    packed: bool
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "PackedLinear":
@@ -47,7 +48,11 @@ class PackedLinear:
     def pack(cls, weight: Tensor, bias: Tensor) -> "PackedLinear":
         """Lay out a weight [out, in] and bias [out]."""
         weight = weight.contiguous()
-        return cls(weight, bias.contiguous(), _pack(weight))
+        packed = _has_kernels(weight)
+        if packed:
+            # the operator that torch's compiler emits for a CPU
+            weight = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS_HINT)
+        return cls(weight, bias.contiguous(), packed)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the layer's output [n, out] for `x` [n, in], in its dtype."""
@@ -55,7 +60,7 @@ class PackedLinear:
 
     def gelu(self, x: Tensor) -> Tensor:
         """Return the exact GELU of the layer's output, [n, out]."""
-        if self.packed is None:
+        if not self.packed:
             return F.gelu(F.linear(x, self.weight, self.bias))
         return self._run(x, "gelu")
 
@@ -65,22 +70,13 @@ class PackedLinear:
         return self._run(x, "none").add_(residual)
 
     def _run(self, x: Tensor, activation: str) -> Tensor:
-        if self.packed is None:
+        if not self.packed:
             return F.linear(x, self.weight, self.bias)
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, activation, [], "none")
-
-
-def _pack(weight: Tensor) -> Tensor | None:
-    """Return the weight in oneDNN's layout, None if torch or the processor has no kernels for it.
-
-    It uses the operators that torch's compiler emits for a CPU.
-    """
-    if not _has_kernels(weight):
-        return None
-    return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS_HINT)
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, activation, [], "none")
 
 
 def _has_kernels(weight: Tensor) -> bool:
+    """Whether torch and the processor have oneDNN's kernels for products with `weight`."""
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
         return False
     if not torch.backends.mkldnn.is_available():

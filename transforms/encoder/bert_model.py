@@ -82,7 +82,8 @@ def load_bert(files: ModelFiles, dtype: torch.dtype) -> "BertModel":
             for key in file.keys():
                 name = _own_name(key)
                 if name is not None:
-                    weights[name] = file.get_tensor(key).to(dtype)
+                    # a copy, so that the mapped file is let go
+                    weights[name] = file.get_tensor(key).to(dtype, copy=True)
     has_pooler = any(name.startswith(_POOLER) for name in weights)
     with torch.device("meta"):
         model = BertModel(files.config, has_pooler)

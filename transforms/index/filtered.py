@@ -14,6 +14,7 @@ import numpy as np
 
 from transforms.index.exact import block_top_k, no_results
 from transforms.index.faiss_module import load_faiss, use_threads
+from transforms.index.matched_lists import MatchedLists
 from transforms.index.parts import Coarse, TopK
 from transforms.index.ranges import Part
 from transforms.index.search import (
@@ -178,8 +179,8 @@ class FilteredIndex:
             if numbers.shape[1] < end:
                 scores, numbers = self._nearest(faiss, rest, max(ahead, end))
             coarse = Coarse.cut(scores, numbers, done, end)
-            parts = [part.top_k(faiss, rest, k, coarse) for part in self._parts_with_lists]
-            best_gains, best = merge([(gains[pending], positions[pending]), *parts], k)
+            new = self._scan_lists(faiss, rest, k, coarse)
+            best_gains, best = merge([(gains[pending], positions[pending]), *new], k)
             is_final = (best == positions[pending]).all(axis=1) & (best[:, last] >= 0)
             gains[pending] = best_gains
             positions[pending] = best
@@ -190,6 +191,17 @@ class FilteredIndex:
             done = end
             end = min(2 * end, lists)
         return gains, positions
+
+    def _scan_lists(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse) -> list[TopK]:
+        """Return gains and positions [q, k] of the given lists, once or of each part."""
+        if self._matched is not None:
+            return [self._matched.top_k(faiss, queries, k, coarse)]
+        return [part.top_k(faiss, queries, k, coarse) for part in self._parts_with_lists]
+
+    @cached_property
+    def _matched(self) -> MatchedLists | None:
+        """Copies of the lists' wanted rows; None if they would take too much memory."""
+        return MatchedLists.of(load_faiss(), self._parts_with_lists, self._index.trained)
 
     def _nearest(
         self, faiss: Any, queries: np.ndarray, count: int

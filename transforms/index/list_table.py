@@ -44,6 +44,12 @@ class ListTable:
         self._entries[first:stop, _SIZE] = sizes
         self._entries[first:stop, _CAPACITY] = sizes
 
+    def fill(self, lists: np.ndarray, sizes: np.ndarray, addresses: np.ndarray) -> None:
+        """Set rows and addresses of lists, all int64 [m]."""
+        self._entries[lists, _SIZE] = sizes
+        self._entries[lists, _CAPACITY] = sizes
+        self._entries[lists, _ADDRESS] = addresses
+
     def place(self, lists: np.ndarray, addresses: np.ndarray) -> None:
         """Set the addresses of lists, both int64 [m]."""
         self._entries[lists, _ADDRESS] = addresses

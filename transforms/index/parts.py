@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from transforms.base.errors import DamagedIndexError
+from transforms.index.checks import changed
 from transforms.index.exact import (
     block_top_k,
     complete_top_k,
@@ -139,13 +140,18 @@ class OpenSegment:
         return sizes_of_lists(self.index)
 
     def matches_of_lists(self, faiss: Any) -> np.ndarray:
-        """The number of rows in each list that are not deleted, int64 [nlist]."""
+        """The number of rows in each list that are not deleted, int64 [nlist].
+
+        Lists are not checked yet. Raises DamagedIndexError if one names a row that is none.
+        """
         counts = self.list_sizes.copy()
         if self.bits is not None:
             for number in np.flatnonzero(counts).tolist():
-                counts[number] = np.count_nonzero(
-                    self.is_live[list_arrays(faiss, self.index, number)[1]]
-                )
+                rows = list_arrays(faiss, self.index, number)[1]
+                try:
+                    counts[number] = np.count_nonzero(self.is_live[rows])
+                except IndexError as error:
+                    raise changed(self.file.path) from error
         return counts
 
     @cached_property

@@ -82,6 +82,11 @@ class SegmentedIndex:
         """The opened segments, in the order of their files; all ranges are the first part."""
         return self._parts
 
+    @property
+    def trained(self) -> TrainedIndex | None:
+        """The trained index that segments share; None if it was not given."""
+        return self._trained
+
     def parts_of(self, wanted: Sequence[np.ndarray]) -> list[Part]:
         """Return the parts with only the wanted rows, bool [n] of each opened file."""
         found: list[Part] = []

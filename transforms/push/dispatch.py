@@ -68,3 +68,14 @@ def redact(text: str) -> str:
     if parts.fragment:
         name = f"#{parts.fragment}"
     return f"{prefix}{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}{name}"
+
+
+def has_password(text: str) -> bool:
+    """Whether a target's URL has a password, or a query that may have one.
+
+    >>> has_password("postgresql://me:secret@host/db#docs"), has_password("postgresql://host/db#a")
+    (True, False)
+    """
+    prefix = next((kind for kind in OWN_PREFIXES if text.startswith(kind)), "")
+    parts = urlsplit(text.removeprefix(prefix))
+    return parts.password is not None or "password" in parts.query

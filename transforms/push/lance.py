@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import lancedb
 import pyarrow as pa
@@ -50,6 +50,10 @@ class LanceTarget:
         self._state: State | None = None
         self._keys: list[str] = []
         self.turn = Turn(where, self)
+
+    def written_by_workers(self) -> NoReturn:
+        """Raise AssertionError: each write is based on the version before it."""
+        raise AssertionError("takes_parallel says that one process writes")
 
     def state(self) -> State | None:
         """Return the state in the metadata of the column `id`."""

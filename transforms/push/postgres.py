@@ -9,21 +9,18 @@ from typing import Any
 import numpy as np
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 from psycopg import sql
 from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
-from pyarrow import types
 
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import DataGateError, OptionError, first_line
-from transforms.push.postgres_stages import FLOATS, Stages, prefix_of
+from transforms.base.errors import first_line
+from transforms.push.postgres_stages import Stages, StageWriter, prefix_of
+from transforms.push.postgres_values import copy_rows, kind_of, name_list
 from transforms.push.state import MARK, PushRecord, State
 from transforms.push.target import Table, refused
-from transforms.push.values import json_value
 
 CONNECT_SECONDS = 10
 WAIT_SECONDS = 60  # for another push into the same table
@@ -31,17 +28,7 @@ WAIT_SECONDS = 60  # for another push into the same table
 KEEPALIVES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10}
 LISTED = 50_000
 INDEXED_DIMENSIONS = 2_000  # most components of pgvector's HNSW
-LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer names
 OPERATORS = {"cosine": "vector_cosine_ops", "ip": "vector_ip_ops", "l2": "vector_l2_ops"}
-KINDS = [  # the first match of a column's type; nested types are jsonb
-    (types.is_string, "text"), (types.is_large_string, "text"), (types.is_null, "text"),
-    (types.is_boolean, "bool"), (types.is_int8, "int2"), (types.is_int16, "int2"),
-    (types.is_uint8, "int2"), (types.is_int32, "int4"), (types.is_uint16, "int4"),
-    (types.is_int64, "int8"), (types.is_uint32, "int8"), (types.is_uint64, "numeric"),
-    (types.is_decimal, "numeric"), (types.is_float64, "float8"), (types.is_floating, "float4"),
-    (types.is_date, "date"), (types.is_binary, "bytea"), (types.is_large_binary, "bytea"),
-    (types.is_fixed_size_binary, "bytea"),
-]  # fmt: skip
 # temporary tables
 STAGE = f"{MARK}_rows"
 GONE = f"{MARK}_gone"
@@ -136,7 +123,7 @@ class PostgresTarget:
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the keys of all rows."""
-        query = sql.SQL("SELECT {} FROM {}").format(_names(keys), self._table)
+        query = sql.SQL("SELECT {} FROM {}").format(name_list(keys), self._table)
         with self._connection.cursor(name=f"{MARK}_keys") as cursor:
             cursor.execute(query)
             while rows := cursor.fetchmany(LISTED):
@@ -148,24 +135,24 @@ class PostgresTarget:
 
         Columns that no push wrote stay.
         """
-        kinds = {field.name: _kind(field, table.space.dim, self.where) for field in table.columns}
+        kinds = {field.name: kind_of(field, table.space.dim, self.where) for field in table.columns}
         run = self._connection.execute
         self._keys = table.keys
         self._done = State(table.space, table.metric, {record.run: replace(record, done=True)})
         self._vector_type()
         self._drop_stages()
-        self._stages = Stages(self._url, self._parts, kinds, self._copy)
+        self._stages = Stages(StageWriter.of(self._url, self._parts, kinds, self.where))
         if self._state is None:
             columns: list[sql.Composed] = []
             for name, kind in kinds.items():
                 columns.append(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)))
-            columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.keys)))
+            columns.append(sql.SQL("PRIMARY KEY ({})").format(name_list(table.keys)))
             run(sql.SQL("CREATE TABLE {} ({})").format(self._table, sql.SQL(", ").join(columns)))
         else:
             self._change_columns(self._state.columns, record.columns, kinds)
         for stage, names in ((STAGE, table.columns.names), (GONE, table.keys)):
             query = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false")
-            run(query.format(sql.Identifier(stage), _names(names), self._table))
+            run(query.format(sql.Identifier(stage), name_list(names), self._table))
 
     def _change_columns(
         self, held: Mapping[str, str], wanted: Mapping[str, str], kinds: Mapping[str, str]
@@ -205,26 +192,38 @@ class PostgresTarget:
 
     def _drop_stages(self) -> None:
         """Remove the tables of pushes that were killed; the lock says that no other push runs."""
+        for table in self._tables(prefix_of(self._parts)):
+            self._connection.execute(sql.SQL("DROP TABLE {}").format(table))
+
+    def _tables(self, prefix: str) -> list[sql.Identifier]:
+        """Return the tables of this user whose names begin so."""
         query = sql.SQL(
             "SELECT nspname, relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace"
             " WHERE starts_with(relname, %s) AND pg_get_userbyid(relowner) = current_user"
+            " AND relkind = 'r' ORDER BY relname"
         )
-        for parts in self._connection.execute(query, [prefix_of(self._parts)]).fetchall():
-            self._connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(*parts)))
+        found = self._connection.execute(query, [prefix]).fetchall()
+        return [sql.Identifier(*parts) for parts in found]
+
+    @contextlib.contextmanager
+    def written_by_workers(self) -> Iterator[StageWriter]:
+        """Yield what copies rows into tables of their own, which `count` takes."""
+        assert self._stages is not None, "begin comes first"
+        yield self._stages.writer
 
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Copy rows; they replace those with the same keys.
 
-        What other threads write is in the table from `count` on.
+        What other threads and workers write is in the table from `count` on.
         """
         if threading.get_ident() != self._thread:
             assert self._stages is not None, "begin comes first"
             self._stages.write(rows)
         elif self._state is None:
-            self._copy(self._connection, self._table, rows)
+            self._copy(self._table, rows)
         else:
             stage = sql.Identifier(STAGE)
-            self._copy(self._connection, stage, rows)
+            self._copy(stage, rows)
             self._take_rows(stage, rows.schema.names)
             self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
 
@@ -233,15 +232,15 @@ class PostgresTarget:
         others = [sql.Identifier(name) for name in names if name not in self._keys]
         sets = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
         query = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}")
-        columns = _names(names)
+        columns = name_list(names)
         self._connection.execute(
-            query.format(self._table, columns, columns, stage, _names(self._keys), sets)
+            query.format(self._table, columns, columns, stage, name_list(self._keys), sets)
         )
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the rows of these keys."""
         stage = sql.Identifier(GONE)
-        self._copy(self._connection, stage, keys)
+        self._copy(stage, keys)
         same = sql.SQL(" AND ").join(
             sql.SQL("t.{0} = g.{0}").format(sql.Identifier(n)) for n in keys.schema.names
         )
@@ -250,26 +249,11 @@ class PostgresTarget:
         )
         self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
 
-    def _copy(
-        self, connection: psycopg.Connection, into: sql.Identifier, rows: pa.RecordBatch
-    ) -> None:
-        ids = rows.column("id")
-        columns = [
-            _values(field, rows.column(field.name), ids, self.where) for field in rows.schema
-        ]
-        kinds = [_kind(field, 1, self.where).partition("(")[0] for field in rows.schema]
-        if connection is not self._connection:
-            kinds = [FLOATS if kind == "vector" else kind for kind in kinds]
-        query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-            into, _names(rows.schema.names)
-        )
-        with connection.cursor() as cursor, cursor.copy(query) as copy:
-            copy.set_types(kinds)
-            for row in zip(*columns, strict=True):
-                copy.write_row(row)
+    def _copy(self, into: sql.Identifier, rows: pa.RecordBatch) -> None:
+        copy_rows(self._connection, into, rows, self.where)
 
     def count(self) -> int:
-        """Take the rows that other threads wrote, and return the number of rows."""
+        """Take the rows that other threads and workers wrote, and return the number of rows."""
         self._take_staged()
         query = sql.SQL("SELECT count(*) FROM {}").format(self._table)
         row = self._connection.execute(query).fetchone()
@@ -279,8 +263,10 @@ class PostgresTarget:
     def _take_staged(self) -> None:
         if self._stages is None:
             return
-        for table in self._stages.tables():
-            self._take_rows(table, self._stages.names)
+        writer = self._stages.writer
+        self._stages.close()
+        for table in self._tables(writer.prefix):
+            self._take_rows(table, writer.names)
             self._connection.execute(sql.SQL("DROP TABLE {}").format(table))
         self._stages = None
 
@@ -309,54 +295,3 @@ class _VectorDumper(Dumper):
 
     def dump(self, obj: Any) -> Buffer:
         return len(obj).to_bytes(2, "big") + b"\0\0" + obj.astype(">f4").tobytes()
-
-
-def _names(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
-
-
-def _kind(field: pa.Field, dim: int, where: str) -> str:
-    """The type of a column. Raises OptionError for a name that PostgreSQL would cut."""
-    if len(field.name.encode()) > LONGEST_NAME:
-        raise OptionError(
-            f"--to {where}: PostgreSQL cuts the column name {field.name!r} after {LONGEST_NAME}"
-            " bytes; rename it in the input, or leave it out of --keep-columns"
-        )
-    if field.name == "embedding":
-        return f"vector({dim})"
-    if pa.types.is_timestamp(field.type):
-        if field.type.tz:
-            return "timestamptz"
-        return "timestamp"
-    return next((name for is_one, name in KINDS if is_one(field.type)), "jsonb")
-
-
-def _values(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> Sequence[Any]:
-    """The values of a column for psycopg.
-
-    Raises DataGateError for a value that PostgreSQL cannot hold.
-    """
-    if field.name == "embedding":
-        return list(as_matrix(column))
-    kind = _kind(field, 1, where)
-    name = f"--to {where}: the column {field.name!r}"
-    mend = "mend it in the input, or leave the column out (--keep-columns, --no-keep-text)"
-    try:
-        if kind == "text":
-            place = pc.index(pc.match_substring(column, "\0"), True).as_py()
-            if place >= 0:
-                row_id = ids[place].as_py()
-                raise DataGateError(
-                    f"{name} of row {row_id!r} has a NUL, which PostgreSQL has not; {mend}"
-                )
-        if kind in ("timestamp", "timestamptz"):
-            column = column.cast(pa.timestamp("us", field.type.tz))
-        if kind == "jsonb":
-            return [json_value(value, name) for value in column.to_pylist()]
-        if kind == "float4":
-            return column.cast(pa.float32()).to_pylist()
-        return column.to_pylist()
-    except (pa.ArrowInvalid, ValueError, OverflowError) as error:
-        raise DataGateError(
-            f"{name} has a value that PostgreSQL cannot hold ({first_line(error)}); {mend}"
-        ) from error

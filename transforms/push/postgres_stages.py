@@ -8,7 +8,8 @@ import contextlib
 import hashlib
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,66 +20,102 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
+from transforms.push.postgres_values import copy_rows
 from transforms.push.state import MARK
 
 FLOATS = "float4[]"  # the vectors: the type of pgvector may be new in the push's transaction
 FLOATS_OID = 1021
 FLOAT_OID = 700
-Copy = Callable[[psycopg.Connection, sql.Identifier, pa.RecordBatch], None]
 
 
-class Stages:
-    """The tables of one push, one for each thread that writes.
+@dataclass(frozen=True)
+class StageWriter:
+    """Copies rows into tables of the database at `url`.
 
-    `table` are the parts of the pushed table's name, `kinds` the types of its columns.
+    Their names begin with `prefix`, in the schema `schema` if there is one. `columns` are the names
+    and types of the columns, `where` is the target in messages.
     """
 
-    def __init__(self, url: str, table: Sequence[str], kinds: Mapping[str, str], copy: Copy):
-        self._url = url
-        self._kinds = {**kinds, "embedding": FLOATS}
-        self._schema = list(table[:-1])
-        self._prefix = f"{prefix_of(table)}{uuid.uuid4().hex[:12]}"
-        self._copy = copy
-        self._lock = threading.Lock()
-        self._made: dict[int, tuple[psycopg.Connection, sql.Identifier]] = {}
+    url: str
+    schema: tuple[str, ...]
+    prefix: str
+    columns: tuple[tuple[str, str], ...]
+    where: str
+
+    @classmethod
+    def of(
+        cls, url: str, table: Sequence[str], kinds: Mapping[str, str], where: str
+    ) -> "StageWriter":
+        """Return the writer of a new push into a table, by the parts of the table's name."""
+        prefix = f"{prefix_of(table)}{uuid.uuid4().hex[:12]}"
+        columns = {**kinds, "embedding": FLOATS}
+        return cls(url, tuple(table[:-1]), prefix, tuple(columns.items()), where)
 
     @property
     def names(self) -> list[str]:
         """The names of the columns."""
-        return [*self._kinds]
+        return [name for name, _ in self.columns]
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Copy rows into a table of their own, which other connections see when it has all."""
+        with self.connect(autocommit=False) as connection:
+            table = self.new_table(connection, uuid.uuid4().hex[:12])
+            for rows in batches:
+                self.copy(connection, table, rows)
+
+    def connect(self, autocommit: bool) -> psycopg.Connection:
+        """Open a connection that can write vectors."""
+        connection = psycopg.connect(
+            self.url, autocommit=autocommit, fallback_application_name="sentence-beam push"
+        )
+        connection.adapters.register_dumper(np.ndarray, _FloatsDumper)
+        return connection
+
+    def new_table(self, connection: psycopg.Connection, name: str) -> sql.Identifier:
+        """Create a table whose name ends so."""
+        table = sql.Identifier(*self.schema, f"{self.prefix}_{name}")
+        columns = [
+            sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(kind))
+            for column, kind in self.columns
+        ]
+        connection.execute(
+            sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, sql.SQL(", ").join(columns))
+        )
+        return table
+
+    def copy(
+        self, connection: psycopg.Connection, table: sql.Identifier, rows: pa.RecordBatch
+    ) -> None:
+        """Copy rows into a table."""
+        copy_rows(connection, table, rows, self.where, FLOATS)
+
+
+class Stages:
+    """The tables of one push, one for each thread that writes."""
+
+    def __init__(self, writer: StageWriter):
+        self.writer = writer
+        self._lock = threading.Lock()
+        self._made: dict[int, tuple[psycopg.Connection, sql.Identifier]] = {}
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Copy rows into the table of this thread."""
         connection, table = self._of_this_thread()
-        self._copy(connection, table, rows)
+        self.writer.copy(connection, table, rows)
 
     def _of_this_thread(self) -> tuple[psycopg.Connection, sql.Identifier]:
         thread = threading.get_ident()
         with self._lock:
             if thread not in self._made:
-                self._made[thread] = self._new(len(self._made))
+                connection = self.writer.connect(autocommit=True)
+                table = self.writer.new_table(connection, str(len(self._made)))
+                self._made[thread] = connection, table
             return self._made[thread]
 
-    def _new(self, number: int) -> tuple[psycopg.Connection, sql.Identifier]:
-        connection = psycopg.connect(
-            self._url, autocommit=True, fallback_application_name="sentence-beam push"
-        )
-        connection.adapters.register_dumper(np.ndarray, _FloatsDumper)
-        table = sql.Identifier(*self._schema, f"{self._prefix}_{number}")
-        columns = [
-            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
-            for name, kind in self._kinds.items()
-        ]
-        connection.execute(
-            sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, sql.SQL(", ").join(columns))
-        )
-        return connection, table
-
-    def tables(self) -> list[sql.Identifier]:
-        """Return the tables, and close their connections."""
+    def close(self) -> None:
+        """Close the connections."""
         for connection, _ in self._made.values():
             connection.close()
-        return [table for _, table in self._made.values()]
 
     def drop(self) -> None:
         """Remove the tables of a push that failed, as far as the server answers."""

@@ -9,7 +9,8 @@ import os
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -43,17 +44,12 @@ def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
     """The target at a URL, or in a folder that no other process has open."""
     try:
         if "://" in place:
-            key = os.environ.get(API_KEY)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about a key without TLS, which the URL shows
-                client = QdrantClient(
-                    url=place, api_key=key, timeout=SECONDS, check_compatibility=False
-                )
+            client = _client_of(place)
         else:
             client = QdrantClient(path=place)
     except (RuntimeError, ValueError, OSError) as error:
         raise refused(where, first_line(error), "check the URL or folder") from error
-    target = QdrantTarget(client, name, where, takes_parallel="://" in place)
+    target = QdrantTarget(client, name, where, place)
     try:
         yield target
     except ApiException as error:
@@ -70,11 +66,10 @@ def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
 class QdrantTarget:
     """A collection of Qdrant, with one vector a point."""
 
-    def __init__(
-        self, client: QdrantClient, name: str, where: str, takes_parallel: bool = False
-    ) -> None:
+    def __init__(self, client: QdrantClient, name: str, where: str, place: str) -> None:
         self.where = where
-        self.takes_parallel = takes_parallel
+        self.takes_parallel = "://" in place
+        self._place = place
         self._client = client
         self._name = name
         self.turn = Turn(where, self)
@@ -138,23 +133,15 @@ class QdrantTarget:
                 self.where, "it keeps no metadata of collections", "run Qdrant 1.16 or later"
             )
 
+    @contextlib.contextmanager
+    def written_by_workers(self) -> Iterator["PointWriter"]:
+        """Yield what writes points by this push's alias; the turn is kept meanwhile."""
+        with self.turn.kept():
+            yield PointWriter(self._place, self._alias, self.where)
+
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Write points; they replace those with the same ids."""
-        vectors = as_matrix(rows.column("embedding"))
-        names = [name for name in rows.schema.names if name != "embedding"]
-        where = f"--to {self.where}: the column"
-        columns = []
-        for name in names:
-            values = rows.column(name).to_pylist()
-            columns.append([json_value(value, f"{where} {name!r}") for value in values])
-        payloads = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
-        points = [
-            models.PointStruct(id=point, vector=vector.tolist(), payload=payload)
-            for point, vector, payload in zip(_points(rows), vectors, payloads, strict=True)
-        ]
-        step = max(1, NUMBERS // vectors.shape[1])
-        for start in range(0, len(points), step):
-            part = points[start : start + step]
+        for part in _requests(rows, self.where):
             self._send(partial(self._client.upsert, self._alias, part, wait=True))
 
     def delete(self, keys: pa.RecordBatch) -> None:
@@ -165,21 +152,13 @@ class QdrantTarget:
             self._send(partial(self._client.delete, self._alias, chosen, wait=True))
 
     def _send(self, write: Callable[[], Any]) -> None:
-        """Write one batch; retry if the alias is unknown.
+        """Write one batch."""
 
-        Some nodes of a cluster learn of it later.
-        """
-        for seconds in PAUSES:
-            try:
-                with self.turn.writing():
-                    write()
-                return
-            except UnexpectedResponse as error:
-                if error.status_code != MISSING:
-                    raise
-            time.sleep(seconds)
-        with self.turn.writing():
-            write()
+        def in_turn() -> None:
+            with self.turn.writing():
+                write()
+
+        _send(in_turn)
 
     def count(self) -> int:
         """Return the number of points."""
@@ -191,6 +170,66 @@ class QdrantTarget:
         """Remove the push's alias, record that the push is done, and end its turn."""
         self._client.update_collection_aliases([_removal(self.turn.push)])
         self.turn.finish()
+
+
+@dataclass(frozen=True)
+class PointWriter:
+    """Writes points by an alias of a collection of the server at `url`."""
+
+    url: str
+    alias: str
+    where: str
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write points; they replace those with the same ids."""
+        with contextlib.closing(_client_of(self.url)) as client:
+            for rows in batches:
+                for part in _requests(rows, self.where):
+                    _send(partial(client.upsert, self.alias, part, wait=True))
+
+
+def _client_of(url: str) -> QdrantClient:
+    """The client of a server, with the key that this machine has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a key without TLS, which the URL shows
+        return QdrantClient(
+            url=url, api_key=os.environ.get(API_KEY), timeout=SECONDS, check_compatibility=False
+        )
+
+
+def _requests(rows: pa.RecordBatch, where: str) -> Iterator[list[models.PointStruct]]:
+    """Yield the points of rows, as many at a time as one request takes."""
+    vectors = as_matrix(rows.column("embedding"))
+    names = [name for name in rows.schema.names if name != "embedding"]
+    columns = []
+    for name in names:
+        values = rows.column(name).to_pylist()
+        column = f"--to {where}: the column {name!r}"
+        columns.append([json_value(value, column) for value in values])
+    payloads = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+    points = [
+        models.PointStruct(id=point, vector=vector.tolist(), payload=payload)
+        for point, vector, payload in zip(_points(rows), vectors, payloads, strict=True)
+    ]
+    step = max(1, NUMBERS // vectors.shape[1])
+    for start in range(0, len(points), step):
+        yield points[start : start + step]
+
+
+def _send(write: Callable[[], Any]) -> None:
+    """Write one batch; retry if the alias is unknown.
+
+    Some nodes of a cluster learn of it later.
+    """
+    for seconds in PAUSES:
+        try:
+            write()
+            return
+        except UnexpectedResponse as error:
+            if error.status_code != MISSING:
+                raise
+        time.sleep(seconds)
+    write()
 
 
 def _removal(push: str) -> models.DeleteAliasOperation:

@@ -57,6 +57,25 @@ def read_rows(manifest: Manifest, unit: UnitRecord, columns: pa.Schema) -> Itera
             ) from error
 
 
+def read_chosen(
+    manifest: Manifest, unit: UnitRecord, columns: pa.Schema, wanted: np.ndarray
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a unit with these indices, in order, in batches.
+
+    Raises as `read_rows`.
+    """
+    rows = np.sort(wanted)
+    start = 0
+    for batch in read_rows(manifest, unit, columns):
+        chosen = rows[(rows >= start) & (rows < start + batch.num_rows)] - start
+        start += batch.num_rows
+        if not len(chosen):
+            continue
+        if len(chosen) < batch.num_rows:
+            batch = batch.take(pa.array(chosen))
+        yield batch
+
+
 def digests(rows: pa.RecordBatch) -> list[bytes]:
     """Return a digest of 16 bytes for each row, over all its columns except the keys."""
     names = [name for name in rows.schema.names if name not in ("id", "piece", "embedding")]

@@ -13,7 +13,7 @@ from transforms.base import progress
 from transforms.base.errors import DataGateError, LedgerError, OptionError
 from transforms.push.compare import Difference, Listing, compare
 from transforms.push.recorded import REPEATED
-from transforms.push.rows import columns_of, read_rows, types_of
+from transforms.push.rows import columns_of, read_chosen, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
 from transforms.store.entries import RememberedOptions
@@ -58,19 +58,35 @@ class Pushed:
     erased: bool = False
 
 
+@dataclass(frozen=True)
+class RowsToWrite:
+    """Rows of a snapshot that a target lacks: their columns, and their rows by unit's index."""
+
+    new: Manifest
+    columns: pa.Schema
+    rows: Mapping[int, Sequence[int]]
+
+
+WriteRows = Callable[[Target, RowsToWrite], None]
+
+
 def push(
-    current: Callable[[], Manifest], target: Target, options: PushRequest | None = None
+    current: Callable[[], Manifest],
+    target: Target,
+    options: PushRequest | None = None,
+    by_workers: WriteRows | None = None,
 ) -> Pushed:
     """Make the target hold the rows of the store's current snapshot and no others.
 
     The snapshot is read after waiting for other pushes, so that it never replaces a newer one.
+    `by_workers` writes the rows that are missing in place of this process.
     If vacuum removed a snapshot to compare with, or rows were erased from one, all rows are written
     and compared with the ids of the target, as with `full`. Raises SpaceMismatchError if the target
     is of another space, OptionError if it holds rows of another store, DataGateError if ids repeat
     or too many rows would be deleted, LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
-    _check_parallel(target, options.parallel)
+    _check_parallel(target, options.parallel, by_workers is not None)
     state = target.state()
     new = current()
     table = Table(_columns(new, state), new.space, new.metric)
@@ -95,7 +111,11 @@ def push(
             return Pushed(new, held, difference.counts, new.rows.stored, removed, erased)
         _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
-        _write(target, new, table.columns, difference, options.parallel)
+        _delete(target, difference)
+        wanted = RowsToWrite(new, table.columns, difference.rows)
+        if wanted.rows:
+            write_rows = by_workers or partial(_write, parallel=options.parallel)
+            write_rows(target, wanted)
     rows = _counted(target, new)
     target.finish()
     return Pushed(new, held, difference.counts, rows, removed, erased)
@@ -215,27 +235,28 @@ def _listing(target: Target, table: Table, record: PushRecord) -> Listing | None
     return lambda: target.listing(table.keys)
 
 
-def _check_parallel(target: Target, parallel: int) -> None:
+def _check_parallel(target: Target, parallel: int, by_workers: bool) -> None:
     """Raise OptionError if a target takes one request at a time, and more are to be sent."""
-    if parallel > 1 and not target.takes_parallel:
-        raise OptionError(
-            f"--to {target.where}: --parallel is for PostgreSQL and for a server of Qdrant; leave"
-            " it out"
-        )
+    for option, is_given in (("--parallel", parallel > 1), ("--runner", by_workers)):
+        if is_given and not target.takes_parallel:
+            raise OptionError(
+                f"--to {target.where}: {option} is for PostgreSQL and for a server of Qdrant; leave"
+                " it out"
+            )
 
 
-def _write(
-    target: Target, new: Manifest, columns: pa.Schema, difference: Difference, parallel: int
-) -> None:
-    """Delete and write the rows of the difference, of so many units at once."""
-    with progress.stage("writing", difference.written + difference.deletable, "rows"):
+def _delete(target: Target, difference: Difference) -> None:
+    """Delete the rows of the difference."""
+    with progress.stage("deleting", difference.deletable, "rows"):
         for keys in difference.deletions():
             target.delete(keys)
             progress.step(keys.num_rows)
-        units = [
-            partial(_write_unit, target, new, place, columns, difference.rows[place])
-            for place in sorted(difference.rows)
-        ]
+
+
+def _write(target: Target, wanted: RowsToWrite, parallel: int) -> None:
+    """Write rows, of so many units at once."""
+    with progress.stage("writing", sum(map(len, wanted.rows.values())), "rows"):
+        units = [partial(_write_unit, target, wanted, place) for place in sorted(wanted.rows)]
         if parallel == 1:
             for write in units:
                 write()
@@ -253,21 +274,12 @@ def _side_by_side(work: Sequence[Callable[[], None]], parallel: int) -> None:
             pool.shutdown(cancel_futures=True)
 
 
-def _write_unit(
-    target: Target, new: Manifest, place: int, columns: pa.Schema, wanted: Sequence[int]
-) -> None:
-    """Write these rows of the unit with the index `place`."""
-    rows = np.sort(np.array(wanted))
-    start = 0
-    for batch in read_rows(new, new.units[place], columns):
-        chosen = rows[(rows >= start) & (rows < start + batch.num_rows)] - start
-        start += batch.num_rows
-        if not len(chosen):
-            continue
-        if len(chosen) < batch.num_rows:
-            batch = batch.take(pa.array(chosen))
+def _write_unit(target: Target, wanted: RowsToWrite, place: int) -> None:
+    """Write the wanted rows of the unit with the index `place`."""
+    unit = wanted.new.units[place]
+    for batch in read_chosen(wanted.new, unit, wanted.columns, np.array(wanted.rows[place])):
         target.upsert(batch)
-        progress.step(len(chosen))
+        progress.step(batch.num_rows)
 
 
 def _counted(target: Target, new: Manifest) -> int:

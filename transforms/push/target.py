@@ -1,6 +1,7 @@
 """The interface of a database: the operations that a push needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -34,6 +35,13 @@ def keys_of(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in KEYS if name in names)
 
 
+class RowWriter(Protocol):
+    """Writes rows on a worker, which it reaches as a pickle; it has no password or key."""
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write rows; writing them again is harmless."""
+
+
 class Target(Protocol):
     """A table or collection of a database.
 
@@ -43,7 +51,7 @@ class Target(Protocol):
     """
 
     where: str
-    takes_parallel: bool  # whether `upsert` may be called by several threads at once
+    takes_parallel: bool  # whether several threads may call `upsert` at once, and workers write
 
     def state(self) -> State | None:
         """Return the state of the table, None if it does not exist.
@@ -65,6 +73,12 @@ class Target(Protocol):
 
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Write rows; they replace those with the same keys."""
+
+    def written_by_workers(self) -> AbstractContextManager[RowWriter]:
+        """Return what writes rows on workers, until the block of the result ends.
+
+        The block raises SentenceBeamError if another push wrote meanwhile.
+        """
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the rows with these keys."""

@@ -196,6 +196,31 @@ class Turn:
                 raise self._lost() from error
             raise
 
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renew the sign of life while workers write inside the block.
+
+        Raises SentenceBeamError if another push took the turn.
+        """
+        ended = threading.Event()
+        renewing = threading.Thread(target=self._keep_until, args=(ended,), daemon=True)
+        renewing.start()
+        try:
+            yield
+        except Exception as error:
+            if not self._is_mine():
+                raise self._lost() from error
+            raise
+        finally:
+            ended.set()
+            renewing.join()
+        self.check()
+
+    def _keep_until(self, ended: threading.Event) -> None:
+        while not ended.wait(LOOK_SECONDS):
+            with contextlib.suppress(Exception):  # a turn that is lost is noticed at the end
+                self.keep()
+
     def _write(self, notes: Mapping[str, str | None]) -> None:
         """Write notes; retry once, since the database refuses notes that are written at once."""
         try:

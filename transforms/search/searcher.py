@@ -75,7 +75,8 @@ class Searcher:
         self._scorer: PairScorer | None = None
 
     def of(self, manifest: Manifest) -> "Searcher":
-        """Open another snapshot in the same way; a loaded model is shared if it is the same."""
+        """Open another snapshot in the same way; both hold what is the same in them once."""
+        manifest.share(self.manifest)
         return Searcher(manifest, queries=self.queries.of(manifest), copies=self._copies)
 
     def search(

@@ -75,10 +75,14 @@ class IndexRequest(JsonEntry):
 
 @dataclass(frozen=True)
 class IndexFileEntry(JsonEntry):
-    """A file of an index; its fields are "" if an earlier version has none."""
+    """A file of an index; its fields are "" if an earlier version has none.
+
+    `checksum` is the storage's, "" if it has none or if the file is always read.
+    """
 
     path: IndexPath = ""
     sha256: str = ""
+    checksum: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The files of a snapshot in a range of keys, from those parts of its manifest that have them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from transforms.corpus.files import key_of
 from transforms.corpus.groups import bits_of
 from transforms.store.entries import InputEntry, PartEntry
-from transforms.store.key_range import KeyRange
+from transforms.store.key_range import AFTER, KeyRange
 from transforms.store.manifest import Manifest, with_units
 from transforms.store.manifest_parts import may_have, read_parts
 from transforms.store.records import UnitRecord, by_file
@@ -40,13 +40,16 @@ def known_files(last: Manifest, keys: KeyRange) -> KnownFiles:
     units: list[UnitRecord] = []
     for part in read_parts(last.root, [part for part in last.parts if may_have(part, keys)]):
         files |= {file.path: file for file in part.files if keys.has_file(file.path)}
-        units += last.records(unit for unit in part.shards if _is_of_file(unit, keys))
+        units += last.records(_units_of_files(part.shards, keys))
     return KnownFiles(files, by_file(sorted(units, key=lambda unit: unit.unit)))
 
 
-def _is_of_file(unit: dict[str, Any], keys: KeyRange) -> bool:
-    """Return whether the JSON of a unit is that of a single file's, with one of these keys."""
-    return bool(unit.get("file")) and keys.has(str(unit.get("unit")))
+def _units_of_files(units: Iterable[dict[str, Any]], keys: KeyRange) -> list[dict[str, Any]]:
+    """Return those units, as JSON, that single files with these keys have."""
+    low = keys.low
+    high = keys.high or AFTER
+    # compared here, since a part has thousands of units for a few of one range
+    return [unit for unit in units if low <= str(unit.get("unit")) < high and unit.get("file")]
 
 
 def with_files(last: Manifest, paths: Collection[str]) -> Manifest:

@@ -7,7 +7,6 @@ they are needed: all of them, or, by a worker, only those that can have the unit
 import contextlib
 import json
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
@@ -39,11 +38,11 @@ from transforms.store.kept import Kept
 from transforms.store.key_range import AFTER
 from transforms.store.ledger import span_name
 from transforms.store.manifest_parts import (
-    PARTS_AT_ONCE,
     read_parts,
     units_named,
     units_of_part,
 )
+from transforms.store.part_lists import Lists, in_order, read_lists
 from transforms.store.records import UnitRecord, by_file
 from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
@@ -142,22 +141,24 @@ class Manifest(JsonEntry):
         The JSON of a unit from a part is not kept beside its record, which is a third of its size.
         """
         if self.parts:
-            return self._listed(self.parts)
+            return in_order(self._part_lists.values())
         return (self.records(self.shards), [*self.input.files])
 
-    def _listed(self, parts: Iterable[PartEntry]) -> tuple[list[UnitRecord], list[InputEntry]]:
-        with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-            found = list(pool.map(self._lists_of, parts))
-        units = sorted(
-            (unit for of_part, _ in found for unit in of_part), key=lambda unit: unit.unit
-        )
-        return units, sorted(
-            (file for _, named in found for file in named), key=lambda file: file.path
-        )
+    @cached_property
+    def _part_lists(self) -> dict[str, Lists]:
+        return read_lists(self.root, self.parts, self.records, self._shared_lists)
 
-    def _lists_of(self, entry: PartEntry) -> tuple[list[UnitRecord], tuple[InputEntry, ...]]:
-        part = manifest_parts.read_part(self.root, entry)
-        return self.records(part.shards), part.files
+    @cached_property
+    def _shared_lists(self) -> dict[str, Lists]:
+        return {}
+
+    def share(self, other: "Manifest") -> None:
+        """Share the units and files of parts that another opened snapshot has read."""
+        forms = [run_form(one.space, one.generation, one.options) for one in (self, other)]
+        if self.root == other.root and forms[0] == forms[1] and "_lists" in other.__dict__:
+            own = {part.sha256 for part in self.parts}
+            known = {sha256: found for sha256, found in other._part_lists.items() if sha256 in own}
+            self._shared_lists.update(known)
 
     @property
     def units(self) -> list[UnitRecord]:
@@ -179,8 +180,10 @@ class Manifest(JsonEntry):
 
         These parts are not read. Raises as `units` does.
         """
+        if not parts:
+            return self.units
         others = [part for part in self.parts if part not in parts]
-        return self._listed(others)[0] if parts else self.units
+        return in_order(read_lists(self.root, others, self.records, {}).values())[0]
 
     def records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
         """Return the records of units from their JSON, by name. Raises as `units` does."""

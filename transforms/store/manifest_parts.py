@@ -33,7 +33,11 @@ def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
 
     Raises SentenceBeamError for a part that is not as written.
     """
-    waiting = iter(parts)
+    wanted = list(parts)
+    if len(wanted) == 1:  # starting a thread takes as long as reading some units
+        yield read_part(root, wanted[0])
+        return
+    waiting = iter(wanted)
     # a pool of all parts would read on, however slowly they are used
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
         while some := list(itertools.islice(waiting, PARTS_AT_ONCE)):
@@ -71,20 +75,62 @@ def units_named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
 
 
 def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> list[PartEntry]:
-    """Write parts of a manifest with these units, in order of their names, and files, by key.
+    """Write parts of a manifest with these units, in order of their names, and files.
 
-    Returns no part if there are neither units nor files. Groups of small files have parts of their
-    own: their names lie among those of files, and the first and last name of a part should say what
-    it has.
+    Returns no part if there are neither units nor files.
     """
-    by_key = sorted(files, key=lambda file: key_of(file.path))
+    parts = list(_parts_of(units, sorted(files, key=lambda file: key_of(file.path))))
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+        return list(pool.map(partial(write_part, root), parts))
+
+
+def _parts_of(units: list[UnitRecord], files: list[InputEntry]) -> Iterator[ManifestPart]:
+    """Yield parts with these units, in order of their names, and files, in order of their keys.
+
+    Groups of small files have parts of their own: their names lie among those of files, and the
+    first and last name of a part should say what it has.
+    """
     kinds = (
         list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit))
     )
     listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
-    lists = itertools.zip_longest(listed, _in_parts(by_key), fillvalue=())
-    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        return list(pool.map(lambda lists: write_part(root, ManifestPart(*lists)), lists))
+    if any(_file_key(shards[0]) for shards in listed):
+        yield from _with_files_beside(listed, files)
+        return
+    for shards, some in itertools.zip_longest(listed, _in_parts(files), fillvalue=()):
+        yield ManifestPart(shards, some)
+
+
+def _with_files_beside(
+    listed: list[tuple[dict[str, Any], ...]], files: list[InputEntry]
+) -> Iterator[ManifestPart]:
+    """Yield parts with these units, and with the files from their first key to the next part's.
+
+    So files and their own units are read at once. Further parts have the files that are too many.
+    """
+    keys = [key_of(file.path) for file in files]
+    starts = [_file_key(shards[0]) for shards in listed]
+    ends = [bisect_left(keys, start) for start in starts if start]
+    slices = itertools.pairwise([0, *ends[1:], len(files)])
+    for shards, start in zip(listed, starts, strict=True):
+        beside: list[tuple[InputEntry, ...]] = []
+        if start:
+            beside = list(_in_parts(files[slice(*next(slices))]))
+        yield ManifestPart(shards, *(beside[:1] or [()]))
+        yield from (ManifestPart((), some) for some in beside[1:])
+
+
+def _file_key(unit: dict[str, Any]) -> str:
+    """Return the key of the file that has the unit alone, from its JSON; "" if none has."""
+    if not unit.get("file"):
+        return ""
+    return str(unit["unit"]).partition("-")[0]
+
+
+def starts_of(parts: Iterable[PartEntry]) -> list[str]:
+    """Return the keys at which parts that have units of single files begin, sorted."""
+    named = (part.first for part in parts if part.files is not None and part.units)
+    return sorted({first.partition("-")[0] for first in named if bits_of(first) is None})
 
 
 def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:

@@ -156,7 +156,7 @@ def check_case(case: Case, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
 def test_two_pushes_at_once(
     database: str, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for case in drawn(database, snapshots, 80, 0):
+    for case in drawn(database, snapshots, 24, 0):
         check_case(case, snapshots, monkeypatch)
 
 
@@ -198,7 +198,7 @@ def killed_at(run: Run, store: Kept, to: str, moment: Moment, rng: random.Random
     return was_killed
 
 
-@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize("number", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_push_is_killed(run: Run, store: Kept, to: str, number: int) -> None:
     rng = random.Random(number)
     if number > 1:

@@ -1,9 +1,9 @@
-"""What a program finds changed after it imported and used this project: nothing."""
+"""What a program finds changed after it used this project: nothing. That imports change nothing is
+in tests/test_layering.py.
+"""
 
 import csv
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,27 +11,6 @@ import pytest
 
 from transforms.corpus import Columns, match_inputs
 from transforms.corpus.reading import read_files
-
-# torch names its folder of compiled code as soon as anything asks for it
-IMPORTS = """
-import csv, gc, os
-def state():
-    variables = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
-    return csv.field_size_limit(), variables, gc.isenabled()
-before = state()
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transforms.encoder import Encoder, one_row, padded, varlen
-from transforms.corpus import csv_rows
-import pipelines.embed
-assert state() == before, (state(), before)
-names = [*ALL_ATTENTION_FUNCTIONS.keys(), *ALL_MASK_ATTENTION_FUNCTIONS.keys()]
-assert not [name for name in names if "sentence_beam" in name], names
-"""
-
-
-def test_importing_the_encoder_registers_nothing() -> None:
-    subprocess.run([sys.executable, "-c", IMPORTS], check=True, cwd=Path(__file__).parents[3])
 
 
 def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -204,7 +205,7 @@ def conditions() -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(where=conditions())
 def test_a_filter_means_what_duckdb_means_by_it(where: str) -> None:
     duckdb = pytest.importorskip("duckdb")

@@ -20,6 +20,8 @@ from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
 from transforms.store.shards import id_hashes
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 BEFORE = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")]}
 AFTER = {"a": [("1", "x"), ("2", "other"), ("5", "v"), ("6", "w")], "b": [("4", "u")]}
 

@@ -25,6 +25,8 @@ from transforms.steps.fit.fit_result import read_result
 from transforms.steps.fit.token_statistics import Counted, CountJob, plan_spans
 from transforms.store.records import Problem
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 TEXTS = ["a man is riding a horse", "the dog", "  ", "dog dog cat", "a cat"]
 
 

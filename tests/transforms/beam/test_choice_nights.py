@@ -14,6 +14,8 @@ from transforms.store.records import Problem
 
 pytest.importorskip("faiss")
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 FILES = {
     f"f{file}": [(f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row}") for row in range(100)]
     for file in range(4)

@@ -21,6 +21,8 @@ from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.runs.result import COMMITTED, read_result
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 PROBLEMS = [Problem("worse", 4), Problem("lost", 1), Problem("found", 1)]
 FILES = {"a": [("1", "x"), ("2", "y")], "b": [("3", "z")]}
 

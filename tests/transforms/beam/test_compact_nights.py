@@ -18,6 +18,8 @@ from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 FILES = {
     f"f{file}": [(f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row}") for row in range(100)]
     for file in range(4)

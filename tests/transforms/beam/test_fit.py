@@ -18,6 +18,8 @@ from transforms.steps.fit.fit import FitJob, parts_of
 from transforms.steps.fit.fit_result import read_result
 from transforms.steps.fit.gather import GatherJob
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 DIM = 6
 ROWS = (
     np.random.default_rng(0).normal(size=(300, DIM)) @ np.diag(1.0 + np.arange(DIM)) + 5

@@ -18,6 +18,8 @@ from transforms.calibration.moments import Moments
 from transforms.steps.fit.fit import parts_of
 from transforms.steps.fit.gather import Gathered, GatherJob, gather, take_sample
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 ROWS = (np.random.default_rng(0).normal(size=(500, 6)) * 3 + 5).astype(np.float32)
 
 

@@ -109,7 +109,7 @@ def flink_job(folder: Path, model: Path, partition: str) -> beam.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition: str) -> None:
     """Flink holds 16 MB of a worker's network memory for each, and has 64 MB for a slot where
     nobody gave it more.
@@ -120,7 +120,7 @@ def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition
     assert max(map(len, outputs)) == 3, max(outputs, key=len)
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_merged_collections_are_coded_as_their_result(
     tmp_path: Path, model: Path, partition: str
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from helpers import eager
 from helpers.nights import Nights, nearest
 from helpers.settled import settled
+from helpers.variants import variants
 
 from transforms.beam import BuildIndex, IndexRequest
 from transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
@@ -19,6 +20,8 @@ from transforms.store.runs.facts import RunFact
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
+
+pytestmark = pytest.mark.usefixtures("plain_beam")
 
 REQUEST = IndexRequest("IVF4,Flat")
 FILES = {
@@ -95,7 +98,7 @@ def test_build_index_of_a_run_that_is_to_fail_is_its_problem(nights: Nights) -> 
     assert not (nights.root / "index").exists()
 
 
-@pytest.mark.parametrize("indexed_before", [False, True])
+@variants("indexed_before", [False, True], (0,))
 def test_build_index_over_a_damaged_shard_is_a_problem_that_names_it(
     nights: Nights, indexed_before: bool
 ) -> None:

@@ -17,6 +17,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from helpers.examples import examples
 from helpers.nights import DIM, Nights, nearest, run_steps, space_of, vector_of
 from helpers.settled import settled
 from hypothesis import given, settings
@@ -136,7 +137,7 @@ def changed(files: Rows, night: list[Any], number: int) -> Rows:
         pytest.param("IVF4,Flat", marks=pytest.mark.slow),
     ],
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(16, few=4), deadline=None)
 @given(plan=st.lists(changes, min_size=1, max_size=4), buckets=st.sampled_from([10, 2_000_000]))
 def test_after_any_nights_exactly_the_rows_of_the_last_one_are_found(
     index: str, plan: list[list[Any]], buckets: int
@@ -157,8 +158,17 @@ def test_after_any_nights_exactly_the_rows_of_the_last_one_are_found(
             assert sorted(i for _, i in rows) == ids
 
 
-@pytest.mark.parametrize("metric", ["ip", "l2"])
-@pytest.mark.parametrize("factory", ["IVF4,SQ8", "IVF4,RaBitQ", "SQ8"])
+@pytest.mark.parametrize(
+    ("factory", "metric"),
+    [
+        ("IVF4,SQ8", "ip"),
+        ("IVF4,RaBitQ", "l2"),
+        pytest.param("IVF4,SQ8", "l2", marks=pytest.mark.slow),
+        pytest.param("IVF4,RaBitQ", "ip", marks=pytest.mark.slow),
+        pytest.param("SQ8", "ip", marks=pytest.mark.slow),
+        pytest.param("SQ8", "l2", marks=pytest.mark.slow),
+    ],
+)
 def test_it_answers_as_one_index_built_of_the_live_rows(
     nights: Nights, factory: str, metric: str
 ) -> None:
@@ -624,8 +634,18 @@ def test_one_segment_is_made_of_several_without_reading_a_shard(
 # --- damage, retries, repeats
 
 
-@pytest.mark.parametrize("what", ["locator", "path", "trained", "queries"])
-@pytest.mark.parametrize("how", ["gone", "cut", "changed"])
+DAMAGES = [
+    (what, how)
+    for what in ("locator", "path", "trained", "queries")
+    for how in ("gone", "cut", "changed")
+]
+TOLD = {("locator", "gone"), ("path", "changed"), ("trained", "cut"), ("queries", "changed")}
+
+
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [pytest.param(*case, marks=[pytest.mark.slow] if case not in TOLD else []) for case in DAMAGES],
+)
 def test_a_damaged_index_is_built_anew(nights: Nights, what: str, how: str) -> None:
     files = collection()
     index = nights.commit(files, IndexRequest("IVF4,SQ8"))
@@ -652,8 +672,15 @@ def flip(path: Path, at: float) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("at", [0.1, 0.9])
-@pytest.mark.parametrize("held_out_too", [False, True])
+@pytest.mark.parametrize(
+    ("at", "held_out_too"),
+    [
+        (0.1, False),
+        (0.9, True),
+        pytest.param(0.9, False, marks=pytest.mark.slow),
+        pytest.param(0.1, True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_damaged_segment_is_not_copied_into_a_new_one(
     nights: Nights, at: float, held_out_too: bool
 ) -> None:
@@ -671,8 +698,19 @@ def test_a_damaged_segment_is_not_copied_into_a_new_one(
     check_found(nights, files)
 
 
-@pytest.mark.parametrize("what", ["locator", "path", "trained", "queries"])
-@pytest.mark.parametrize("index", ["IVF4,SQ8", "Flat"])
+@pytest.mark.parametrize(
+    ("index", "what"),
+    [
+        ("IVF4,SQ8", "locator"),
+        ("IVF4,SQ8", "path"),
+        ("IVF4,SQ8", "trained"),
+        ("Flat", "queries"),
+        pytest.param("IVF4,SQ8", "queries", marks=pytest.mark.slow),
+        pytest.param("Flat", "locator", marks=pytest.mark.slow),
+        pytest.param("Flat", "path", marks=pytest.mark.slow),
+        pytest.param("Flat", "trained", marks=pytest.mark.slow),
+    ],
+)
 def test_a_damaged_file_of_an_index_of_unchanged_rows_is_made_again(
     nights: Nights, what: str, index: str
 ) -> None:
@@ -744,7 +782,11 @@ def test_what_the_storage_says_of_a_file_spares_reading_it(
 
 
 @pytest.mark.parametrize(
-    "flags", [[], ["--direct_runner_bundle_repeat=1"]], ids=["once", "every bundle twice"]
+    "flags",
+    [
+        pytest.param([], id="once", marks=pytest.mark.slow),
+        pytest.param(["--direct_runner_bundle_repeat=1"], id="every bundle twice"),
+    ],
 )
 def test_a_pipeline_gives_what_the_steps_give(
     nights: Nights, tmp_path: Path, flags: list[str]

@@ -14,6 +14,8 @@ from transforms.space.chunks import ChunksSpec
 from transforms.steps.options.job import EmbedJob
 from transforms.store import layout
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 TEXTS: list[str | None] = [*sentences(60), sentences(1)[0], None, ""]
 
 
@@ -47,7 +49,13 @@ def reading_once(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.mark.parametrize(
-    "chunks", ["none", "budget:tokens=4", "budget:tokens=4,combine=mean", "late:window=8"]
+    "chunks",
+    [
+        "none",
+        "late:window=8",
+        pytest.param("budget:tokens=4", marks=pytest.mark.slow),
+        pytest.param("budget:tokens=4,combine=mean", marks=pytest.mark.slow),
+    ],
 )
 def test_units_do_not_depend_on_who_reads_them(
     tmp_path: Path, model: Path, glob: Path, request: pytest.FixtureRequest, chunks: str
@@ -66,6 +74,19 @@ def test_units_do_not_depend_on_who_reads_them(
     files = list((tmp_path / "two" / layout.units_scratch("run1")).iterdir())
     assert len(files) == len(expected) - 1
     assert units_of(replace(job("two"), retried=True))[0] == expected
+
+
+def test_an_array_of_json_is_read_once(
+    tmp_path: Path, model: Path, request: pytest.FixtureRequest
+) -> None:
+    rows = [{"id": f"r{i}", "text": text, "lang": "en"} for i, text in enumerate(TEXTS)]
+    array = json.dumps(rows).encode()
+    path = write_bytes(tmp_path / "array" / "a.json", array)
+    expected = units_of(embed_job(tmp_path / "one", model, path, unit_tokens=100))
+    request.getfixturevalue("reading_once")
+    assert units_of(embed_job(tmp_path / "two", model, path, unit_tokens=100)) == expected
+    files = list((tmp_path / "two" / layout.units_scratch("run1")).iterdir())
+    assert len(files) == len(expected[0]) > 3
 
 
 def test_a_file_that_changes_before_it_is_cut_is_a_problem(

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 from helpers import eager
 from helpers.nights import DIM, Nights, vector_of
+from helpers.variants import variants
 
 from transforms.base.errors import OptionError
 from transforms.beam import IndexRequest
@@ -27,6 +28,8 @@ from transforms.steps.joins.neighbours_result import begin
 from transforms.store.records import Problem
 
 pytest.importorskip("faiss")
+
+pytestmark = pytest.mark.usefixtures("plain_beam")
 
 ROWS = {
     f"f{i}": [(f"{i}-{j}", f"{'abcdefgh'[j % 8]} {i} {j}") for j in range(150)] for i in range(4)
@@ -173,7 +176,7 @@ def test_what_is_finished_is_not_made_again_after_a_crash(
     )
 
 
-@pytest.mark.parametrize("left", [b"", b"PAR1", b"cut"])
+@variants("left", [b"", b"PAR1", b"cut"], (2,))
 def test_a_damaged_file_of_a_block_is_made_again(tmp_path: Path, left: bytes) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     job, blocks = job_of(nights, tmp_path / "out"), blocks_of(others.manifest)

@@ -14,6 +14,7 @@ import pytest
 from helpers import eager, fake_storage
 from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
+from helpers.variants import variants
 
 from transforms.beam import Commit, Embed, Plan, Settle, content
 from transforms.beam.plan import PlanFilesFn
@@ -33,6 +34,8 @@ from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs import plan as plan_records
 from transforms.store.runs.plan import PlannedFile, read_plan
+
+pytestmark = pytest.mark.usefixtures("plain_beam")
 
 OUTPUTS = ("spans", "carried", "problems")
 
@@ -180,12 +183,13 @@ def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_o
     assert (opened, batches) == ([], []), "nothing has changed"
 
 
-@pytest.mark.parametrize(
+@variants(
     ("values", "status", "said"),
     [
         ({"text_limit": 100}, 2, "--partition content groups the text in memory here"),
         ({"index_asked": IndexSpec.parse("IVF64,Flat")}, 2, "IVF64,Flat"),
     ],
+    (0,),
 )
 def test_by_content_what_all_files_have_to_allow_is_looked_at_before_rows_are(
     store: Path,
@@ -246,7 +250,7 @@ def handed_out(job: EmbedJob) -> list:
     return [found["spans"], sorted(found["carried"], key=lambda unit: unit.unit)]
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_an_attempt_after_the_first_hands_out_the_plan_that_stands(
     store: Path, model: Path, files: Path, partition: str
 ) -> None:
@@ -342,7 +346,7 @@ def test_an_unchanged_corpus_stays_so_for_later_attempts(
     committed(job)
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_a_step_that_is_done_again_after_it_made_the_plan_hands_that_out(
     store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch, partition: str
 ) -> None:

@@ -15,6 +15,8 @@ from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
 from transforms.store.shards.precision import Coding, kept_ranges
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 FILES = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")], "c": []}
 OUTPUTS = ("units", "problems", "ranges")
 

@@ -20,6 +20,8 @@ from transforms.steps.fit.recalibrate import RecalibrateJob
 from transforms.store.calibrations import keep_calibration
 from transforms.store.records import UnitRecord
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 FILES = {"a": [(str(i), f"{'xyz'[i % 3]} {i}") for i in range(40)], "b": [("last", "u")], "c": []}
 OUTPUTS = ("units", "problems", "ranges")
 

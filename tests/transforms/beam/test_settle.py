@@ -27,6 +27,8 @@ from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.result import now
 from transforms.store.runs.settled import Settler
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 OPTIONS = RememberedOptions(model="m")
 
 

@@ -15,9 +15,12 @@ import pytest
 from pipelines import cli
 from pipelines.embed import build, parser
 from transforms.encoder import Encoder
+from transforms.search import Searcher
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.resolve import resolve
 from transforms.store import Store, open_store
+
+pytestmark = pytest.mark.usefixtures("plain_beam")
 
 SUBJECTS = [
     "a man",
@@ -182,7 +185,8 @@ def test_an_index_probed_everywhere_is_brute_force_and_finds_every_row(
     store = Store(type(store.manifest).of(store.root, {**store.manifest.data, "index": everywhere}))
     for query, rows in zip(QUERIES, store.search(QUERIES, k=5), strict=True):
         assert {row["id"] for row in rows} <= brute_force(vectors, query, 5)[1]
-    found = store.search(TEXTS, k=1)
+    searcher = Searcher(store.manifest)
+    found = searcher.rows.describe(searcher.nearest(vectors, 1))
     assert [row[0]["id"] for row in found] == [str(i) for i in range(len(TEXTS))]
 
 
@@ -233,6 +237,7 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
     assert "343 carried" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_index_command_and_its_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options, factory in (
         (["--index", "Flat"], "Flat"),

@@ -9,6 +9,7 @@ Covers transforms/steps/plan/row_summary.py.
 import datetime
 import random
 import shutil
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.timestamp import Timestamp
 from helpers import eager
 from helpers.corpora import ids_of, manifest_of, rejects_of, rows_of, sentences, write_parquet
@@ -35,13 +37,10 @@ from transforms.steps.plan.row_summary import RowsSummary
 from transforms.store.runs import lease
 from transforms.store.runs.result import Result
 
+pytestmark = pytest.mark.usefixtures("plain_beam")
+
 Row = dict[str, Any]
 RECIPES = Path(__file__).resolve().parents[3] / "docs" / "recipes"
-
-
-@pytest.fixture(autouse=True)
-def _cached(cached_beam_options: None) -> None:
-    """Many small pipelines."""
 
 
 class Doc(NamedTuple):
@@ -81,9 +80,9 @@ class Writing:
         """The PTransform, with some other options."""
         return sb.WriteStore(self.store, **{**self.options, **said})
 
-    def built(self, rows: list[Any], **said: Any) -> beam.Pipeline:
+    def built(self, rows: list[Any], flags: Sequence[str] = (), **said: Any) -> beam.Pipeline:
         """A pipeline that writes the rows, not executed yet."""
-        pipeline = beam.Pipeline("FnApiRunner")
+        pipeline = beam.Pipeline("FnApiRunner", options=PipelineOptions(list(flags)))
         _ = pipeline | beam.Create(rows, reshuffle=False) | self.transform(**said)
         return pipeline
 
@@ -177,6 +176,7 @@ def test_rows_that_stay_are_carried_and_others_are_embedded_or_deleted(writing: 
     assert "i1" not in ids_of(writing.store)
 
 
+@pytest.mark.slow
 def test_the_command_and_pipelines_take_turns(
     writing: Writing, model: Path, tmp_path: Path
 ) -> None:
@@ -193,7 +193,14 @@ def test_the_command_and_pipelines_take_turns(
     assert len(ids_of(writing.store)) == 55
 
 
-@pytest.mark.parametrize("shape", ["rows", "named", "tables", "mixed"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "named",
+        "mixed",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rows", "tables")),
+    ],
+)
 def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> None:
     rows = [row for row in collection(40)[:-1] if row["text"]]
     table = pa.Table.from_pylist(rows)
@@ -216,7 +223,10 @@ def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> 
 
 
 def test_pairs_of_id_and_text(writing: Writing) -> None:
-    writing.write([("a", "a dog"), (7, "a cat")], keep_columns="")
+    """By Beam's own runner, with threads."""
+    threads = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
+    pipeline = writing.built([("a", "a dog"), (7, "a cat")], threads, keep_columns="")
+    pipeline.run().wait_until_finish()
     assert {row["id"]: row["text"] for row in rows_of(writing.store)} == {
         "a": "a dog",
         "7": "a cat",
@@ -415,6 +425,7 @@ def test_a_pipeline_executed_twice_makes_one_snapshot(writing: Writing) -> None:
     assert len(ids_of(writing.store)) == 27
 
 
+@pytest.mark.slow
 def test_a_second_execution_with_other_rows_fails(writing: Writing, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("a dog")

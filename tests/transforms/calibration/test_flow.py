@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.examples import examples
 from helpers.flows import SHAPES, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ def flows(draw):
     return parameters, tensors, dim
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(flow=flows(), dtype=st.sampled_from([torch.float32, torch.float64]))
 def test_what_is_mapped_comes_back(flow, dtype):
     parameters, tensors, dim = flow
@@ -57,7 +58,7 @@ def test_what_is_mapped_comes_back(flow, dtype):
     assert torch.allclose(inverse(ready, parameters, z), x, rtol=tolerance, atol=tolerance)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(flow=flows())
 def test_the_log_determinant_is_the_jacobians_everywhere(flow):
     parameters, tensors, dim = flow
@@ -71,7 +72,7 @@ def test_the_log_determinant_is_the_jacobians_everywhere(flow):
         )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(flow=flows(), cuts=st.lists(st.integers(0, 60), max_size=4))
 def test_images_do_not_depend_on_the_batch(flow, cuts):
     parameters, tensors, dim = flow

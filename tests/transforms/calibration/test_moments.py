@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ def close(a: Moments, b: Moments, relative: float = 1e-12) -> None:
     assert np.abs(a.m2 - b.m2).max() <= relative * scale
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.integers(0, 99), st.randoms())
 def test_any_split_in_any_order_is_numpys_covariance(sizes, seed, random):
     x = rows(sum(sizes) + 2, seed=seed)
@@ -39,7 +40,7 @@ def test_any_split_in_any_order_is_numpys_covariance(sizes, seed, random):
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 30))
 def test_merging_is_associative_and_commutative_and_nothing_is_its_identity(a, b, c):
     first, second, third = (Moments.of(rows(n, seed=seed)) for seed, n in enumerate((a, b, c)))

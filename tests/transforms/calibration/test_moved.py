@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ def _rows(seed: int, n: int = 4000) -> np.ndarray:
 FITTED = FittedMoments.of(Moments.of(_rows(0)))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     seed=st.integers(1, 10**6),
     shift=st.floats(0.3, 3),

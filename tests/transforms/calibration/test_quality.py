@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -22,7 +23,7 @@ from transforms.calibration.quality import (
 FLOATS = st.lists(st.integers(-5, 5), min_size=3, max_size=40)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(FLOATS, st.integers(0, 10**6))
 def test_correlations_are_scipys_ties_included(values: list[int], seed: int) -> None:
     a = np.array(values, float)

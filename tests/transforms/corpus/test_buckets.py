@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.corpora import sentences
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,7 +110,7 @@ def all_rows(units: Iterable[UnitRows]) -> Counter[Any]:
     st.randoms(use_true_random=False),
     st.integers(1, 4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_row_is_in_its_bucket_once_and_no_layout_shows(
     rows: list[dict[str, Any]], bits: int, random: Any, flushes: int
 ) -> None:
@@ -229,7 +230,7 @@ def test_a_row_keeps_its_place_in_the_input() -> None:
 
 @pytest.mark.parametrize("held", [0, 600, heavy_module.HELD_BYTES])
 @given(st.integers(1, 6), st.lists(ROW, min_size=1, max_size=20), st.integers(1, 5))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_pieces_of_heavy_buckets_and_the_rest_are_all_rows(
     held: int, power: int, rows: list[dict[str, Any]], files: int
 ) -> None:
@@ -295,7 +296,7 @@ def test_one_text_is_packed_once_however_many_rows_share_it() -> None:
 
 
 @given(st.integers(0, 20), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_names_say_which_bucket_and_overlap_by_their_first_bits(bits: int, data: Any) -> None:
     buckets, bucket = Buckets(bits, 1, 1, 1), data.draw(st.integers(0, (1 << bits) - 1))
     assert parse_name(buckets.name(bucket)) == Bucket(bits, bucket)
@@ -315,7 +316,7 @@ def test_units_of_files_are_no_buckets(name: str) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**8), st.integers(1, 10**6), st.integers(0, 10**7))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_buckets_are_of_a_units_size_and_kept_until_the_rows_have_doubled(
     rows: int, tokens: int, unit_tokens: int, later: int
 ) -> None:

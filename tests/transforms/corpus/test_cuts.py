@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.corpora import sentences, write_bytes, write_jsonl
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ def _csv_text(rows: list[list[str]], end: str, quoting: Any) -> str:
     return out.getvalue()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     header=st.sampled_from(["text,id\n", "text\r\n", '\ufeff"text",id\n', '"text","i\nd"\n']),
     body=st.one_of(WRITTEN, ROUGH),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,7 +86,7 @@ OBJECTS = st.recursive(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.dictionaries(KEYS, OBJECTS, max_size=3))
 def test_every_key_that_is_listed_has_a_value_that_is_no_object_with_keys(row: dict) -> None:
     names = all_keys(row)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.corpora import PACK
+from helpers.examples import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -71,7 +72,7 @@ def expected_lines(data: bytes) -> list[tuple[int, str | None]]:
     return rows
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     lines=st.lists(LINE, max_size=30),
     ending=st.sampled_from([b"\n", b"\r\n"]),
@@ -103,7 +104,7 @@ def test_every_line_exactly_once(
     assert len({unit.name for unit in units}) == len(units)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     texts=st.lists(
         st.one_of(st.none(), st.text(st.characters(codec="utf-8"), max_size=60)), max_size=60
@@ -136,7 +137,7 @@ def test_every_parquet_row_exactly_once(
     assert sum(unit.read for unit in units) == len(texts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=40),
     unit_tokens=st.integers(20, 400),

@@ -24,7 +24,16 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("pooler", ["mean", "ditto:1-2", "sbert-wk:start=0,window=1", "max"])
+@pytest.mark.parametrize(
+    "pooler",
+    [
+        "mean",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("ditto:1-2", "sbert-wk:start=0,window=1", "max")
+        ),
+    ],
+)
 def test_vectors_do_not_depend_on_the_number_of_cores(tiny, pooler, two_threads):
     texts = [f"{text} {number}" for number in range(40) for text in TEXTS]
     found = []

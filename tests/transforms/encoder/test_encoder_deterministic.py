@@ -24,8 +24,22 @@ def _check_bits(encoder: Encoder, texts: list[str]) -> None:
         np.testing.assert_array_equal(encoder.encode([texts[i]])[0], together[i])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", FAMILIES)
+# in bfloat16 the others run with the slow tests
+IN_16_BITS = ("bert", "t5", "xlnet")
+
+
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [
+        *((family, "float32") for family in FAMILIES),
+        *((family, "bfloat16") for family in IN_16_BITS),
+        *(
+            pytest.param(family, "bfloat16", marks=pytest.mark.slow)
+            for family in FAMILIES
+            if family not in IN_16_BITS
+        ),
+    ],
+)
 def test_bits_do_not_depend_on_neighbours(tiny, family, dtype):
     if (family, dtype) == ("xlnet", "bfloat16"):
         with pytest.raises(OptionError, match="xlnet computes in float32 alone"):
@@ -39,14 +53,14 @@ def test_bits_do_not_depend_on_neighbours(tiny, family, dtype):
 @pytest.mark.parametrize(
     "pooler", ["max", "ditto:1-2", "sbert-wk:start=0,window=1", "first-last+cls", "static"]
 )
-@pytest.mark.parametrize("family", ["bert", "mpnet"])
+@pytest.mark.parametrize("family", ["bert", pytest.param("mpnet", marks=pytest.mark.slow)])
 def test_bits_do_not_depend_on_neighbours_for_any_pooler(tiny, family, pooler):
     _check_bits(
         Encoder.load(str(tiny[family]), pooler=pooler, dtype="float32", deterministic=True), MANY
     )
 
 
-@pytest.mark.parametrize("family", ["bert", "distilbert"])
+@pytest.mark.parametrize("family", ["bert", pytest.param("distilbert", marks=pytest.mark.slow)])
 def test_bits_do_not_depend_on_threads(tiny, family):
     before, found = torch.get_num_threads(), []
     for threads in (1, 2, 3):

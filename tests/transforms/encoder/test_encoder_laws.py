@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers.blocks import count_block_calls
 from helpers.tiny_models import FAMILIES, LAYERS, TEXTS, WITHOUT_POOLER
+from helpers.variants import variants
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
 from transforms.base.errors import OptionError
@@ -143,7 +144,7 @@ def test_cls_tanh_needs_pooler_weights_in_the_checkpoint(tiny, family):
     assert _close(found, np.stack(expected))
 
 
-@pytest.mark.parametrize(
+@variants(
     ("pooler", "blocks"),
     [
         ("static", 0),
@@ -152,6 +153,7 @@ def test_cls_tanh_needs_pooler_weights_in_the_checkpoint(tiny, family):
         ("mean:layer=2+cls:layer=1", 2),
         ("mean", LAYERS),
     ],
+    (0, 2, 3),
 )
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
 def test_blocks_above_the_deepest_layer_are_not_run(tiny, family, pooler, blocks, monkeypatch):

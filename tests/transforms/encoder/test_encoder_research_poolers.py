@@ -14,6 +14,7 @@ import torch
 from helpers.blocks import count_block_calls
 from helpers.families import save_family
 from helpers.tiny_models import CONFIGS, FAMILIES, HIDDEN, TEXTS, WORDS, edit_json, save_tiny_model
+from helpers.variants import variants
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
@@ -156,7 +157,7 @@ def test_vectors_of_all_poolers_joined_depend_on_none_of_it_either(tiny, tables,
         assert len({vector.tobytes() for vector in part}) > 3
 
 
-@pytest.mark.parametrize("head", ["1-1", "2-3", "3-4"])
+@variants("head", ["1-1", "2-3", "3-4"], (1,))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ditto_weighs_by_the_diagonal_of_eager_attention(tiny, family, head):
     kind = T5EncoderModel if family == "t5" else AutoModel
@@ -188,7 +189,7 @@ def test_heads_of_families_that_give_their_mask_by_name_and_by_place(tmp_path, f
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
-@pytest.mark.parametrize(("head", "blocks"), [("1-2", 0), ("3-1", 2)])
+@variants(("head", "blocks"), [("1-2", 0), ("3-1", 2)], (1,))
 def test_static_ditto_runs_only_the_blocks_below_its_head(tiny, family, head, blocks, monkeypatch):
     encoder = _load(tiny[family], f"ditto:{head},states=static")
     calls = count_block_calls(monkeypatch)
@@ -276,7 +277,7 @@ def test_templates_that_cannot_work_are_refused(masked, template, options, words
 
 
 @pytest.mark.parametrize("family", MASKED)
-@pytest.mark.parametrize("template", [TEMPLATE, "%s red {text} in the park"])
+@variants("template", [TEMPLATE, "%s red {text} in the park"], (0,))
 def test_prompt_takes_the_templates_mask_whatever_the_text_says(masked, family, template):
     token = MASKED[family]
     texts = [*TEXTS, f"a {token} is red {token}", "cat?", "dog."]

@@ -82,16 +82,21 @@ def test_modules_of_another_family(tiny, tmp_path, family):
     _same(_save(tmp_path / "model", tiny[family], *STACKS["all-modes"](), st.Normalize()))
 
 
-@pytest.mark.parametrize("include", [True, False])
 @pytest.mark.parametrize(
-    ("family", "mode"),
+    ("family", "mode", "include"),
     [
-        ("bert", "cls"),
-        ("bert", "mean"),
-        ("bert", "max"),
-        ("bert", "weightedmean"),
-        ("xlnet", "mean_sqrt_len_tokens"),
-        ("xlnet", "lasttoken"),
+        ("bert", "cls", True),
+        ("bert", "mean", True),
+        ("bert", "mean", False),
+        ("bert", "max", False),
+        ("bert", "weightedmean", False),
+        ("xlnet", "mean_sqrt_len_tokens", False),
+        ("xlnet", "lasttoken", False),
+        pytest.param("bert", "cls", False, marks=pytest.mark.slow),
+        pytest.param("bert", "max", True, marks=pytest.mark.slow),
+        pytest.param("bert", "weightedmean", True, marks=pytest.mark.slow),
+        pytest.param("xlnet", "mean_sqrt_len_tokens", True, marks=pytest.mark.slow),
+        pytest.param("xlnet", "lasttoken", True, marks=pytest.mark.slow),
     ],
 )
 def test_prompts_counted_or_not(tiny, tmp_path, family, mode, include):
@@ -273,8 +278,15 @@ def test_routes_that_are_not_there_are_named(tiny, tmp_path):
         plain.encode(TOKENS, route="image")
 
 
-@pytest.mark.parametrize("put_out", [True, False])
-@pytest.mark.parametrize("mode", ["mean", "cls"])
+@pytest.mark.parametrize(
+    ("mode", "put_out"),
+    [
+        ("mean", True),
+        ("cls", False),
+        pytest.param("mean", False, marks=pytest.mark.slow),
+        pytest.param("cls", True, marks=pytest.mark.slow),
+    ],
+)
 def test_weighted_layers_where_the_transformer_puts_them_out(tiny, tmp_path, mode, put_out):
     weights = torch.nn.Parameter(torch.tensor([1.0, 5.0, 2.0]))
     mix = st.WeightedLayerPooling(HIDDEN, num_hidden_layers=3, layer_start=1, layer_weights=weights)

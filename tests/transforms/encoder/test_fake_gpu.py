@@ -15,6 +15,7 @@ from helpers.fake_gpu import GPU, GpuRecord, check_attention, fake_gpu
 from helpers.families import save_family
 from helpers.family_survey import TEXTS
 from helpers.tiny_models import TEXTS as SENTENCES
+from helpers.variants import variants
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as st
 from transformers import AutoTokenizer
@@ -76,13 +77,14 @@ QUICK = (
     "modernbert",
     "gemma3_text",
     "gemma2",
-    "mpnet",
     "t5",
     "ditto:1-2",
     "static",
     "cls-tanh",
 )
-QUICK += ("last-token", "sbert-wk:start=1,window=1", "remove-biases", "mean+max", POOLERS[-1])
+QUICK += ("sbert-wk:start=1,window=1", "remove-biases", POOLERS[-1])
+# each takes twice as long padded as without padding
+SLOW_PADDED = ("gemma3_text", "modernbert")
 
 
 def each(names: Iterable[str]) -> list[Any]:
@@ -134,7 +136,13 @@ def test_a_family_without_padding(
     check_kernels(family, record, most, sum(encoder.tokenize(TEXTS).lengths))
 
 
-@pytest.mark.parametrize("family", each(PADDED))
+@pytest.mark.parametrize(
+    "family",
+    [
+        *each(name for name in PADDED if name not in SLOW_PADDED),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_PADDED),
+    ],
+)
 def test_a_padded_family(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes, most = PADDED[family]
     save_family(family, tmp_path, **changes)
@@ -187,7 +195,7 @@ def test_a_pooler(pooler: str, bert: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert record.waits == []
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pooler", each(IN_ONE_ROW))
 def test_a_pooler_of_a_model_in_one_row_or_padded(
     pooler: str, dtype: str, modernbert: Path, monkeypatch: pytest.MonkeyPatch
@@ -198,7 +206,7 @@ def test_a_pooler_of_a_model_in_one_row_or_padded(
     assert record.waits == []
 
 
-@pytest.mark.parametrize(("method", "pooler"), [("tfidf", "tfidf"), ("token-counts", "sif")])
+@variants(("method", "pooler"), [("tfidf", "tfidf"), ("token-counts", "sif")], (1,))
 def test_a_pooler_with_token_statistics(
     method: str, pooler: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,7 +235,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("layers", LAYERS)
+@variants("layers", LAYERS, (1,))
 def test_trained_layers(
     layers: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +254,7 @@ def test_batches_of_one_shape(bert: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert record.waits == []
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@variants("dtype", ["bfloat16", "float32"], (0,))
 def test_pieces_pooled_from_windows(
     dtype: str, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

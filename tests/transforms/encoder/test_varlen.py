@@ -58,7 +58,10 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("on_a_gpu")
-@pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
+@pytest.mark.parametrize(
+    "family",
+    ["electra", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bert", "roberta"))],
+)
 def test_the_same_vectors_as_the_models_own_pass(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

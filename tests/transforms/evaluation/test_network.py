@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from transforms.evaluation import network
+from transforms.evaluation import classifier, network
 from transforms.evaluation.classifier import DECAYS, cross_validated, held_out
 from transforms.evaluation.kinds.classification import Classification
 from transforms.evaluation.network import Rows, train_networks
@@ -100,8 +100,9 @@ def test_classes_are_found_with_dev_rows_with_folds_and_nested(
     train, dev, test = rows(150), rows(60, 1), rows(100, 2)
     for found in (held_out(train, dev, test[0], "mlp"), held_out(train, None, test[0], "mlp")):
         assert (found == test[1]).mean() > 0.65
-    monkeypatch.setattr(network, "MOST_PASSES", 28)  # a hundred trainings of up to 200 take long
-    assert (cross_validated(*rows(200), "mlp") == rows(200)[1]).mean() > 0.5
+    monkeypatch.setattr(classifier, "FOLDS", 3)  # in each other: a hundred trainings take long
+    monkeypatch.setattr(network, "MOST_PASSES", 40)
+    assert (cross_validated(*rows(400), "mlp") == rows(400)[1]).mean() > 0.5
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_more_lists_and_candidates_are_more_bytes() -> None:
     assert read[-1] == 1024 * 384 * 4 + 200_000 * 64 + 100 * 776
 
 
-@pytest.mark.parametrize("metric", ["ip", "l2"])
+@pytest.mark.parametrize("metric", ["ip", pytest.param("l2", marks=pytest.mark.slow)])
 def test_kinds_are_tried_on_a_sample_and_built_of_the_same_lists(metric: str) -> None:
     vectors, queries = unit_vectors(1200, DIM), unit_vectors(60, DIM, seed=1)
     plans = [

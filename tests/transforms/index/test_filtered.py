@@ -1,11 +1,14 @@
 """Some rows of segments searched: never another row, and nearly all of the true neighbours wherever
 these lie.
+
+Covers transforms/index/matched_lists.py.
 """
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.index_data import (
     FACTORIES,
     brute_force,
@@ -18,12 +21,14 @@ from helpers.index_data import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.base.errors import DamagedIndexError
 from transforms.index import (
     SegmentedIndex,
     SegmentFile,
     SegmentWriter,
     choose_index,
     filtered,
+    matched_lists,
     train,
 )
 from transforms.index.filtered import FilteredIndex
@@ -33,7 +38,7 @@ from transforms.index.vectors import scored_by
 ROWS, DIM, K = 12_000, 24, 10
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     factory=st.sampled_from(FACTORIES),
     metric=st.sampled_from(["ip", "l2"]),
@@ -58,6 +63,10 @@ def test_no_row_outside_the_filter_and_as_many_as_there_are(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filtered, "FEW", 50_000 if few else -1)
         found = FilteredIndex(index, np.split(wanted, cuts)).search(queries, K, nprobe=1)
+        patch.setattr(matched_lists, "MOST_BYTES", -1)
+        tested = FilteredIndex(index, np.split(wanted, cuts)).search(queries, K, nprobe=1)
+    # copies of the wanted rows' codes give what testing each row gives
+    assert all((a == b).all() for a, b in zip(found, tested, strict=True))
     rows, live = global_rows(found, cuts), np.flatnonzero(keep & wanted)
     assert set(rows[rows >= 0].tolist()) <= set(live.tolist())
     assert ((rows >= 0).sum(axis=1) == min(K, len(live))).all()
@@ -148,3 +157,24 @@ def test_candidates_are_made_more_until_the_vectors_agree(
         >= 0.95
     )
     assert (found.scores <= scores + 1e-5).all()
+
+
+@pytest.mark.parametrize("place", [0.3, 0.45, 0.5, 0.6, 0.7])  # in codes and in ids
+def test_a_list_that_was_changed_is_named_before_its_rows_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: float
+) -> None:
+    monkeypatch.setattr(filtered, "FEW", -1)
+    vectors = unit_vectors(400, 8, 1)
+    start = trained("IVF4,SQ8", "ip", 8)
+    writer = SegmentWriter(start, threads=1)
+    writer.add(vectors)
+    written = writer.finish()
+    path = tmp_path / "segment"
+    data = bytearray(written.data)
+    data[int(place * len(data))] ^= 8
+    path.write_bytes(data)
+    index = SegmentedIndex.open([SegmentFile(path, None, written.checks)], writer.trained)
+    some = FilteredIndex(index, [np.arange(400) % 3 == 0])
+    for _ in range(2):  # a list that was refused is not taken for copied
+        with pytest.raises(DamagedIndexError, match="segment was changed"):
+            some.search(vectors[:5], K, nprobe=4)

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.index_data import small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.base.errors import DamagedIndexError
 from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex
+from transforms.index import filtered as filtered_index
 from transforms.index.by_lists import coarse_search, scan
 from transforms.index.filtered import FilteredIndex
 from transforms.index.range_file import RangeHeader, blocks_of, header_bytes, range_bytes
@@ -87,7 +89,7 @@ def check_equal(scores: np.ndarray, rows: np.ndarray, others: np.ndarray, same: 
     st.integers(0, 9),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_ranges_equal_one_index(
     factory: str,
     metric: str,
@@ -112,9 +114,11 @@ def test_ranges_equal_one_index(
         one = SegmentedIndex.open([SegmentFile(path, keep)], TrainedIndex.of(start))
         many = SegmentedIndex.open(files, TrainedIndex.of(start))
         if filtered:
-            single = FilteredIndex(one, [wanted]).search(queries, k, nprobe=nprobe)
-            cut = FilteredIndex(many, [wanted[origin] for origin in origins])
-            several = cut.search(queries, k, nprobe=nprobe)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(filtered_index, "FEW", -1)
+                single = FilteredIndex(one, [wanted]).search(queries, k, nprobe=nprobe)
+                cut = FilteredIndex(many, [wanted[origin] for origin in origins])
+                several = cut.search(queries, k, nprobe=nprobe)
         else:
             single = one.search(queries, k, nprobe=nprobe)
             several = many.search(queries, k, nprobe=nprobe)

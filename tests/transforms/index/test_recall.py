@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.index_data import brute_force, open_cut, small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,8 +68,15 @@ def _merged(parts: list, queries: np.ndarray, target: float) -> dict:
     return json.loads(json.dumps(report))
 
 
-@pytest.mark.parametrize("metric", ["ip", "l2"])
-@pytest.mark.parametrize(("factory", "depth"), [("IVF16,SQ8", K), ("IVF16,RaBitQ", 100)])
+@pytest.mark.parametrize(
+    ("factory", "depth", "metric"),
+    [
+        ("IVF16,SQ8", K, "ip"),
+        ("IVF16,RaBitQ", 100, "l2"),
+        pytest.param("IVF16,SQ8", K, "l2", marks=pytest.mark.slow),
+        pytest.param("IVF16,RaBitQ", 100, "ip", marks=pytest.mark.slow),
+    ],
+)
 def test_recall_is_what_an_independent_recount_gives(
     factory: str, depth: int, metric: str, tmp_path: Path
 ) -> None:
@@ -197,7 +205,7 @@ def test_the_grid_goes_by_tenths_to_the_last_list(nlist: int, last: int) -> None
     assert len(grid) < 50
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 99), depth=st.integers(1, 60), cut=st.integers(0, 300))
 def test_candidates_of_segments_are_a_search_at_each_nprobe(
     seed: int, depth: int, cut: int
@@ -239,7 +247,7 @@ def test_recall_is_reported_at_two_k_with_an_nprobe_for_each(tmp_path: Path) -> 
         assert (report["k"], report["rerank"]) == (k, depth)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     seed=st.integers(0, 999),
     nights=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=4),

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.index_data import (
     FACTORIES,
     brute_force,
@@ -31,7 +32,7 @@ DIM = 16
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @pytest.mark.parametrize("factory", FACTORIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_segments_answer_as_one_index(factory: str, metric: str, data: st.DataObject) -> None:
     n = data.draw(st.integers(0, 80), "rows")
@@ -59,7 +60,7 @@ def test_segments_answer_as_one_index(factory: str, metric: str, data: st.DataOb
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @pytest.mark.parametrize("factory", ["Flat", "IVF4,Flat"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(n=st.integers(1, 120), k=st.integers(1, 130), seed=st.integers(0, 99))
 def test_exact_kinds_agree_with_brute_force_ties_included(
     factory: str, metric: str, n: int, k: int, seed: int
@@ -209,7 +210,7 @@ def test_rerank_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     n=st.integers(0, 200), cut=st.integers(0, 200), k=st.integers(1, 210), seed=st.integers(0, 99)
 )
@@ -240,7 +241,9 @@ def _anonymous() -> int:
 @pytest.mark.skipif(
     not Path("/proc/self/smaps_rollup").exists(), reason="no /proc/self/smaps_rollup here"
 )
-@pytest.mark.parametrize("factory", ["Flat", "IVF4,SQ8", "IVF4,RaBitQ"])
+@pytest.mark.parametrize(
+    "factory", ["Flat", "IVF4,SQ8", pytest.param("IVF4,RaBitQ", marks=pytest.mark.slow)]
+)
 def test_opening_maps_the_codes(factory: str, tmp_path: Path) -> None:
     path = tmp_path / "big.faiss"
     blocks = [np.tile(unit_vectors(1000, 256), (20, 1))] * 10

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.index_data import FACTORIES, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,7 +112,7 @@ def test_too_few_training_rows_are_refused() -> None:
 
 
 @pytest.mark.parametrize("factory", FACTORIES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_copied_segments_are_as_built_of_their_live_rows(factory: str, data: st.DataObject) -> None:
     start = trained(factory, "l2", DIM)

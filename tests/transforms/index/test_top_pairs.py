@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.index_data import small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ def exact_pairs(vectors: np.ndarray, k: int, block: int = 2048) -> TopPairs:
     return top_pairs(vectors, one_list(len(vectors)), k, side=block)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     n=st.integers(0, 40), k=st.integers(1, 900), block=st.integers(1, 45), seed=st.integers(0, 99)
 )
@@ -73,7 +74,7 @@ def test_near_copies_within_rounding_are_told_apart() -> None:
     assert listed(found) == brute_force(vectors, 30)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     of=st.lists(st.integers(0, 7), min_size=1, max_size=20),
     k=st.integers(1, 200),
@@ -101,7 +102,7 @@ def test_a_text_of_very_many_rows_costs_no_more_than_k() -> None:
     assert [pair[1:] for pair in listed(everything)[2:]] == [(0, 1), (0, 3), (1, 2), (2, 3)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     n=st.integers(2, 60),
     k=st.integers(1, 200),

@@ -1,5 +1,6 @@
 """One quantizer for all segments: stored once, put into a segment when it is opened."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,18 @@ def test_a_segment_has_codes_ids_and_list_sizes_and_little_else(codec: str) -> N
     assert len(build_segment(start, [unit_vectors(rows, DIM)])) <= 1.05 * needed + 600
 
 
-@pytest.mark.parametrize("metric", ["ip", "l2"])
-@pytest.mark.parametrize("codec", ["Flat", "SQ8", "RaBitQ", "PQ8x4"])
-@pytest.mark.parametrize("lists", ["IVF8", "IVF8_HNSW4"])
+PQ = "PQ8x4"  # takes seconds to train
+QUICK = {("IVF8", "ip", PQ), ("IVF8_HNSW4", "l2", PQ)}
+KINDS = itertools.product(("IVF8", "IVF8_HNSW4"), ("ip", "l2"), ("Flat", "SQ8", "RaBitQ", PQ))
+
+
+@pytest.mark.parametrize(
+    ("lists", "metric", "codec"),
+    [
+        pytest.param(*kind, marks=[] if kind[2] != PQ or kind in QUICK else [pytest.mark.slow])
+        for kind in KINDS
+    ],
+)
 def test_segments_with_and_without_a_quantizer_answer_as_faiss(
     lists: str, codec: str, metric: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ Covers transforms/pooling/simple.py.
 import numpy as np
 import pytest
 import torch
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,7 +97,7 @@ def test_uncounted_tokens_may_hold_anything(pooler, count):
 
 
 @pytest.mark.parametrize("pooler", POOLERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_a_sentence_alone_equals_the_sentence_in_a_batch(pooler, lengths):
     states = _states(lengths)

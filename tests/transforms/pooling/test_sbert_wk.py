@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from helpers.examples import examples
 from helpers.token_states import HIDDEN, LAYERS, alone, states
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,7 +119,7 @@ def test_combined_weights_of_nine_layers_at_one_half():
 
 
 @pytest.mark.parametrize("variant", ["reference", "paper"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10**6), layers=st.integers(3, 9), data=st.data())
 def test_cholesky_of_cosines_is_qr_of_vectors(variant, seed, layers, data):
     window = data.draw(st.integers(1, min(4, layers - 1)))
@@ -163,7 +164,7 @@ def test_without_both_parts_it_is_a_mean_of_the_last_layer():
     assert found.status.tolist() == expected.status.tolist()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(mix=st.floats(0, 1))
 def test_the_mixture_lies_between_its_parts(mix):
     drawn = states([5, 3])

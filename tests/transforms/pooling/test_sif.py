@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from helpers.examples import examples
 from helpers.token_states import FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, states
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ def _pool(drawn, fitted, options=""):
     )(drawn)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     texts=st.lists(
         st.lists(st.sampled_from([A, B, C, UNSEEN]), min_size=1, max_size=6), min_size=1, max_size=4

@@ -20,7 +20,7 @@ ADDED = FIRST | {f"i{n}": f"new {n}" for n in range(100, 130)}
         ("lance", CHANGED, 1),
         pytest.param("lance", ADDED, 2, marks=pytest.mark.slow),
         pytest.param("qdrant", CHANGED, 2, marks=pytest.mark.slow),
-        ("qdrant", ADDED, 1),
+        pytest.param("qdrant", ADDED, 1, marks=pytest.mark.slow),
     ],
     indirect=["shared"],
 )

@@ -106,7 +106,7 @@ def test_connections_of_postgresql_write_one_transaction(
     run(*push, "--full").ok()
     assert held(pgvector) == first, "the same rows as by one connection"
     with monkeypatch.context() as patch:
-        patch.setattr(Stages, "tables", lambda _: 1 / 0)
+        patch.setattr(Stages, "close", lambda _: 1 / 0)
         patch.setattr(Stages, "drop", lambda _: None)  # as if it was killed
         assert run(*push, "--parallel", 2, "--full").status == 1
     assert held(pgvector) == first

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.databases import Aliased, Database, Fate, KilledError, MadeUp, Version, push_to
+from helpers.examples import examples
 from helpers.pushes import Kept, check, expected, files_of, in_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ def bring(store: Kept, database: Database, fate: Fate | None = None, **options: 
     return push_to(MadeUp(database, fate), store.manifest, **options)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12, few=4))
 @given(st.lists(st.tuples(NIGHT, st.integers(0, 14), st.booleans()), min_size=1, max_size=5), NIGHT)
 def test_a_stopped_push_is_made_good(nights: list[tuple[Night, int, bool]], last: Night) -> None:
     with tempfile.TemporaryDirectory(dir=in_memory()) as folder:

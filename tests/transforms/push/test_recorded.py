@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers.databases import Aliased, MadeUp, push_to
+from helpers.examples import examples
 from helpers.pushes import Kept, check, expected, files_of, in_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ def night(store: Kept, texts: Night) -> Manifest:
     return store.commit_counted(files_of(texts))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12, few=4), deadline=None)
 @given(st.lists(st.tuples(NIGHT, st.booleans()), min_size=2, max_size=5))
 def test_a_push_of_recorded_changes_leaves_the_database_as_the_store(
     nights: list[tuple[Night, bool]],

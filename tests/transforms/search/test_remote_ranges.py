@@ -3,14 +3,16 @@
 Covers transforms/search/opened.py.
 """
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.gcs import Gcs
+from helpers.gcs import BUCKET, Gcs
 from helpers.nights import Nights, vector_of
+from helpers.variants import variants
 
 from transforms import storage
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
@@ -57,12 +59,27 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     return nights
 
 
+def uploaded(nights: Nights, there: str) -> Remote:
+    for path in sorted(p for p in nights.root.rglob("*") if p.is_file()):
+        storage.overwrite(f"{there}/{path.relative_to(nights.root)}", path.read_bytes())
+    return Remote(nights, there)
+
+
+@pytest.fixture(scope="module")
+def kept(built: Nights, gcs: Gcs) -> Remote:
+    """A copy on gs:// for the tests that only read it."""
+    return uploaded(built, f"gs://{BUCKET}/kept-{uuid.uuid4().hex[:12]}")
+
+
 @pytest.fixture
-def remote(built: Nights, gs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Remote:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder of copies."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for path in sorted(p for p in built.root.rglob("*") if p.is_file()):
-        storage.overwrite(f"{gs}/{path.relative_to(built.root)}", path.read_bytes())
-    return Remote(built, gs)
+
+
+@pytest.fixture
+def remote(kept: Remote, cache: None) -> Remote:
+    return kept
 
 
 @pytest.fixture
@@ -114,6 +131,53 @@ def test_it_finds_what_a_local_search_finds_and_reads_what_it_probes(
     assert not copies
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("ranges", [1, 17, 64])
+def test_a_cold_query_of_200_000_rows(
+    tmp_path: Path,
+    gcs: Gcs,
+    cache: None,
+    parts: list[tuple[str, int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    ranges: int,
+) -> None:
+    nlist, rows, k = 2048, 200_000, 10
+    nights = Nights(tmp_path / "store")
+    code = nights.space.dim + 8  # a row of a list: eight-bit codes and its id
+    monkeypatch.setattr(choose, "RANGE_BYTES", rows * code // ranges + 40 * nlist)
+    files = {
+        f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 16]} {i} {j}") for j in range(rows // 20)]
+        for i in range(20)
+    }
+    nights.commit(files, IndexRequest(f"IVF{nlist},SQ8"))
+    remote = uploaded(nights, f"gs://{BUCKET}/cold-{uuid.uuid4().hex[:12]}")
+    right = answers(Searcher(remote.here.manifest), QUERIES[:1], k)
+    parts.clear()
+    with gcs.counted() as requests:
+        searcher = remote.searcher(Copies())
+        found = answers(searcher, QUERIES[:1], k)
+    assert found == right
+    of_ranges = [part for part in parts if part[0].endswith(".lists")]
+    headers = sum(stop for _, start, stop in of_ranges if start == 0)
+    index = searcher.index.whole_index.parts[0]
+    probed = np.flatnonzero(index.ready)
+    wanted = int(index.list_sizes[probed].sum()) * (index.index.code_size + 8)
+    asked = [request for request in requests if ".lists" in request]
+    beside = [request for request in requests if ".parquet" in request]
+    print(
+        f"{len(remote.ranges)} ranges, {len(probed)} lists probed: {len(asked)} requests,"
+        f" {sum(stop - start for _, start, stop in of_ranges):,} bytes, {headers:,} of them"
+        f" headers; {wanted:,} bytes of lists; {len(beside)} requests of shards and locators,"
+        f" {len(requests)} in all"
+    )
+    print(*beside, sep="\n")
+    assert len(asked) <= 1.2 * len(probed) + 12
+    assert len(beside) <= 2 * k
+    assert sum(stop - start for _, start, stop in of_ranges) <= 1.5 * (wanted + headers)
+    assert headers <= 40 * nlist + 2000 * len(remote.ranges)
+
+
 def test_all_is_copied_if_that_is_asked_for(
     remote: Remote, parts: list[tuple[str, int, int]], tmp_path: Path
 ) -> None:
@@ -158,7 +222,10 @@ def test_a_folder_that_cannot_be_written_is_done_without(
 
 @pytest.mark.parametrize("where", ["header", "list"])
 @pytest.mark.parametrize("how", ["flipped", "cut"])
-def test_a_damaged_range_is_named_in_one_line(remote: Remote, where: str, how: str) -> None:
+def test_a_damaged_range_is_named_in_one_line(
+    built: Nights, gs: str, cache: None, where: str, how: str
+) -> None:
+    remote = uploaded(built, gs)
     for segment in remote.ranges:
         path = f"{remote.there}/{segment['path']}"
         data = bytearray(storage.read_bytes(path))
@@ -175,7 +242,7 @@ def test_a_damaged_range_is_named_in_one_line(remote: Remote, where: str, how: s
     assert "\n" not in str(got.value)
 
 
-@pytest.mark.parametrize("sends", ["everything", "less", "nothing"])
+@variants("sends", ["everything", "less", "nothing"], (0, 1))
 def test_a_server_that_sends_other_bytes_never_gives_other_results(
     remote: Remote, monkeypatch: pytest.MonkeyPatch, sends: str
 ) -> None:

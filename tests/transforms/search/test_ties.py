@@ -1,6 +1,7 @@
 """Hits with equal scores, in the order of their ids."""
 
 import numpy as np
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from transforms.search.ties import best_by_id
     st.integers(1, 3),
     st.integers(0, 99),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_best_rows_are_those_with_the_least_ids(
     scores: list[int], k: int, queries: int, seed: int
 ) -> None:

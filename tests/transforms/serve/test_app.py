@@ -36,7 +36,7 @@ from transforms.store import open_store
 CHROMIUM = shutil.which("chromium")
 EVIL = "<script>document.title = 'owned'</script> a red horse & a \"dog\""
 LANGS = ["en", "de", None]
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
+pytestmark = pytest.mark.usefixtures("plain_beam")
 
 
 def write(path: Path, numbers: range, *more: str) -> None:

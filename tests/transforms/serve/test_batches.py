@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,7 +92,7 @@ def test_where_too_many_wait_or_it_takes_too_long_a_question_is_refused(
     assert ["wait already" in str(error) for error in errors] == [False, False, True]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["q", "id", "k", "where", "x"]), st.text(max_size=20)), max_size=5
@@ -118,7 +119,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(VALUES)
 def test_every_value_is_json(value: object) -> None:
     json.loads(json.dumps(plain(value), allow_nan=False))

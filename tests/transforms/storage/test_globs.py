@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from apache_beam.io.filesystem import FileMetadata
+from helpers.examples import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def found(pattern: str, root: Path, hidden: bool) -> list[str]:
     return sorted({name for name in names if os.path.isfile(os.path.join(root, name))})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(names=PATTERN, hidden=st.booleans())
 @example(names=["**", "*"], hidden=False)
 @example(names=["**", "a"], hidden=True)
@@ -70,7 +71,7 @@ def test_a_pattern_names_what_python_finds(tree: Path, names: list[str], hidden:
     assert [os.path.relpath(entry.path, tree) for entry in mine] == found(pattern, tree, hidden)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     names=st.lists(st.text("ab.*?{},", min_size=1, max_size=8), min_size=1, max_size=3),
     hidden=st.booleans(),
@@ -139,7 +140,7 @@ def test_a_range_without_characters_is_refused(pattern: str) -> None:
         Glob(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["{a,b}" * 14, "in/" + "a**" * 14, "{a," * 2000 + "}" * 2000])
+@pytest.mark.parametrize("pattern", ["{a,b}" * 14, "in/" + "a**" * 14, "{a," * 1000 + "}" * 1000])
 def test_a_pattern_that_stands_for_too_many_is_refused(pattern: str) -> None:
     with pytest.raises(OptionError):
         Glob(pattern)

@@ -17,6 +17,7 @@ import pytest
 from helpers import s3 as s3_server
 from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, in_full, job_of, night
+from helpers.variants import variants
 
 from transforms import storage
 from transforms.corpus.files import key_of
@@ -30,7 +31,12 @@ from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import carried_ranges, packed_files
-from transforms.store.runs.carried_ranges import CarriedRange, by_ranges, units_of_range
+from transforms.store.runs.carried_ranges import (
+    CarriedRange,
+    by_ranges,
+    cut_ranges,
+    units_of_range,
+)
 from transforms.store.runs.plan import read_plan
 
 FILES = 24
@@ -126,6 +132,41 @@ def test_ranges_have_all_files_and_units_once(tmp_path: Path, glob: Path, read: 
     assert units == last.units_by_file
 
 
+def test_a_part_has_files_and_their_units(tmp_path: Path, glob: Path, read: list[str]) -> None:
+    last = large(str(tmp_path / "store"), glob)
+    for part in last.parts:
+        found = manifest_parts.read_part(last.root, part)
+        with_units = {unit["file"] for unit in found.shards}
+        assert {file.path for file in found.files} <= with_units
+    assert sum(part.files or 0 for part in last.parts) == FILES
+
+
+def test_more_files_than_a_part_has_units_have_parts_of_their_own(
+    tmp_path: Path, read: list[str]
+) -> None:
+    write_files(tmp_path / "in")
+    for number in range(40):
+        (tmp_path / "in" / f"empty-{number}.jsonl").write_text("")
+    last = large(str(tmp_path / "store"), tmp_path / "in" / "*.jsonl")
+    assert len(last.files) == FILES + 40
+    alone = [part for part in last.parts if not part.units]
+    assert alone
+    for path in (file.path for file in last.files):
+        key = key_of(path)
+        read.clear()
+        assert list(known_files(last, KeyRange(key, key + "~")).files_by_path) == [path]
+        assert len(read) <= 2
+
+
+def test_ranges_of_carried_units_begin_where_parts_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried_ranges, "UNITS_IN_A_RANGE", 15)
+    keys = {key_of(f"{n}"): f"{n}" for n in range(100)}
+    starts = sorted(keys)[::10]
+    found = list(cut_ranges(dict.fromkeys(keys.values(), 1), (), starts=starts))
+    assert [item.keys.low for item in found] == ["", *starts[1:]]
+    assert [item.keys.high for item in found] == [*starts[1:], ""]
+
+
 def test_a_range_reads_only_parts_that_may_have_it(
     tmp_path: Path, glob: Path, read: list[str]
 ) -> None:
@@ -147,7 +188,7 @@ def test_carried_units_travel_as_ranges_of_the_last_snapshot(
     units = [unit for unit in last.units if unit not in (last.units[3], *changed)]
     found = list(by_ranges([moved, *units], last))
     ranges = [item for item in found if isinstance(item, CarriedRange)]
-    assert 2 < len(ranges) <= len(units) / 5 + 1
+    assert 2 < len(ranges) <= 2 * len(units) / 5 + 1
     alone = [item for item in found if isinstance(item, UnitRecord)]
     siblings = [unit for unit in units if unit.file == moved.file]
     assert alone == [carried(unit) for unit in (moved, *siblings)]
@@ -193,8 +234,17 @@ def test_a_plan_by_ranges_is_the_plan_of_all(tmp_path: Path, glob: Path, read: l
     assert read_manifest(root) == last
 
 
-@pytest.mark.parametrize("options", [{}, {"id_column": None}, {"keep_columns": ("id",)}], ids=str)
-@pytest.mark.parametrize("also", [None, "1*.jsonl"], ids=["one pattern", "two that overlap"])
+@pytest.mark.parametrize(
+    ("also", "options"),
+    [
+        (None, {}),
+        ("1*.jsonl", {"id_column": None}),
+        ("1*.jsonl", {"keep_columns": ("id",)}),
+        pytest.param("1*.jsonl", {}, marks=pytest.mark.slow),
+        pytest.param(None, {"id_column": None}, marks=pytest.mark.slow),
+        pytest.param(None, {"keep_columns": ("id",)}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_plan_of_packed_files_is_the_plan_without_packing(
     tmp_path: Path,
     glob: Path,
@@ -302,7 +352,7 @@ def counted(request: pytest.FixtureRequest, service: str) -> Iterator[list[str]]
             yield proxy.requests
 
 
-@pytest.mark.parametrize("service", ["gs", "s3"])
+@variants("service", ["gs", "s3"], (0,))
 def test_all_ranges_together_list_the_store_once_and_read_its_parts_about_once(
     request: pytest.FixtureRequest, glob: Path, read: list[str], service: str
 ) -> None:

@@ -142,3 +142,29 @@ def test_a_manifest_whose_parts_have_no_names_is_read_whole(large: Manifest) -> 
     key = file("3").key
     assert earlier.units_of(key) == large.units_of(key)
     assert read_manifest("/nowhere") is None
+
+
+def test_snapshots_share_the_units_and_files_of_parts_that_both_have(
+    large: Manifest, parts: list[str]
+) -> None:
+    opened = replace(large)
+    edited = [
+        replace(one, path=f"embeddings/{one.unit}-{1:016x}.parquet") if one.file == "7" else one
+        for one in opened.units
+    ]
+    following = in_parts(opened, edited, opened.files)
+    parts.clear()
+    following.share(opened)
+    assert following.units == edited
+    assert set(parts) == {one.path for one in following.parts} - {one.path for one in opened.parts}
+    known = {id(one) for one in opened.units}
+    others = [one for one in following.units if id(one) not in known]
+    assert 0 < len([one for one in others if one.file == "7"]) == UNITS_OF_A_FILE
+    assert len(others) <= 2 * module.UNITS_IN_A_PART
+    assert {id(one) for one in following.files} == {id(one) for one in opened.files}
+    # a store of another form has other records of the same JSON
+    parts.clear()
+    other = replace(following, generation=following.generation + 1)
+    other.share(opened)
+    assert len(other.units) == len(edited)
+    assert set(parts) == {one.path for one in other.parts}

@@ -1,12 +1,15 @@
 """Arrow IPC (files and streams) and Feather of version 2."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from transforms.corpus.arrow_footer import batch_rows_of
 from transforms.corpus.files import InputFile
-from transforms.corpus.formats.tables import TableFormat, cut_batches, opened
+from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
+from transforms.corpus.formats.tables import cut_batches, opened
+from transforms.corpus.spans import Span, whole_file
 
 TITLE = "Arrow IPC or Feather"
 ARROW_FILE = b"ARROW1"
@@ -15,8 +18,8 @@ MESSAGE = b"\xff\xff\xff\xff"
 STREAM_END = MESSAGE + bytes(4)
 
 
-class Arrow(TableFormat):
-    """Files and streams of Arrow, told apart by their first bytes."""
+class Arrow(BlockedFormat):
+    """Files and streams of Arrow, told apart by their first bytes. A stream is not cut."""
 
     name = "arrow"
     endings = (".arrow", ".arrows", ".feather", ".ipc")
@@ -25,9 +28,18 @@ class Arrow(TableFormat):
         with opened(file, TITLE) as raw:
             return _reader(raw).schema
 
-    def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def table_blocks(self, file: InputFile) -> Iterable[TableBlock] | None:
         with opened(file, TITLE) as raw:
-            yield from cut_batches(_batches(raw, names))
+            if raw.read(len(ARROW_FILE)) != ARROW_FILE:
+                return None
+            return [TableBlock(*place) for place in enumerate(batch_rows_of(raw))]
+
+    def whole(self, file: InputFile) -> list[Span]:
+        return whole_file(file, is_packed=False)
+
+    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with opened(span.file, TITLE) as raw:
+            yield from cut_batches(_batches(raw, names, span.offset))
 
 
 def _reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
@@ -42,12 +54,12 @@ def _reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
     return pa.ipc.open_stream(raw, options=options)
 
 
-def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordBatch]:
     schema = _reader(raw).schema
     raw.seek(0)
     reader = _reader(raw, [schema.get_field_index(name) for name in names])
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
-        yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
+        yield from map(reader.get_batch, range(first, reader.num_record_batches))
     else:
         yield from reader
         _check_end(raw)

@@ -1,12 +1,14 @@
-"""Avro: records, read one by one."""
+"""Avro: records, read one by one; a file is cut between its blocks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from transforms.corpus.files import InputFile
-from transforms.corpus.formats.tables import ROWS, TableFormat, cut_batches, opened
+from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
+from transforms.corpus.formats.tables import ROWS, cut_batches, opened
 from transforms.corpus.nested import value_as_text
 from transforms.corpus.spans import Span, whole_file
 from transforms.storage.base import BLOCK
@@ -31,7 +33,7 @@ LOGICAL_TYPES: dict[str, pa.DataType] = {
 }
 
 
-class Avro(TableFormat):
+class Avro(BlockedFormat):
     """Avro files. Unions of several types, maps, UUIDs, decimals and references are text."""
 
     name = "avro"
@@ -41,12 +43,23 @@ class Avro(TableFormat):
         with opened(file, TITLE) as raw:
             return _schema(_records(raw))
 
-    def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
         with opened(file, TITLE) as raw:
-            yield from cut_batches(_batches(raw, names))
+            return [TableBlock(block.offset, block.num_records) for block in _blocks(raw)]
 
-    def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
+    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with opened(span.file, TITLE) as raw:
+            yield from cut_batches(_batches(raw, names, span))
+
+    def whole(self, file: InputFile) -> list[Span]:
         return whole_file(file, is_packed=True)
+
+
+def _blocks(raw: BinaryIO) -> Any:
+    """The blocks of a file, which is read, but not decoded."""
+    import fastavro
+
+    return fastavro.block_reader(raw)
 
 
 def _records(raw: BinaryIO) -> Any:
@@ -102,13 +115,15 @@ def _struct_type(kind: dict[str, Any]) -> pa.DataType | None:
     return pa.struct(fields)
 
 
-def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(raw: BinaryIO, names: list[str], span: Span) -> Iterator[pa.RecordBatch]:
     reader = _records(raw)
+    if span.offset:
+        raw.seek(span.offset)  # the reader goes on from there
     all_columns = _schema(reader)
     schema = pa.schema([all_columns.field(name) for name in names])
     rows: list[dict[str, Any]] = []
     size = 0
-    for row in reader:
+    for row in islice(reader, span.rows):
         rows.append({name: row[name] for name in names})
         size += sum(len(value) for value in rows[-1].values() if isinstance(value, str))
         if len(rows) == ROWS or size > BLOCK:

@@ -1,19 +1,21 @@
 """ORC, read stripe by stripe."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from transforms.corpus.files import InputFile
-from transforms.corpus.formats.tables import TableFormat, cut_batches, opened
+from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
+from transforms.corpus.formats.tables import cut_batches, opened
+from transforms.corpus.orc_footer import stripe_rows
 from transforms.corpus.spans import BYTES_PER_TOKEN, PACKS, Span
 
 TITLE = "ORC"
 
 
-class Orc(TableFormat):
-    """ORC files; their footers have the number of rows."""
+class Orc(BlockedFormat):
+    """ORC files; their footers have the number of rows of each stripe."""
 
     name = "orc"
     endings = (".orc",)
@@ -22,11 +24,16 @@ class Orc(TableFormat):
         with opened(file, TITLE) as raw:
             return _file(raw).schema
 
-    def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
         with opened(file, TITLE) as raw:
-            yield from cut_batches(_batches(raw, names))
+            tail = _file(raw).reader.serialized_file_tail()
+            return [TableBlock(*place) for place in enumerate(stripe_rows(tail))]
 
-    def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
+    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with opened(span.file, TITLE) as raw:
+            yield from cut_batches(_batches(raw, names, span.offset))
+
+    def whole(self, file: InputFile) -> list[Span]:
         with opened(file, TITLE) as raw:
             rows = _file(raw).nrows
         if not rows:
@@ -40,9 +47,9 @@ def _file(raw: BinaryIO) -> Any:
     return ORCFile(pa.PythonFile(raw, "r"))
 
 
-def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordBatch]:
     file = _file(raw)
-    for stripe in range(file.nstripes):
+    for stripe in range(first, file.nstripes):
         yield file.read_stripe(stripe, columns=names)
 
 

@@ -172,7 +172,7 @@ class IndexRewriter:
         if refine is not None:
             stored = folder.stored(refine.path)
             kept = blank_refine(index_files.read(stored, refine.sha256), dim, blank, stored)
-            refine = IndexFileEntry(*folder.write(kept, "refine"))
+            refine = folder.file(kept, "refine")
         name, sha256 = folder.write(data, suffix)
         self.checks[name] = checks
         return replace(

@@ -57,7 +57,7 @@ def keep_answers(
     found = folder.parsed(scratch.answers(segment.number), Candidates.from_bytes)
     sizes = folder.take(scratch.list_sizes(segment.number)).astype(np.uint32)
     kept = KeptAnswers(texts[which], found.of(which).narrowed(nprobes), sizes)
-    return IndexFileEntry(*folder.write(kept.to_bytes(), "answers"))
+    return folder.file(kept.to_bytes(), "answers")
 
 
 def kept_answers(

@@ -137,6 +137,11 @@ class Folder:
         storage.ensure(self.stored(path), data)
         return path, sha256
 
+    def file(self, data: bytes, suffix: str) -> IndexFileEntry:
+        """Write a file beside a segment, which later runs compare by the storage's checksum."""
+        path, sha256 = self.write(data, suffix)
+        return IndexFileEntry(path, sha256, self.checksum(path))
+
     def segment(
         self,
         number: int,
@@ -149,7 +154,7 @@ class Folder:
         path, sha256 = self.write(made.data, "faiss")
         refine_file = None
         if refine is not None:
-            refine_file = IndexFileEntry(*self.write(refine.to_bytes(), "refine"))
+            refine_file = self.file(refine.to_bytes(), "refine")
         empty = SegmentEntry(
             number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness,
             self.checksum(path),
@@ -196,7 +201,7 @@ class Folder:
         )
         for entry in (segment.refine, segment.answers):
             if entry:
-                index_files.check(self.stored(entry.path), entry.sha256)
+                index_files.check(self.stored(entry.path), entry.sha256, entry.checksum)
 
     def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """Return the vectors of a shard's column as the index holds them, float32 [n, d]."""

@@ -20,7 +20,7 @@ from transforms.steps.index.listed import (
     read_listed,
     sizes_of,
 )
-from transforms.store.index_entries import IndexFileEntry, SegmentEntry
+from transforms.store.index_entries import SegmentEntry
 from transforms.store.index_files import locators
 
 
@@ -134,7 +134,7 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan) -> WrittenRang
         refine.copy(
             np.concatenate([part.vectors for part in parts if part.vectors is not None])[order]
         )
-        refine_file = IndexFileEntry(*folder.write(refine.to_bytes(), "refine"))
+        refine_file = folder.file(refine.to_bytes(), "refine")
     segment = SegmentEntry(
         span.number, "base", len(order), 0, path, sha256, len(data), "", "", span.closeness,
         folder.checksum(path), refine=refine_file, lists=(span.first, span.stop),

@@ -108,9 +108,7 @@ def restore(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry, why
     if update.current.rerank:
         refine = RefineWriter(job.dim)
         refine.add(vectors)
-        entry = replace(
-            entry, refine=IndexFileEntry(*job.folder.write(refine.to_bytes(), "refine"))
-        )
+        entry = replace(entry, refine=job.folder.file(refine.to_bytes(), "refine"))
     return Repair(entry, why)
 
 

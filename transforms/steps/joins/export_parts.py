@@ -1,4 +1,6 @@
-"""The rows of a snapshot as files of numpy, each of some shards, written side by side anywhere.
+"""The rows of a snapshot as files of numpy or tables of LanceDB, each of some shards.
+
+They are written side by side, to any storage.
 
 The file `vectors.json` is written last and names the others. Their names have a token of the
 export, so that an earlier export in the folder is whole until it is replaced.
@@ -7,6 +9,7 @@ export, so that an earlier export in the folder is whole until it is replaced.
 import json
 import re
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,21 +19,31 @@ from transforms import storage
 from transforms.base.entries import dataclass_of
 from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
 from transforms.search import Selection
-from transforms.steps.joins.export_vectors import ABOUT, IDS, VECTORS, about_vectors, write_npy
+from transforms.steps.joins.export_vectors import (
+    ABOUT,
+    TABLE,
+    about_vectors,
+    write_lance,
+    write_npy,
+)
 from transforms.store.manifest import Manifest, read_shared, with_units
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.record_bytes import pack, unpack
 
 PART_BYTES = 256_000_000  # of vectors in a file at most, unless one shard has more
 # names of files that an export of vectors writes
-EXPORTED = re.compile(r"(?:vectors|ids)(?:-[0-9a-f]+-[0-9]+)?\.(?:npy|parquet)|index\.faiss")
+PART_NAME = r"-[0-9a-f]+-[0-9]+"
+EXPORTED = re.compile(rf"(?:vectors|ids)(?:{PART_NAME})?\.(?:npy|parquet)|index\.faiss")
+EXPORTED_TABLE = re.compile(rf"{TABLE}(?:{PART_NAME}-[0-9a-f]+)?\.lance")
+WRITERS = {"npy": write_npy, "lance": write_lance}
+TABLE_FOLDERS = ("data", "_transactions", "_versions")
 
 
 @dataclass(frozen=True)
 class ExportJob:
     """An export of the snapshot of `run` (`digest`) into the folder `output`.
 
-    `where` is a filter of the rows, `token` is part of the files' names.
+    `kind` is npy or lance, `where` a filter of the rows, `token` a part of the files' names.
     """
 
     root: str
@@ -38,6 +51,7 @@ class ExportJob:
     digest: str
     output: str
     token: str
+    kind: str = "npy"
     where: str | None = None
 
 
@@ -97,14 +111,41 @@ def write_part(part: ExportPart, job: ExportJob) -> WrittenPart:
 def _written(part: ExportPart, job: ExportJob) -> WrittenPart:
     selection = Selection.of(_only(_manifest(job), list(map(unpack, part.units))), job.where)
     with tempfile.TemporaryDirectory() as folder:
-        write_npy(selection, Path(folder))
+        WRITERS[job.kind](selection, Path(folder))
         files = []
-        for name in (VECTORS, IDS):
-            stem, _, ending = name.partition(".")
-            files.append(f"{stem}-{job.token}-{part.number:05d}.{ending}")
-            path = storage.join(job.output, files[-1])
-            storage.overwrite(path, Path(folder, name).read_bytes())
+        names = _Names(job.token, part.number, uuid.uuid4().hex[:8])
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file():
+                files.append(names.of(path.relative_to(folder).as_posix()))
+                _put(storage.join(job.output, files[-1]), path.read_bytes())
     return WrittenPart(part.number, len(selection), tuple(files))
+
+
+def _put(path: str, data: bytes) -> None:
+    """Write a file. A retry finds those of numpy, and replaces them by the same bytes."""
+    if not storage.storage_of(path).put_if_absent(path, data):
+        storage.overwrite(path, data)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names of a part's files.
+
+    A table has the attempt in its name, because LanceDB names files of a table at random.
+    """
+
+    token: str
+    number: int
+    attempt: str
+
+    def of(self, name: str) -> str:
+        """The name in the export of a file of the part."""
+        top, slash, rest = name.partition("/")
+        stem, _, ending = top.partition(".")
+        attempt = ""
+        if slash:
+            attempt = f"-{self.attempt}"
+        return f"{stem}-{self.token}-{self.number:05d}{attempt}.{ending}{slash}{rest}"
 
 
 def _only(manifest: Manifest, units: Sequence[UnitRecord]) -> Manifest:
@@ -117,6 +158,15 @@ def _only(manifest: Manifest, units: Sequence[UnitRecord]) -> Manifest:
     return replace(with_units(manifest, list(units), []), rows=counts)
 
 
+def _described(part: WrittenPart, kind: str) -> dict[str, Any]:
+    """Return what `vectors.json` says of a part."""
+    if kind == "npy":
+        ids, vectors = sorted(part.files)
+        return {"vectors": vectors, "ids": ids, "rows": part.rows}
+    table = part.files[0].partition(".")[0]
+    return {"table": table, "rows": part.rows}
+
+
 def conclude(written: Sequence[WrittenPart], job: ExportJob) -> None:
     """Write `vectors.json` and remove the files of an earlier export; or write the problem."""
     parts = sorted(written, key=lambda part: part.number)
@@ -124,17 +174,33 @@ def conclude(written: Sequence[WrittenPart], job: ExportJob) -> None:
     if problem is not None:
         storage.overwrite(_problem_of(job), json.dumps(asdict(problem)).encode())
         return
-    about = about_vectors(_manifest(job), "npy", sum(part.rows for part in parts))
+    about = about_vectors(_manifest(job), job.kind, sum(part.rows for part in parts))
     about["files"] = [name for part in parts for name in part.files]
-    about["parts"] = [
-        {"vectors": part.files[0], "ids": part.files[1], "rows": part.rows} for part in parts
-    ]
+    about["parts"] = [_described(part, job.kind) for part in parts]
     earlier = _read_about(job.output) or {}
     path = storage.join(job.output, ABOUT)
     storage.overwrite(path, (json.dumps(about, indent=1) + "\n").encode())
-    gone = [name for name in earlier.get("files", ()) if name not in about["files"]]
-    paths = [storage.join(job.output, name) for name in gone if EXPORTED.fullmatch(name)]
-    storage.storage_of(path).delete(*paths)
+    # those of the export before it, and of attempts that were repeated
+    there = storage.storage_of(path).below(job.output)
+    names = {entry.path.removeprefix(job.output.rstrip("/") + "/") for entry in there}
+    ours = {name for name in names if job.token in name}
+    _delete_others(job, {*earlier.get("files", ()), *ours}, set(about["files"]))
+
+
+def _delete_others(job: ExportJob, names: set[str], kept: set[str]) -> None:
+    """Delete files and tables of the output that are no longer part of an export."""
+    paths = [storage.join(job.output, name) for name in names - kept if EXPORTED.fullmatch(name)]
+    storage.storage_of(job.output).delete(*paths)
+    for table in _tops(names) - _tops(kept):
+        if EXPORTED_TABLE.fullmatch(table):
+            folder = storage.join(job.output, table)
+            for inner in TABLE_FOLDERS:
+                storage.delete_below(storage.join(folder, inner))
+            storage.delete_below(folder)
+
+
+def _tops(names: set[str]) -> set[str]:
+    return {name.partition("/")[0] for name in names}
 
 
 def _problem_of(job: ExportJob) -> str:

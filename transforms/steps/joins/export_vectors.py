@@ -39,7 +39,7 @@ def export_vectors(
     `where` is a filter of the rows. Returns the content of `vectors.json`. Raises MissingExtraError
     if LanceDB is not installed.
     """
-    write = {"npy": write_npy, "faiss": _write_faiss, "lance": _write_lance}[kind]
+    write = {"npy": write_npy, "faiss": _write_faiss, "lance": write_lance}[kind]
     selection = Selection.of(store.manifest, where)
     written = write(selection, folder)
     about = about_vectors(store.manifest, kind, len(selection)) | written
@@ -133,7 +133,7 @@ def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
     return {"files": [INDEX, IDS], "factory": factory, "nprobe": nprobe}
 
 
-def _write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
+def write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
     """Write a table of ids, vectors (column `vector`) and kept columns."""
     try:
         import lancedb

@@ -286,8 +286,8 @@ class ExportOptions:
 
     store: str = option(STORE, kw_only=False)
     output: str = option(
-        "local folder, or any folder with --vectors npy; an earlier export there is replaced,"
-        " anything else is not",
+        "local folder, or any folder with --vectors npy and lance; an earlier export there is"
+        " replaced, anything else is not",
         metavar="DIR",
     )
     vectors: str | None = option(
@@ -310,7 +310,7 @@ class ExportOptions:
 
 @options
 class PushOptions:
-    """The options of `push`."""
+    """The options of `push`; if `beam_flags` name a runner, its workers write the rows."""
 
     store: str = option(STORE, kw_only=False)
     to: str = option(
@@ -345,3 +345,4 @@ class PushOptions:
         default=1,
     )
     dry_run: bool = option("only count what would be written (default: no)", default=False)
+    beam_flags: Sequence[str] = ()

@@ -1,8 +1,9 @@
 """Elements of a plan: large enough to work without waiting, small enough to spread."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TypeVar
 
 from transforms.corpus import InputFile
@@ -45,13 +46,23 @@ def in_batches(files: list[File], slots: int | None = None) -> Iterator[list[Fil
 
     `slots` as for `spans_per_element`.
     """
-    step = max(1, min(FILES_PER_ELEMENT, len(files) // (ROUNDS * (slots or SLOTS))))
+    step = _files_per_element(len(files), slots)
     yield from (files[start : start + step] for start in range(0, len(files), step))
 
 
-def by_key_ranges(files: Iterable[InputFile], slots: int | None) -> Iterator[ListedFiles]:
-    """Yield the files in batches by ranges of their keys, which together are all keys."""
-    batches = list(in_batches(sorted(files, key=lambda file: file.key), slots))
+def _files_per_element(files: int, slots: int | None) -> int:
+    return max(1, min(FILES_PER_ELEMENT, files // (ROUNDS * (slots or SLOTS))))
+
+
+def by_key_ranges(
+    files: Iterable[InputFile], slots: int | None, starts: Sequence[str] = ()
+) -> Iterator[ListedFiles]:
+    """Yield the files in batches by ranges of their keys, which together are all keys.
+
+    About as many files as in `in_batches`, but batches begin at the keys `starts`, sorted, where
+    parts of the last snapshot's manifest do: a worker that plans a batch then reads one part.
+    """
+    batches = list(_batches(sorted(files, key=lambda file: file.key), slots, starts))
     low = ""
     for batch, following in zip_longest(batches, batches[1:]):
         high = ""
@@ -62,6 +73,27 @@ def by_key_ranges(files: Iterable[InputFile], slots: int | None) -> Iterator[Lis
         low = batch[-1].key
         if following is not None:
             low = following[0].key
+
+
+def _batches(
+    files: list[InputFile], slots: int | None, starts: Sequence[str]
+) -> Iterator[list[InputFile]]:
+    """Yield the files, sorted by key, in batches of about equal length between two starts.
+
+    Starts that would leave a batch too short are left out: it has several parts whole.
+    """
+    step = _files_per_element(len(files), slots)
+    places = [0]
+    for start in starts:
+        place = bisect_left(files, start, key=lambda file: file.key)
+        if place - places[-1] >= step:
+            places.append(place)
+    for first, after in pairwise([*places, len(files)]):
+        if first == after:
+            continue
+        count = max(1, round((after - first) / step))
+        ends = [first + (after - first) * number // count for number in range(count + 1)]
+        yield from (files[start:stop] for start, stop in pairwise(ends))
 
 
 def spans_per_element(spans: int, slots: int | None) -> int:

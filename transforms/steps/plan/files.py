@@ -1,5 +1,6 @@
 """The plan of a run: files to carry over, files to cut into spans, and its record."""
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,6 +24,7 @@ from transforms.steps.plan.elements import (
 )
 from transforms.store.known_files import with_files_like
 from transforms.store.manifest import Manifest
+from transforms.store.manifest_parts import starts_of
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.carried_again import carried_again
 from transforms.store.runs.carried_ranges import CarriedRange, by_ranges
@@ -108,12 +110,17 @@ def file_batches(
 ) -> Iterator[ListedFiles | Beside | Problem | Standing]:
     """List files as `list_files`, in batches by ranges of their keys.
 
-    So the worker that plans a batch reads its share of the last snapshot. One worker plans many
-    small files in threads; `slots` as for `spans_per_element`.
+    So the worker that plans a batch reads its share of the last snapshot, a part of its manifest.
+    One worker plans many small files in threads; `slots` as for `spans_per_element`.
     """
     found = list(list_files(pattern, job))
     files = [item for item in found if isinstance(item, InputFile)]
-    yield from by_key_ranges(files, slots)
+    starts: list[str] = []
+    with contextlib.suppress(SentenceBeamError):  # what plans the files says so
+        last = last_snapshot(job.run)
+        if last is not None:
+            starts = starts_of(last.parts)
+    yield from by_key_ranges(files, slots, starts)
     yield from (item for item in found if not isinstance(item, InputFile))
 
 
@@ -174,8 +181,10 @@ def hand_out(found: list[Any], job: EmbedJob) -> HandedOut:
         return _on_record(job)
     spans = [span for file in planned for span in file.work]
     units = [unit for file in planned for unit in file.carried]
-    ranges = (item for part in packed.parts for item in part.ranges())
-    return HandedOut(spans, chain(by_ranges(units, others), ranges), others, packed)
+    carried: Iterable[UnitRecord | CarriedRange] = by_ranges(units, others)
+    if last is not None:
+        carried = chain(carried, packed.ranges(last))
+    return HandedOut(spans, carried, others, packed)
 
 
 def _on_record(job: EmbedJob) -> HandedOut:

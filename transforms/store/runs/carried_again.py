@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from transforms.store.known_files import has_ranges
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
-from transforms.store.manifest_parts import read_parts
+from transforms.store.manifest_parts import read_parts, starts_of
 from transforms.store.records import UnitRecord, carried
 from transforms.store.runs.carried_ranges import CarriedRange, cut_ranges
 from transforms.store.runs.carry import under
@@ -37,7 +37,7 @@ def carried_again(
                 yield carried(unit)
             elif unit.file in renamed:
                 yield carried(under(renamed[unit.file], unit))
-    yield from cut_ranges(counts, others - {""})
+    yield from cut_ranges(counts, others - {""}, starts=starts_of(last.parts))
 
 
 def _units_by_parts(last: Manifest) -> Iterator[list[UnitRecord]]:

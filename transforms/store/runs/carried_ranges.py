@@ -3,13 +3,15 @@
 One process makes the plan. Packing the records of a million units there would take 40 s.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from transforms.corpus.files import key_of
 from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import has_ranges, known_files
 from transforms.store.manifest import Manifest
+from transforms.store.manifest_parts import starts_of
 from transforms.store.records import UnitRecord, by_file, carried
 
 UNITS_IN_A_RANGE = 2_000
@@ -40,23 +42,35 @@ def by_ranges(
     same = {path for path, known in last.units_by_file.items() if units_of.get(path) == known}
     yield from (carried(unit) for unit in found if unit.file not in same)
     yield from cut_ranges(
-        {path: len(last.units_by_file[path]) for path in same}, last.units_by_file.keys() - same
+        {path: len(last.units_by_file[path]) for path in same},
+        last.units_by_file.keys() - same,
+        starts=starts_of(last.parts),
     )
 
 
 def cut_ranges(
-    units: Mapping[str, int], but: Collection[str], keys: KeyRange = ALL_KEYS
+    units: Mapping[str, int],
+    but: Collection[str],
+    keys: KeyRange = ALL_KEYS,
+    starts: Sequence[str] = (),
 ) -> Iterator[CarriedRange]:
     """Yield ranges within `keys` that have the units of some files and no others.
 
     `units` are the numbers of units of these files, by relative path; `but` are the snapshot's
-    other files with these keys.
+    other files with these keys. `starts` are keys at which a range should begin, sorted: those of
+    the manifest's parts, so that a part is read for one range.
     """
     low = keys.low
     others: list[str] = []
     count = 0
+    before = 0
     for key, path in sorted((key_of(path), path) for path in (*units, *but)):
-        if count >= UNITS_IN_A_RANGE and key > low:
+        begun = bisect_right(starts, key)
+        least = UNITS_IN_A_RANGE
+        if begun > before:
+            least = UNITS_IN_A_RANGE // 2
+        before = begun
+        if count >= least and key > low:
             yield CarriedRange(KeyRange(low, key), frozenset(others))
             low = key
             others = []

@@ -18,12 +18,14 @@ from transforms.corpus.groups import is_small
 from transforms.store.key_range import KeyRange
 from transforms.store.known_files import KnownFiles, with_files
 from transforms.store.manifest import Manifest
+from transforms.store.manifest_parts import starts_of
 from transforms.store.runs.carried import Checked
 from transforms.store.runs.carried_ranges import CarriedRange, cut_ranges
 from transforms.store.runs.carry import is_named_after
 from transforms.store.runs.plan import SCHEMA, PlannedFile
 from transforms.store.runs.plan_rows import table_rows
 
+FILES_AT_ONCE = 10_000  # whose ranges are cut together
 LEAST_UNITS = 200  # that are packed; fewer take less by the names of their files
 CHECKS = ("shards", "compared", "read", "bytes")  # counts of `Checked`, in its order
 FILES = pa.schema(
@@ -66,12 +68,6 @@ class PackedFiles:
             files=_packed(self.table.filter(pc.invert(dropped))),
             rows=_packed(rows.filter(left)),
         )
-
-    def ranges(self) -> Iterator[CarriedRange]:
-        """Yield ranges of keys that have the units of these files and no others."""
-        table = self.table.select(["file", "units"])
-        names, units = (column.to_pylist() for column in table.columns)
-        yield from cut_ranges(dict(zip(names, units, strict=True)), self.but, self.keys)
 
 
 def can_pack(item: PlannedFile, unit_tokens: int) -> bool:
@@ -208,12 +204,41 @@ class PackedPlan:
             again = pa.concat_arrays([again, *own.filter(pc.is_in(own, twice)).chunks])
         return PackedPlan(parts)
 
+    def ranges(self, last: Manifest) -> Iterator[CarriedRange]:
+        """Yield ranges of keys that have the units of these files and no others."""
+        starts = starts_of(last.parts)
+        for keys, parts in _adjacent(self.parts):
+            units: dict[str, int] = {}
+            for part in parts:
+                names, counts = (part.table.column(name).to_pylist() for name in ("file", "units"))
+                units |= zip(names, counts, strict=True)
+            but = set[str]().union(*(part.but for part in parts))
+            yield from cut_ranges(units, but, keys, starts)
+
     def others(self, last: Manifest) -> Manifest:
         """Return the last snapshot without the packed files and their units."""
         others: set[str] = set().union(*(part.but for part in self.parts))
         paths = pa.array(sorted(others), pa.string())
         packed = paths.filter(pc.is_in(paths, self._files.column("file")))
         return with_files(last, others.difference(packed.to_pylist()))
+
+
+def _adjacent(parts: Iterable[PackedFiles]) -> Iterator[tuple[KeyRange, list[PackedFiles]]]:
+    """Yield parts whose ranges of keys follow each other, sorted, with the range of them all.
+
+    About FILES_AT_ONCE files together, so that few names are held.
+    """
+    some: list[PackedFiles] = []
+    files = 0
+    for part in parts:
+        if some and (files >= FILES_AT_ONCE or some[-1].keys.high != part.keys.low):
+            yield KeyRange(some[0].keys.low, some[-1].keys.high), some
+            some = []
+            files = 0
+        some.append(part)
+        files += len(part.table)
+    if some:
+        yield KeyRange(some[0].keys.low, some[-1].keys.high), some
 
 
 NO_FILES = PackedPlan()

@@ -12,6 +12,7 @@ from functools import cache
 
 import pytest
 import regex
+from helpers.examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -111,7 +112,7 @@ def _is_beside_blank(text: str, place: int) -> bool:
 
 
 @example(text="0\u0600\xa0\ufe0f", spec="budget:tokens=%d", tokens=7, kind="bytes")
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     text=TEXTS,
     spec=st.sampled_from(SPECS),

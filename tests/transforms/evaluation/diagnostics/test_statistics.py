@@ -10,6 +10,7 @@ Covers transforms/evaluation/diagnostics/words.py.
 import numpy as np
 import pytest
 import torch
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -37,7 +38,7 @@ from transforms.evaluation.diagnostics.words import (
 )
 from transforms.pooling import TokenStates, TokenStatistics
 
-PLAIN = settings(max_examples=25, deadline=None)
+PLAIN = settings(max_examples=examples(25), deadline=None)
 seeds = st.integers(0, 10**6)
 
 

@@ -1,5 +1,7 @@
 """Work that kills its process is found out, named, and kills nothing else."""
 
+import faulthandler
+import multiprocessing
 import os
 import signal
 from functools import partial
@@ -9,11 +11,13 @@ import pytest
 from helpers import fake_storage
 
 from transforms.base.errors import SentenceBeamError
+from transforms.steps.embed import crash_guard
 from transforms.steps.embed.crash_guard import Death, Tell, death_of, marked
 from transforms.storage.local import LocalStorage
 
 
 def steps(fatal: int | None, by: int, tell: Tell) -> None:
+    faulthandler.disable()  # what a forked child would print is of no use
     for step in range(3):
         tell(f"step {step}")
         if step == fatal:
@@ -25,17 +29,27 @@ def failing(tell: Tell) -> None:
     raise ValueError("an error that is none of the process's")
 
 
-@pytest.mark.parametrize("by", [signal.SIGSEGV, signal.SIGKILL])
+@pytest.fixture
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that begin at once: these tests are of the marks, not of how a process begins."""
+    monkeypatch.setattr(crash_guard, "PROCESSES", multiprocessing.get_context("fork"))
+
+
+@pytest.mark.parametrize(
+    "by", [signal.SIGSEGV, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
 def test_the_step_that_a_process_died_of(by: signal.Signals) -> None:
     assert death_of(partial(steps, 1, int(by))) == Death("step 1", by.name)
 
 
+@pytest.mark.usefixtures("_forked")
 def test_work_that_ends(capfd: pytest.CaptureFixture[str]) -> None:
     assert death_of(partial(steps, None, 0)) is None
     assert death_of(failing) is None
     assert "an error that is none" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("_forked")
 def test_only_work_that_was_begun_twice_before_is_done_alone(tmp_path: Path) -> None:
     work = partial(steps, 2, int(signal.SIGSEGV))
     with marked(str(tmp_path), "run", "element", work):
@@ -60,6 +74,7 @@ class TakesEqualBytesForItsOwn(LocalStorage):
         return super().put_if_absent(path, data) or Path(path).read_bytes() == data
 
 
+@pytest.mark.usefixtures("_forked")
 def test_a_mark_is_found_where_equal_bytes_count_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +82,7 @@ def test_a_mark_is_found_where_equal_bytes_count_as_written(
     check_that_a_mark_is_found(str(tmp_path))
 
 
+@pytest.mark.usefixtures("_forked")
 def test_a_mark_is_found_on_gs(gs: str) -> None:
     check_that_a_mark_is_found(gs)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.examples import examples
 from helpers.tiny_models import WORDS, save_tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,7 +100,7 @@ def test_all_four_shapes_have_the_encoders_vectors(model: str, encoder: Encoder)
     assert batch["tokens"].to_pylist() == [row["tokens"] for row in dicts]
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8, few=3))
 @given(
     rows=st.lists(
         st.lists(st.sampled_from(WORDS.split()), min_size=1, max_size=12).map(" ".join), max_size=12

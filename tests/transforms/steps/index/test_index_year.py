@@ -2,6 +2,7 @@
 
 from unittest.mock import patch
 
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ ROWS = 2_000_000
 PLAN = choose_index(ROWS, 96, IndexSpec.parse("IVF512,SQ8"))
 
 
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=examples(2, few=1), deadline=None)
 @given(ranges=st.integers(20, 60), seed=st.integers(0, 99))
 def test_no_night_of_a_year_costs_twice_the_mean(ranges: int, seed: int) -> None:
     with patch.object(choose, "RANGE_BYTES", ROWS * PLAN.spec.row_bytes(96) // ranges):

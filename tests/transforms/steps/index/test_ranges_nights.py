@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.nights import Nights, run_steps, vector_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,7 +87,7 @@ SLOW = [
 
 
 @pytest.mark.parametrize("factory", ["IVF8,SQ8", *SLOW])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5, few=2), deadline=None)
 @given(plan=st.lists(change, min_size=1, max_size=5), metric=st.sampled_from(["ip", "l2"]))
 def test_ranges_equal_one_range_over_any_nights(
     factory: str, plan: list[tuple[str, int, int]], metric: str
@@ -210,17 +211,23 @@ def damage(path: Path, how: str) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("worn", [False, True])
 @pytest.mark.parametrize(
-    ("what", "how"),
+    ("what", "how", "worn"),
     [
-        ("path", "header"),
-        ("path", "list"),
-        ("path", "cut"),
-        ("locator", "list"),
-        ("locator", "gone"),
-        ("refine", "list"),
-        ("refine", "cut"),
+        ("path", "header", False),
+        ("path", "list", True),
+        ("locator", "gone", True),
+        ("refine", "cut", True),
+        pytest.param("path", "cut", False, marks=pytest.mark.slow),
+        pytest.param("path", "cut", True, marks=pytest.mark.slow),
+        pytest.param("path", "header", True, marks=pytest.mark.slow),
+        pytest.param("path", "list", False, marks=pytest.mark.slow),
+        pytest.param("locator", "list", False, marks=pytest.mark.slow),
+        pytest.param("locator", "list", True, marks=pytest.mark.slow),
+        pytest.param("locator", "gone", False, marks=pytest.mark.slow),
+        pytest.param("refine", "list", False, marks=pytest.mark.slow),
+        pytest.param("refine", "list", True, marks=pytest.mark.slow),
+        pytest.param("refine", "cut", False, marks=pytest.mark.slow),
     ],
 )
 def test_a_damaged_range_is_made_again_alone(
@@ -273,7 +280,13 @@ def damaging(path: Path) -> Callable[[Any], Any]:
     return damaged_first
 
 
-@pytest.mark.parametrize(("factory", "what"), [("IVF8,SQ8", "path"), ("IVF8,RaBitQ", "refine")])
+@pytest.mark.parametrize(
+    ("factory", "what"),
+    [
+        pytest.param("IVF8,SQ8", "path", marks=pytest.mark.slow),
+        ("IVF8,RaBitQ", "refine"),
+    ],
+)
 def test_damage_met_while_segments_are_written_has_that_range_alone_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factory: str, what: str
 ) -> None:

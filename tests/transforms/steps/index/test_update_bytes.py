@@ -1,5 +1,8 @@
 """What an update of an index reads grows with the rows that changed, and not with their square."""
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ from helpers.nights import Nights, run_steps
 
 from transforms import storage
 from transforms.beam import IndexRequest
+from transforms.index import choose
 from transforms.steps.index import (
     build as index_build,
 )
@@ -41,43 +45,44 @@ def collection(files: int, night: int) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def read_by(root: Path, files: int) -> tuple[int, int]:
-    """The bytes of the store, shards' vectors aside, and the reads of an update in which a third of
-    the rows changed.
-    """
-    nights, total, reads = Nights(root), 0, 0
-    nights.commit(collection(files, 0), IndexRequest("IVF4,SQ8"))
-    run, units = nights.begin(collection(files, 1))
+@contextlib.contextmanager
+def counted_reads() -> Iterator[list[tuple[str, int]]]:
+    """The path and the bytes of each read of the block, shards' vectors aside."""
+    reads: list[tuple[str, int]] = []
     whole, some, digest = storage.read_bytes, storage.read_range, storage.sha256_of
-
-    def counted(size: int) -> None:
-        nonlocal total, reads
-        total += size
-        reads += 1
 
     def read_bytes(path: str) -> bytes:
         data = whole(path)
-        counted(len(data))
+        reads.append((path, len(data)))
         return data
 
     def read_range(path: str, start: int, stop: int) -> bytes:
         data = some(path, start, stop)
-        counted(len(data))
+        reads.append((path, len(data)))
         return data
 
     def sha256_of(path: str) -> tuple[str, int]:
         found = digest(path)
-        counted(found[1])
+        reads.append((path, found[1]))
         return found
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage, "read_bytes", read_bytes)
         patch.setattr(storage, "read_range", read_range)
         patch.setattr(storage, "sha256_of", sha256_of)
+        yield reads
+
+
+def read_by(root: Path, files: int) -> tuple[int, int]:
+    """The bytes and the reads of an update in which a third of the rows changed."""
+    nights = Nights(root)
+    nights.commit(collection(files, 0), IndexRequest("IVF4,SQ8"))
+    run, units = nights.begin(collection(files, 1))
+    with counted_reads() as reads:
         record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
     assert record.index.entry.change.what != "trained"
     assert record.index.entry.change.added == files * 67
-    return total, reads
+    return sum(size for _, size in reads), len(reads)
 
 
 def test_bytes_and_reads_grow_as_the_rows_that_changed(
@@ -100,3 +105,39 @@ def test_bytes_and_reads_grow_as_the_rows_that_changed(
     # buckets and groups grow together, and no bucket asks every group
     reads = [count for _, count in found]
     assert reads[2] < 4.5 * reads[0]
+
+
+def test_files_beside_ranges_are_compared_by_the_checksum_of_the_listing(
+    gs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", 2000)
+    nights = Nights(gs)  # type: ignore[arg-type]
+    rows = collection(1, 0)
+    nights.commit(rows, IndexRequest("IVF4,RaBitQ"))
+    assert nights.manifest.index is not None
+    ranges = [segment for segment in nights.manifest.index.segments if segment.lists]
+    assert len(ranges) > 1
+    beside = [entry for one in ranges for entry in (one.refine, one.answers) if entry]
+    assert len(beside) == 2 * len(ranges)
+    paths = {f"{gs}/{entry.path}" for entry in beside}
+    run, units = nights.begin(rows)
+    with counted_reads() as reads:
+        run_steps(run, units, IndexRequest("IVF4,RaBitQ"))
+    assert not paths & {path for path, _ in reads}
+    # entries of an earlier version have no checksum, so the files are read
+    folder = index_files.Folder(gs, run.id, "update", "ip")
+    with counted_reads() as reads:
+        for one in ranges:
+            assert one.refine is not None
+            assert one.answers is not None
+            earlier = [replace(entry, checksum="") for entry in (one.refine, one.answers)]
+            folder.check(replace(one, refine=earlier[0], answers=earlier[1]))
+    assert {path for path, size in reads if size} == paths
+    # a file with other bytes has another checksum
+    damaged = f"{gs}/{beside[0].path}"
+    data = bytearray(storage.read_bytes(damaged))
+    data[len(data) // 2] ^= 8
+    storage.overwrite(damaged, bytes(data))
+    again = nights.commit(rows)
+    assert again["change"]["what"] == "repaired"
+    assert beside[0].path in again["change"]["why"]

@@ -50,7 +50,7 @@ def next_night(rows: Rows, chance: random.Random, number: int) -> Rows:
     return after
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.slow)])
 def grown(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[WatchedNights, Rows, float]:
     """A store after ordinary nights, its rows, and the gate that seven of them recommend."""
     chance = random.Random(request.param)

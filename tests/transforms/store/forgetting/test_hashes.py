@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +58,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(ROWS, ROWS)
 def test_rows_are_joined_by_id_in_any_order_and_as_often_as_one_likes(
     some: list[ForgottenRow], others: list[ForgottenRow]

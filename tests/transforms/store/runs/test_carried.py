@@ -30,7 +30,7 @@ def test_after_one_over_the_fraction_runs_every_place_was_read(fraction: float, 
     assert due >= 1
 
 
-@pytest.mark.parametrize("shards", [1, 2, 10, 60])
+@pytest.mark.parametrize("shards", [1, 2, 10, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_of_few_shards_one_at_least_is_read_in_each_run_and_each_in_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, in_parts: bool

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from helpers.examples import examples
 from helpers.nights import Files, Nights
 from helpers.settled import settled
 from helpers.snapshots import run_name
@@ -43,7 +44,9 @@ histories = st.lists(
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(histories)
 def test_recorded_changes_are_those_of_the_shards(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.examples import examples
 from helpers.snapshots import night, numbered, run_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -51,7 +52,9 @@ snapshots = st.lists(rows, min_size=1, max_size=3)
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(old=snapshots, new=snapshots, buckets=st.sampled_from([1, 3]))
 def test_changes_are_those_of_the_multisets(

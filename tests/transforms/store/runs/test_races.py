@@ -35,7 +35,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     )
 
 
-ROUNDS = [4, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+ROUNDS = [2, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 
 
 def at_once(*acts: Callable[[], str]) -> list[str]:

@@ -6,6 +6,7 @@ Covers transforms/store/shards/vector_files.py.
 
 import numpy as np
 import pytest
+from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -44,7 +45,7 @@ def with_ranges(draw):
     return vectors, Ranges.of(draw(hnp.arrays(np.float32, vectors.shape, elements=FLOATS)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(given=with_ranges(), precision=st.sampled_from(RANGED))
 def test_codes_never_wrap(given, precision):
     vectors, ranges = given
@@ -55,7 +56,7 @@ def test_codes_never_wrap(given, precision):
     assert (np.diff(np.take_along_axis(codes, order, axis=0), axis=0) >= 0).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(vectors=matrices(), precision=st.sampled_from(RANGED))
 def test_codes_stand_for_values_within_half_a_step(vectors, precision):
     ranges = Ranges.of(vectors)
@@ -65,7 +66,7 @@ def test_codes_stand_for_values_within_half_a_step(vectors, precision):
     assert ((ranges.low <= found) & (found <= ranges.high)).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(given=with_ranges(), precision=st.sampled_from(PRECISIONS))
 def test_a_stored_vector_is_stored_as_it_is(given, precision):
     vectors, ranges = given
@@ -80,7 +81,7 @@ def test_a_stored_vector_is_stored_as_it_is(given, precision):
     assert np.array_equal(quantize(back, precision, ranges), codes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(vectors=matrices(), cuts=st.lists(st.integers(0, 8), max_size=3), seed=st.integers(0, 9))
 def test_ranges_are_the_same_from_any_parts_in_any_order(vectors, cuts, seed):
     parts = [Ranges.of(part) for part in np.split(vectors, sorted(cuts))]
@@ -94,7 +95,7 @@ def test_ranges_are_the_same_from_any_parts_in_any_order(vectors, cuts, seed):
     assert np.array_equal(back.high, vectors.max(axis=0))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(vectors=matrices())
 def test_halves_are_the_nearest_ones_and_saturate(vectors):
     halves = quantize(vectors, "float16").astype(np.float64)
@@ -127,7 +128,7 @@ def test_signs_are_bits_and_zero_is_not_above_zero():
         assert signs.tolist() == [[1, -1, -1, 1, -1, 1, -1, 1, 1]]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(vectors=matrices(SMALL, dims=st.sampled_from([8, 16, 24])))
 def test_codes_are_those_of_sentence_transformers_but_for_rounding(vectors):
     quantization = pytest.importorskip("sentence_transformers.util.quantization")

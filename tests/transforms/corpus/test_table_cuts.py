@@ -1,0 +1,242 @@
+"""Arrow, ORC and Avro files are cut between their blocks, each row once.
+
+Covers transforms/corpus/formats/blocked.py.
+Covers transforms/corpus/arrow_footer.py.
+Covers transforms/corpus/orc_footer.py.
+"""
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import fastavro
+import pyarrow as pa
+import pytest
+from helpers.corpora import sentences, write_bytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from transforms.base.errors import SentenceBeamError
+from transforms.corpus import Columns, InputFile, Span, match_inputs, plan_file, read_span
+from transforms.corpus.arrow_footer import batch_rows_of
+from transforms.corpus.orc_footer import stripe_rows
+from transforms.corpus.spans import estimated_tokens
+
+UNIT = 2000  # tokens
+TEXTS = sentences(3000)
+
+
+def as_arrow(texts: list[str], rows: int = 50, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    table = pa.table({"number": list(range(len(texts))), "text": pa.array(texts, pa.string())})
+    how = pa.ipc.IpcWriteOptions(**options)
+    with pa.ipc.new_file(sink, table.schema, options=how) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return sink.getvalue()
+
+
+def as_orc(texts: list[str]) -> bytes:
+    sink = io.BytesIO()
+    orc.write_table(
+        pa.table({"text": pa.array(texts, pa.string())}), sink, stripe_size=4096, batch_size=64
+    )
+    return sink.getvalue()
+
+
+def as_avro(texts: list[str]) -> bytes:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "text", "type": "string"}]}
+    sink = io.BytesIO()
+    records = [{"text": text} for text in texts]
+    fastavro.writer(sink, schema, records, "deflate", sync_interval=1000, sync_marker=b"s" * 16)
+    return sink.getvalue()
+
+
+WRITERS: dict[str, Callable[[list[str]], bytes]] = {
+    "a.arrow": as_arrow,
+    "old.arrow": lambda texts: as_arrow(texts, use_legacy_format=True),
+    "a.feather": lambda texts: as_arrow(texts, compression="lz4"),
+    "a.orc": as_orc,
+    "a.avro": as_avro,
+}
+ARROW = as_arrow(TEXTS[:400])
+TAIL = orc.ORCFile(io.BytesIO(as_orc(TEXTS[:400]))).reader.serialized_file_tail()
+NAMES = pytest.mark.parametrize("name", WRITERS)
+
+
+def written(folder: Path, name: str, texts: list[str]) -> InputFile:
+    (file,) = match_inputs(str(write_bytes(folder / name, WRITERS[name](texts))))
+    return file
+
+
+def texts_of(span: Span) -> list[str]:
+    units = list(read_span(span, Columns(), UNIT))
+    assert units[0].start == span.start
+    return [text for unit in units for text in unit.texts]
+
+
+def rows_of(file: InputFile) -> list[tuple[int, str, str]]:
+    found: list[tuple[int, str, str]] = []
+    for span in plan_file(file, "text", UNIT):
+        for unit in read_span(span, Columns(), UNIT):
+            found += zip(unit.positions, unit.ids, unit.texts, strict=True)
+    return found
+
+
+def message_of(read: Callable[[], Any]) -> str:
+    """The message of reading a file; "" without an error."""
+    try:
+        read()
+    except SentenceBeamError as error:
+        return str(error)
+    return ""
+
+
+@NAMES
+def test_spans_have_the_rows_of_the_file_each_once(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path, name, TEXTS)
+    spans = plan_file(file, "text", UNIT)
+    assert len(spans) > 5
+    assert len({span.name for span in spans}) == len(spans)
+    assert [span.start for span in spans] == [0, *(span.stop for span in spans[:-1])]
+    assert [texts_of(span) for span in spans] == [TEXTS[s.start : s.stop] for s in spans]
+    rows = rows_of(file)
+    assert rows == [(i, f"{name}#{i}", text) for i, text in enumerate(TEXTS)]
+    assert rows_of(replace(file, cut=0)) == rows
+    assert len(plan_file(replace(file, cut=0), "text", UNIT)) == 1
+
+
+@NAMES
+def test_spans_have_about_the_tokens_of_a_unit(tmp_path: Path, name: str) -> None:
+    spans = plan_file(written(tmp_path, name, TEXTS), "text", UNIT)
+    for span in spans[:-1]:
+        texts = TEXTS[span.start : span.stop]
+        tokens = sum(estimated_tokens(len(text.encode()), 1) for text in texts)
+        assert 0.5 * UNIT < tokens < 1.6 * UNIT
+        assert 0.5 * tokens < span.tokens < 1.6 * tokens
+
+
+@NAMES
+def test_an_edit_and_new_rows_move_no_cut(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path, name, TEXTS)
+    before = plan_file(file, "text", UNIT)
+    edited = [TEXTS[0] + " more", *TEXTS[1:], *sentences(200)]
+    changed = replace(written(tmp_path, name, edited), cut=before[0].file.cut)
+    after = plan_file(changed, "text", UNIT)
+    assert [span.name for span in after[: len(before)]] == [span.name for span in before]
+    moved = [a.start - b.start for a, b in zip(after, before, strict=False)]
+    assert max(map(abs, moved)) <= 64  # rows of a block
+    assert rows_of(changed) == [(i, f"{name}#{i}", text) for i, text in enumerate(edited)]
+
+
+@NAMES
+def test_a_span_reads_its_own_blocks(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, name, TEXTS)
+    spans = plan_file(file, "text", UNIT)
+    read = 0
+
+    class Counted(io.FileIO):
+        """A file that counts the bytes that are read."""
+
+        def readinto(self, buffer: Any) -> int:
+            nonlocal read
+            size = super().readinto(buffer) or 0
+            read += size
+            return size
+
+        def read(self, size: int | None = -1) -> bytes:
+            nonlocal read
+            data = super().read(size) or b""
+            read += len(data)
+            return data
+
+    @contextlib.contextmanager
+    def counted(file: InputFile) -> Iterator[BinaryIO]:
+        with Counted(file.path) as raw:
+            yield raw  # type: ignore[misc]
+
+    texts_of(spans[0])  # reads the schema
+    monkeypatch.setattr("transforms.corpus.formats.tables.open_unchanged", counted)
+    for span in spans[1:4]:
+        read = 0
+        texts_of(span)
+        assert read < 0.6 * file.size
+
+
+@pytest.mark.parametrize(("name", "size"), [("a.orc", 3000), ("a.avro", 60), ("a.feather", 60)])
+def test_a_damaged_block_is_one_line_of_its_span(tmp_path: Path, name: str, size: int) -> None:
+    file = written(tmp_path, name, TEXTS)
+    spans = plan_file(file, "text", UNIT)
+    data = bytearray(Path(file.path).read_bytes())
+    middle = len(data) // 2
+    if name == "a.avro":
+        middle = data.index(b"s" * 16, middle) + 40  # not the marker, which is checked in the plan
+    data[middle : middle + size] = b"\xff" * size
+    write_bytes(Path(file.path), bytes(data))
+    (changed,) = match_inputs(file.path)
+    messages = [message_of(lambda s=span: texts_of(replace(s, file=changed))) for span in spans]
+    damaged = [message for message in messages if message]
+    assert 1 <= len(damaged) <= 2
+    assert damaged[0].startswith(f"{file.path} is not a readable")
+    assert "\n" not in damaged[0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(place=st.integers(1, 4000), value=st.integers(0, 255))
+def test_damaged_footers_are_value_errors(place: int, value: int) -> None:
+    for data, read in (
+        (ARROW, lambda data: list(batch_rows_of(io.BytesIO(data)))),
+        (TAIL, stripe_rows),
+    ):
+        damaged = bytearray(data)
+        damaged[-min(place, len(damaged))] = value
+        with contextlib.suppress(ValueError):
+            assert len(read(bytes(damaged))) <= len(TEXTS)
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [3, 0, 5], [1] * 100])
+def test_the_rows_of_record_batches(sizes: list[int]) -> None:
+    schema = pa.schema([("text", pa.string()), ("tag", pa.dictionary(pa.int8(), pa.string()))])
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, schema) as writer:
+        for size in sizes:
+            tags = pa.DictionaryArray.from_arrays(pa.array([0] * size, pa.int8()), ["a"])
+            columns = [pa.array(["x"] * size, pa.string()), tags]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    assert list(batch_rows_of(sink)) == sizes
+
+
+def test_the_rows_of_stripes() -> None:
+    file = orc.ORCFile(io.BytesIO(as_orc(TEXTS)))
+    rows = stripe_rows(file.reader.serialized_file_tail())
+    assert rows == [file.read_stripe(number).num_rows for number in range(file.nstripes)]
+    assert sum(rows) == len(TEXTS)
+
+
+@pytest.mark.parametrize("tail", [b"\x12\xff", b"\x10", b"\x17", b"\x12\x02\x1a\x05"])
+def test_a_damaged_tail_of_orc_has_no_traceback(tail: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert stripe_rows(tail) in ([], [0])
+
+
+def test_a_stream_is_read_by_one_worker(tmp_path: Path) -> None:
+    table = pa.table({"text": TEXTS})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=50)
+    (file,) = match_inputs(str(write_bytes(tmp_path / "a.arrows", sink.getvalue())))
+    (span,) = plan_file(file, "text", UNIT)
+    assert texts_of(span) == TEXTS
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.orc", "a.avro"])
+def test_a_file_without_rows_has_a_cut_all_the_same(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path, name, [])
+    assert plan_file(file, "text", UNIT) == []
+    cut = replace(written(tmp_path, name, TEXTS), cut=UNIT // 2)
+    assert len(plan_file(cut, "text", UNIT)) == 3

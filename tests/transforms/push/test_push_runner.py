@@ -1,0 +1,167 @@
+"""A push whose rows the workers of a pipeline write.
+
+Covers transforms/push/parts.py.
+Covers transforms/beam/push.py.
+Covers transforms/push/postgres_values.py.
+Covers transforms/push/rows.py.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from helpers import qdrant
+from helpers.commands import Run
+from helpers.pushes import Kept, files_of
+
+RUNNER = ("--runner", "FnApiRunner")
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch, cached_beam_options: None) -> None:
+    """A part for each unit, of Beam's own runner."""
+    monkeypatch.setattr("transforms.push.parts.PART_ROWS", 1)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
+    with qdrant.running() as (url, client):
+        yield url, client
+
+
+def has_no_files(store: Kept) -> bool:
+    return not list(store.root.rglob("push-*"))
+
+
+def test_workers_write_into_qdrant(run: Run, store: Kept, server: tuple[str, Any]) -> None:
+    url, client = server
+    push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs", *RUNNER)
+    run(*push).ok()
+    assert client.count("docs").count == 9
+    assert client.get_aliases().aliases == []
+    store.commit_without_index(files_of({f"i{n}": f"text {n}" for n in range(3, 11)}))
+    outcome = run(*push, "--max-deletes", "1").ok()
+    assert "2 added, 0 changed, 3 deleted" in outcome.out
+    points, _ = client.scroll("docs", limit=99)
+    assert {point.payload["id"] for point in points} == {f"i{n}" for n in range(3, 11)}
+    assert has_no_files(store)
+
+
+def test_a_worker_that_fails_leaves_the_mark_to_the_next_push(
+    run: Run, store: Kept, server: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transforms.push.qdrant import PointWriter
+
+    url, client = server
+    push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs", *RUNNER)
+    write = PointWriter.write
+    calls = iter(range(99))
+
+    def failing(self: PointWriter, batches: Any) -> None:
+        write(self, batches)
+        if next(calls) == 1:
+            raise OSError("the network is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PointWriter, "write", failing)
+        outcome = run(*push)
+        assert outcome.status == 1
+        assert "the network is gone" in outcome.err
+    assert client.get_aliases().aliases == []
+    assert has_no_files(store)
+    run(*push).ok()
+    assert client.count("docs").count == 9
+
+
+@pytest.fixture
+def database(pgvector: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of PostgreSQL without its password, which the environment has."""
+    parts = urlsplit(pgvector)
+    monkeypatch.setenv("PGPASSWORD", unquote(parts.password or ""))
+    return f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
+
+
+def held(url: str) -> list[tuple[Any, ...]]:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        query = "SELECT id, text, embedding::text FROM by_workers ORDER BY id"
+        return connection.execute(query).fetchall()
+
+
+def tables(url: str) -> list[str]:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        query = (
+            "SELECT relname FROM pg_class WHERE relname ~ 'sentence_beam_stage' AND relkind = 'r'"
+        )
+        return [name for (name,) in connection.execute(query).fetchall()]
+
+
+def test_workers_write_one_transaction_of_postgresql(
+    run: Run, store: Kept, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    from transforms.push.postgres_stages import StageWriter
+
+    push = ("push", "--store", store.root, "--to", f"{database}#by_workers")
+    write = StageWriter.write
+    parts: list[int] = []
+
+    def twice(self: StageWriter, batches: Any) -> None:
+        """Write a part as a worker does that is asked again after it has written."""
+        rows = list(batches)
+        parts.append(sum(batch.num_rows for batch in rows))
+        write(self, rows)
+        write(self, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StageWriter, "write", twice)
+        run(*push, *RUNNER).ok()
+    assert parts == [3, 3, 3]
+    first = held(database)
+    assert len(first) == 9
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE by_workers SET text = 'another'")
+    with monkeypatch.context() as patch:
+        patch.setattr("transforms.push.postgres.PostgresTarget.count", lambda _: 1 / 0)  # killed
+        assert run(*push, *RUNNER, "--full").status == 1
+    assert {text for _, text, _ in held(database)} == {"another"}
+    assert len(tables(database)) == 3
+    run(*push, *RUNNER, "--full").ok()
+    assert held(database) == first
+    assert tables(database) == []
+    assert has_no_files(store)
+
+
+def test_a_value_that_the_database_cannot_hold_is_one_line(
+    run: Run, store: Kept, database: str
+) -> None:
+    store.commit_without_index(files_of({"i1": "text", "i2": "a \0 here"}))
+    outcome = run("push", "--store", store.root, "--to", f"{database}#nul", *RUNNER)
+    outcome.failed(3, "the column 'text' of row 'i2' has a NUL")
+    assert has_no_files(store)
+
+
+@pytest.mark.parametrize(
+    ("to", "more", "words"),
+    [
+        ("postgresql://me:secret@localhost/db#t", (), ["password", "PGPASSWORD"]),
+        ("postgresql://me@localhost/db#t", ("--parallel", "2"), ["--parallel", "--runner"]),
+    ],
+)
+def test_what_workers_are_not_told(
+    run: Run, store: Kept, to: str, more: tuple[str, ...], words: list[str]
+) -> None:
+    run("push", "--store", store.root, "--to", to, *RUNNER, *more).failed(2, *words)
+
+
+def test_a_table_that_one_process_writes(run: Run, store: Kept) -> None:
+    pytest.importorskip("lancedb")
+    to = f"lance:{store.root}-lance#docs"
+    run("push", "--store", store.root, "--to", to, *RUNNER).failed(2, "--runner is for PostgreSQL")

@@ -1,0 +1,110 @@
+"""Tables that store some rows together: record batches of Arrow, stripes of ORC, blocks of Avro.
+
+A file is cut between these blocks, at the first one that begins in each `cut` rows.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.corpus.batch_rows import batch_rows
+from transforms.corpus.column_types import is_string
+from transforms.corpus.files import InputFile
+from transforms.corpus.formats.format import until_stop
+from transforms.corpus.formats.tables import TableFormat, schema_of
+from transforms.corpus.nested import column_at, roots, type_at
+from transforms.corpus.row_blocks import Block, Columns
+from transforms.corpus.spans import Span, rows_of_span
+
+
+@dataclass(frozen=True)
+class TableBlock:
+    """The number of rows in a block of a file, and the block's place.
+
+    `offset` is a byte of Avro, the number of a record batch of Arrow or of a stripe of ORC.
+    """
+
+    offset: int
+    rows: int
+
+
+class BlockedFormat(TableFormat):
+    """A format of tables that several workers read, each some blocks."""
+
+    @abstractmethod
+    def table_blocks(self, file: InputFile) -> Iterable[TableBlock] | None:
+        """The blocks of a file in order; None if only reading it from its start finds them."""
+
+    @abstractmethod
+    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """As `batches`, of the rows of a span, and perhaps of some after it."""
+
+    def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+        return self.batches_of(Span(file, 0, 0, None), names)
+
+    def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
+        """Return the rows that hold a unit's text, by the first of them."""
+        names = text
+        if isinstance(names, str):
+            names = (names,)
+        schema = schema_of(self, file)
+        existing = [name for name in names if type_at(schema, name) is not None]
+        batches = self.batches(file, roots(schema, existing))
+        head = next((batch for batch in batches if batch.num_rows), None)
+        if head is None:
+            return rows_of_span(0, 0, unit_tokens)
+        size = sum(_text_bytes(column_at(head, name)) for name in existing)
+        return rows_of_span(size, head.num_rows, unit_tokens)
+
+    def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
+        if not file.cut:
+            return self.whole(file)
+        stored = self.table_blocks(file)
+        if stored is None:
+            return self.whole(file)
+        return list(_spans(file, stored, file.cut, unit_tokens))
+
+    @abstractmethod
+    def whole(self, file: InputFile) -> list[Span]:
+        """The one span of a file that is not cut."""
+
+    def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
+        return until_stop(span, self._blocks_of(span, columns))
+
+    def _blocks_of(self, span: Span, columns: Columns) -> Iterator[Block]:
+        file = span.file
+        schema = schema_of(self, file)
+        existing = [name for name in columns.wanted if type_at(schema, name) is not None]
+        position = span.start
+        for batch in self.batches_of(span, roots(schema, existing)):
+            if batch.num_rows:
+                yield batch_rows(file, columns, batch, position)
+                position += batch.num_rows
+
+
+def _text_bytes(column: pa.Array) -> int:
+    """The bytes of a column's texts; of values that become text, those that they take now."""
+    if not is_string(column.type):
+        return int(column.nbytes)
+    return pc.sum(pc.binary_length(column.cast(pa.large_string()))).as_py() or 0
+
+
+def _spans(
+    file: InputFile, stored: Iterable[TableBlock], step: int, unit_tokens: int
+) -> Iterator[Span]:
+    """Yield the spans of a file's blocks; each has the number of the `step` rows it begins in."""
+    firsts: list[tuple[int, int]] = []  # row and offset
+    row = 0
+    for block in stored:
+        begins_part = not firsts or row // step > firsts[-1][0] // step
+        if block.rows and begins_part:
+            firsts.append((row, block.offset))
+        row += block.rows
+    for (start, offset), (stop, _) in pairwise([*firsts, (row, 0)]):
+        rows = stop - start
+        number = start // step * step
+        yield Span(file, number, start, stop, (), rows, rows * unit_tokens // step, offset)

@@ -1,0 +1,141 @@
+"""A push whose rows are written by workers, in parts.
+
+Each part is a file in the store's run folder, which names units and rows of them. A part that is
+written again has the same effect.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base.entries import dataclass_of
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.push.rows import read_chosen
+from transforms.push.snapshot import RowsToWrite
+from transforms.push.target import RowWriter
+from transforms.store import layout
+from transforms.store.manifest import read_shared
+from transforms.store.records import Problem
+
+PART_ROWS = 250_000
+_PART = pa.schema([("unit", pa.int32()), ("row", pa.int32())])
+
+
+@dataclass(frozen=True)
+class PushJob:
+    """The rows of the snapshot of `run` (`digest`) to write, in files of the store.
+
+    `columns` are those of the rows, `token` is in the names of the job's files.
+    """
+
+    root: str
+    run: str
+    digest: str
+    columns: pa.Schema
+    token: str
+    parts: int
+    writer: RowWriter
+
+    def path(self, name: str) -> str:
+        """The path of a file of the job."""
+        return storage.join(self.root, layout.scratch(self.run, f"push-{self.token}-{name}"))
+
+    def part(self, number: int) -> str:
+        """The path of the file of a part."""
+        return self.path(f"{number:06d}.arrow")
+
+    @property
+    def result(self) -> str:
+        """The path of the file that the job leaves at its end."""
+        return self.path("result.json")
+
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """The number of rows of a part, or the problem that ended it."""
+
+    rows: int = 0
+    problem: Problem | None = None
+
+
+def plan_parts(wanted: RowsToWrite, writer: RowWriter) -> PushJob:
+    """Write the files of the parts; return the job."""
+    new = wanted.new
+    token = uuid.uuid4().hex
+    parts = list(_parts(wanted))
+    job = PushJob(new.root, new.run, new.digest, wanted.columns, token, len(parts), writer)
+    for number, part in enumerate(parts):
+        storage.overwrite(job.part(number), _packed(part))
+    return job
+
+
+def _parts(wanted: RowsToWrite) -> Iterator[pa.Table]:
+    """Yield the rows to write in tables, of PART_ROWS unless a unit has more."""
+    tables: list[pa.Table] = []
+    for place in sorted(wanted.rows):
+        rows = np.asarray(wanted.rows[place], np.int32)
+        units = np.full(len(rows), place, np.int32)
+        if tables and sum(map(len, tables)) + len(rows) > PART_ROWS:
+            yield pa.concat_tables(tables)
+            tables = []
+        tables.append(pa.table([units, rows], schema=_PART))
+    if tables:
+        yield pa.concat_tables(tables)
+
+
+def _packed(part: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(
+        sink, part.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+    ) as f:
+        f.write_table(part)
+    return sink.getvalue().to_pybytes()
+
+
+def write_part(number: int, job: PushJob) -> WrittenRows:
+    """Write the rows of a part."""
+    part = pa.ipc.open_stream(storage.read_bytes(job.part(number))).read_all()
+    try:
+        job.writer.write(_rows(part, job))
+    except SentenceBeamError as error:
+        return WrittenRows(problem=Problem.of(error))
+    return WrittenRows(len(part))
+
+
+def _rows(part: pa.Table, job: PushJob) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a part, in batches."""
+    manifest = read_shared(job.root, job.run, job.digest)
+    assert manifest is not None, "a run that is named is read or raises"
+    units = part.column("unit").to_numpy()
+    rows = part.column("row").to_numpy()
+    for place in np.unique(units).tolist():
+        yield from read_chosen(manifest, manifest.units[place], job.columns, rows[units == place])
+
+
+def conclude(written: Sequence[WrittenRows], job: PushJob) -> None:
+    """Write the result of the job: the number of rows, or the first problem."""
+    problem = next((part.problem for part in written if part.problem is not None), None)
+    found = WrittenRows(sum(part.rows for part in written), problem)
+    storage.overwrite(job.result, json.dumps(asdict(found)).encode())
+
+
+def check_concluded(job: PushJob) -> None:
+    """Raise the problem that ended the job, and SentenceBeamError if it left no result."""
+    found = storage.storage_of(job.result).read_versioned(job.result)
+    if found is None:
+        raise SentenceBeamError("the job ended without a result; see the runner's log")
+    with refuse_damage(f"{job.result} is not what the job wrote", "push again"):
+        result: WrittenRows = dataclass_of(WrittenRows, json.loads(found[0]))
+    if result.problem is not None:
+        raise result.problem.error()
+
+
+def delete_files(job: PushJob) -> None:
+    """Delete the files of the job."""
+    paths = [job.part(number) for number in range(job.parts)]
+    storage.storage_of(job.result).delete(*paths, job.result)
