@@ -3,6 +3,9 @@ embedding them.
 
     python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--units N] [--small]
         [--no-pipeline] [--output FILE]
+    python -m benchmarks.scale --counted --units 10000000
+
+--counted counts what is too much to run: see `benchmarks.scale_counted`.
 
 --units N takes N units of 1,000 rows, ten to a file. The last table says which steps are one
 process, and up to which number of units: until one takes MOST_SECONDS or MOST_MEMORY, in
@@ -388,6 +391,14 @@ def main() -> None:
     p.add_argument(
         "--no-pipeline", dest="pipeline", action="store_false", help="plan step by step alone"
     )
+    p.add_argument("--counted", action="store_true", help="run samples of --units, count the rest")
+    p.add_argument("--elements", type=int, default=4, help="with --counted: that are planned")
+    p.add_argument(
+        "--first-night",
+        type=int,
+        default=200_000,
+        help="with --counted: units of the first night's plan",
+    )
     p.add_argument("--folder", help="where to work (default: a temporary folder)")
     p.add_argument("--output")
     args = p.parse_args()
@@ -395,6 +406,11 @@ def main() -> None:
         args.files, args.groups, args.rows = -(-args.units // 10), 10, 1000
     where = Path(tempfile.mkdtemp(dir=args.folder))
     try:
+        if args.counted:
+            from benchmarks.scale_counted import counted
+
+            print("\n".join(counted(where, args)))
+            return
         found = steps(where, args)
     finally:
         shutil.rmtree(where)

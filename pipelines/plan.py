@@ -80,7 +80,7 @@ def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
     output = storage.join(job.root, layout.scratch(job.run.id, f"plan-{uuid.uuid4().hex}.json"))
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Globs" >> beam.Create([*job.run.globs]) | "Look" >> LookAt(job, output)
-    return read_looked(output)
+    return read_looked(output, job.root)
 
 
 def lines(found: Prediction, store: str | None) -> list[str]:

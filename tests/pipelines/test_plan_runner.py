@@ -61,8 +61,19 @@ def test_the_problem_of_a_job_is_raised_here(tmp_path: Path) -> None:
     job = job_of(tmp_path / "store", tmp_path / "in" / "*")
     with pytest.raises(Exception, match=r"a\.parquet is not a readable Parquet file"):
         look_by_workers(job, HERE)
+    assert not (tmp_path / "store").exists()
     with pytest.raises(OptionError, match="plan waits for its job"):
         look_by_workers(job, PipelineOptions(["--no_wait_until_finish"]))
+
+
+def test_a_new_store_is_left_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "a.jsonl", "a")
+    job = job_of(tmp_path / "store", tmp_path / "in" / "*")
+    assert look_by_workers(job, HERE).files == 1
+    assert not (tmp_path / "store").exists()
+    (tmp_path / "store" / "embeddings").mkdir(parents=True)
+    look_by_workers(job, HERE)
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["embeddings"]
 
 
 def test_workers_need_a_store_to_leave_their_counts_in(run: Run, tmp_path: Path) -> None:

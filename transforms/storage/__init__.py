@@ -8,6 +8,7 @@ from transforms.storage.base import Entry, Storage, UnsyncedError, absolute, is_
 from transforms.storage.dispatch import (
     checksum_of,
     delete_below,
+    delete_empty_folders,
     ensure,
     names_below,
     on_local_disk,
@@ -31,6 +32,7 @@ __all__ = [
     "absolute",
     "checksum_of",
     "delete_below",
+    "delete_empty_folders",
     "ensure",
     "folder_of_rows",
     "is_local",

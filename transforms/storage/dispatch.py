@@ -132,6 +132,20 @@ def delete_below(folder: str) -> None:
             os.rmdir(folder)
 
 
+def delete_empty_folders(path: str, root: str) -> None:
+    """Remove the local folders that lead from `root` to a path, as far up as they are empty.
+
+    Object storage has no folders.
+    """
+    if not is_local(root):
+        return
+    folder = os.path.dirname(path)
+    with contextlib.suppress(OSError):
+        while len(folder) >= len(root):
+            os.rmdir(folder)
+            folder = os.path.dirname(folder)
+
+
 def names_below(folder: str) -> list[str]:
     """Return the files below a folder, relative to it, sorted.
 

@@ -156,17 +156,19 @@ def write_looked(found: list[Any], job: EmbedJob, output: str) -> None:
         answer = _looked(job, planned, merged(found), packed).to_json()
     except SentenceBeamError as error:
         answer = json.dumps({"problem": asdict(Problem.of(error))}).encode()
-    storage.overwrite(output, answer)
+    # a retried bundle has the same answer
+    storage.storage_of(output).put_if_absent(output, answer)
 
 
-def read_looked(output: str) -> Looked:
-    """Return the counts that a job wrote, and remove the file.
+def read_looked(output: str, root: str) -> Looked:
+    """Return the counts that a job wrote into a store, and remove the file and its empty folders.
 
     Raises the job's problem, and SentenceBeamError if it wrote nothing or the file is damaged.
     """
     place = storage.storage_of(output)
     found = place.read_versioned(output)
     place.delete(output)
+    storage.delete_empty_folders(output, root)
     if found is None:
         raise SentenceBeamError("the job ended without a result; see the runner's log")
     with refuse_damage(f"{output} is not what the job wrote", "run plan again"):
