@@ -74,7 +74,6 @@ LONG = (
     "docs/calibration.md",
     "docs/diagnostics.md",
     "docs/recipes/write-store.md",
-    "docs/watch.md",
 )
 
 # What each Python block must print, by its page and the heading above it.

@@ -93,7 +93,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         return known[key]
 
     monkeypatch.setattr("transforms.push.compare.read_rows", read)
-    monkeypatch.setattr("transforms.push.snapshot.read_rows", read)
+    monkeypatch.setattr("transforms.push.rows.read_rows", read)
 
 
 def operations(database: str, table: bool, snapshots: Snapshots) -> int:

@@ -176,7 +176,6 @@ def test_rows_that_stay_are_carried_and_others_are_embedded_or_deleted(writing: 
     assert "i1" not in ids_of(writing.store)
 
 
-@pytest.mark.slow
 def test_the_command_and_pipelines_take_turns(
     writing: Writing, model: Path, tmp_path: Path
 ) -> None:
@@ -193,14 +192,7 @@ def test_the_command_and_pipelines_take_turns(
     assert len(ids_of(writing.store)) == 55
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        "named",
-        "mixed",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rows", "tables")),
-    ],
-)
+@pytest.mark.parametrize("shape", ["rows", "named", "tables", "mixed"])
 def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> None:
     rows = [row for row in collection(40)[:-1] if row["text"]]
     table = pa.Table.from_pylist(rows)

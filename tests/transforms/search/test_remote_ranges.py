@@ -164,16 +164,17 @@ def test_a_cold_query_of_200_000_rows(
     probed = np.flatnonzero(index.ready)
     wanted = int(index.list_sizes[probed].sum()) * (index.index.code_size + 8)
     asked = [request for request in requests if ".lists" in request]
-    beside = [request for request in requests if ".parquet" in request]
+    shards = [request for request in requests if "embeddings" in request]
+    locators = [request for request in requests if "index" in request and ".parquet" in request]
     print(
         f"{len(remote.ranges)} ranges, {len(probed)} lists probed: {len(asked)} requests,"
         f" {sum(stop - start for _, start, stop in of_ranges):,} bytes, {headers:,} of them"
-        f" headers; {wanted:,} bytes of lists; {len(beside)} requests of shards and locators,"
-        f" {len(requests)} in all"
+        f" headers; {wanted:,} bytes of lists; {len(shards)} requests of shards,"
+        f" {len(locators)} of locators, {len(requests)} in all"
     )
-    print(*beside, sep="\n")
     assert len(asked) <= 1.2 * len(probed) + 12
-    assert len(beside) <= 2 * k
+    assert len(shards) <= 2 * k
+    assert len(locators) <= 2 * min(k, len(remote.ranges)) + 1
     assert sum(stop - start for _, start, stop in of_ranges) <= 1.5 * (wanted + headers)
     assert headers <= 40 * nlist + 2000 * len(remote.ranges)
 
