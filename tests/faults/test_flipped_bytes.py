@@ -72,7 +72,7 @@ class Made:
 def named_files(store: Path) -> frozenset[Path]:
     """The files of a store that its snapshot consists of, within the store."""
     manifest = open_store(str(store)).manifest
-    said = str(manifest.content) + manifest.run
+    said = str([*manifest.content()]) + manifest.run
     digests = {manifest.space.calibration}
     files = (path.relative_to(store) for path in store.rglob("*") if path.is_file())
     kept = (

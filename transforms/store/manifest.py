@@ -290,10 +290,11 @@ class Manifest(JsonEntry):
         """The rows of each shard, by its path in the store."""
         return {unit.path: unit.rows for unit in self.units if unit.path}
 
-    @property
-    def content(self) -> list[dict[str, Any]]:
-        """All JSON of the snapshot: the manifest's own, then that of its parts."""
-        return [self.data, *(part.to_json() for part in read_parts(self.root, self.parts))]
+    def content(self) -> Iterator[dict[str, Any]]:
+        """Yield all JSON of the snapshot: the manifest's own, then that of each of its parts."""
+        yield self.data
+        for part in read_parts(self.root, self.parts):
+            yield part.to_json()
 
     @property
     def metric(self) -> str:

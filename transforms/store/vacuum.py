@@ -21,6 +21,8 @@ from transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
 RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
+FOLDERS = {*layout.FOLDERS_OF_UNITS, *layout.FOLDERS_BESIDE_UNITS}
+OF_ROWS = (layout.EMBEDDINGS, "rejects")  # folders of files whose sidecars stay with them
 STAYING = ("results", "receipts", "unfinished")  # history, and what was erased
 # how long the work of a run that did not end is kept for another to take up
 UNFINISHED_SECONDS = 86_400
@@ -256,18 +258,22 @@ class _Named:
         self._paths |= {
             layout.snapshot(manifest.run),
             layout.plan(manifest.run),
-            *_words(_but_changes(manifest.content)),
         }
+        for some in manifest.content():
+            self._add_paths(some)
         if manifest.space.dtype == INT8:
             self._paths.add(layout.int8_model(manifest.space.weights))
         if manifest.changes is not None:
             self._changes[manifest.changes.since] = {file.path for file in manifest.changes.files}
-        self._stems |= {
-            layout.stem(path)
-            for unit in manifest.units
-            for path in (unit.path, unit.rejects)
-            if path
-        }
+
+    def _add_paths(self, content: dict[str, Any]) -> None:
+        """Keep the files that some JSON of a snapshot names, and what lies beside its shards."""
+        for word in _words(_but_changes(content)):
+            folder = word.partition("/")[0]
+            if folder in FOLDERS:
+                self._paths.add(word)
+            if folder in OF_ROWS:
+                self._stems.add(layout.stem(word))
 
     def add_unfinished(self, run: str, plan: RecordedPlan | None) -> None:
         """Keep the folder of a run, and the files of its planned units."""
@@ -298,9 +304,9 @@ class _Named:
         return span_name(unit) in self._spans or (bucket is not None and bucket.bits in self._bits)
 
 
-def _but_changes(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the JSON of a snapshot without its files of changed rows."""
-    return [{name: item for name, item in part.items() if name != "changes"} for part in content]
+def _but_changes(content: dict[str, Any]) -> dict[str, Any]:
+    """Return some JSON of a snapshot without its files of changed rows."""
+    return {name: item for name, item in content.items() if name != "changes"}
 
 
 def _words(value: Any) -> Iterator[str]:

@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +18,14 @@ from helpers.corpora import edit_manifest
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
+from transforms import storage
 from transforms.base.errors import SentenceBeamError
+from transforms.storage import Entry
 from transforms.storage.local import LocalStorage
 from transforms.store import layout, manifest, manifest_parts, open_store
+from transforms.store.key_range import KeyRange
 from transforms.store.manifest import read_manifest
-from transforms.store.sealed_json import to_bytes
+from transforms.store.sealed_json import sealed, to_bytes
 from transforms.store.shards.id_hashes import id_hashes
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 from transforms.store.verify import faults
@@ -423,6 +428,48 @@ def test_very_many_units_in_parts(store: Path, monkeypatch: pytest.MonkeyPatch) 
     vacuum(store)
     assert len(paths(store, "manifests/parts")) == 2
     check_whole(store)
+
+
+def test_two_million_objects_are_looked_at_within_a_gigabyte(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the memory for each of some thousands, in a storage that lists ranges of names."""
+    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
+    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 50)
+    night(str(store), 0, numbered(0, 5), numbered(5, 9), numbered(9, 12))
+    made = read_manifest(str(store))
+    assert made is not None
+    names = [f"{number << 52:016x}-000000000000" for number in range(3_000)]
+    shards = [layout.shard(name, "0" * 16) for name in names]
+    units = [
+        replace(made.units[0], unit=name, path=shard)
+        for name, shard in zip(names, shards, strict=True)
+    ]
+    whole = replace(made, parts=tuple(manifest_parts.write_parts(str(store), units, [])))
+    for path in (layout.MANIFEST, layout.snapshot(made.run)):
+        storage.overwrite(str(store / path), to_bytes(sealed(whole.to_json())))
+    unnamed = layout.shard(names[0], "1" * 16)
+    files = {
+        str(store / "embeddings"): [*shards, unnamed],
+        str(store / "sidecars"): [layout.sidecar(name, "0" * 16) for name in names],
+    }
+
+    def between(_: LocalStorage, folder: str, low: str, high: str) -> Iterator[Entry]:
+        keys = KeyRange(low, high)
+        for path in files.get(folder, ()):
+            if keys.has(path.rpartition("/")[2]):
+                yield Entry(str(store / path), 1, "", "", 0.0)
+
+    monkeypatch.setattr(LocalStorage, "lists_ranges", lambda self, folder: True)
+    monkeypatch.setattr(LocalStorage, "between", lambda *args: [*between(*args)])
+    tracemalloc.start()
+    try:
+        rubbish = find_rubbish(str(store), 1, None, time.time())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [entry.path for entry in rubbish.files] == [str(store / unnamed)]
+    assert peak < 400 * 2 * len(names)
 
 
 def test_a_reader_of_the_current_snapshot_reads_on(nights: Path) -> None:

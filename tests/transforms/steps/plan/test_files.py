@@ -150,7 +150,7 @@ def test_the_manifest_says_which_files_share_units(
     assert groups.pop("large.jsonl") == ""
     assert set(groups.values()) == {"f0-0"}
     entries = {
-        file["path"]: file for content in manifest.content for file in content.get("files", ())
+        file["path"]: file for content in manifest.content() for file in content.get("files", ())
     }
     entries |= {file["path"]: file for file in manifest.data["input"]["files"]}
     assert [name for name, entry in entries.items() if "group" not in entry] == ["large.jsonl"]
