@@ -17,7 +17,7 @@ OTHERS = {
     ("steps/index/files.py", "array_of"): "called by parsed",
     ("steps/forget/damage.py", "readable_groups"): "takes what can be read of a damaged file",
     ("store/runs/packed_files.py", "_unpacked"): "bytes that workers of the run hand on",
-    ("store/runs/plan.py", "of"): "called within refuse_damage",
+    ("store/runs/plan_notes.py", "of"): "called within refuse_damage",
     ("store/watched.py", "from_bytes"): "called within refuse_damage",
     ("store/watched.py", "answers_from_bytes"): "called within refuse_damage",
     ("store/watched.py", "judgements_from_bytes"): "called within refuse_damage",

@@ -161,7 +161,10 @@ def test_snapshots_share_the_units_and_files_of_parts_that_both_have(
     others = [one for one in following.units if id(one) not in known]
     assert 0 < len([one for one in others if one.file == "7"]) == UNITS_OF_A_FILE
     assert len(others) <= 2 * module.UNITS_IN_A_PART
-    assert {id(one) for one in following.files} == {id(one) for one in opened.files}
+    assert following.files == opened.files
+    known = {id(one) for one in opened.files}
+    files = [one for one in following.files if id(one) not in known]
+    assert len(files) <= 2, "those of the part that has the edited units"
     # a store of another form has other records of the same JSON
     parts.clear()
     other = replace(following, generation=following.generation + 1)

@@ -1,10 +1,9 @@
 """The plan on record: every file and span of a run, written before anything is embedded."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +12,8 @@ import pyarrow.compute as pc
 from transforms import storage
 from transforms.base.arrow import table_of
 from transforms.base.compact import by_values
-from transforms.base.entries import dataclass_of, time
 from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.measures import Summary
 from transforms.corpus import InputFile, Span
-from transforms.corpus.buckets import Buckets
 from transforms.corpus.formats.registry import compression_of
 from transforms.corpus.groups import AnySpan, GroupSpan
 from transforms.corpus.spans import BYTES_PER_TOKEN, CUT_BYTES
@@ -27,6 +23,7 @@ from transforms.store.kept import Kept
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, place_of, span_name
 from transforms.store.records import UnitRecord
 from transforms.store.runs.carried import NOTHING, Checked
+from transforms.store.runs.plan_notes import PlanNotes
 from transforms.store.runs.stretches import stretch_of, stretch_of_file
 
 SCHEMA = pa.schema(
@@ -54,19 +51,17 @@ SCHEMA = pa.schema(
     ]
 )
 ADDED = ("number", "row_groups", "members", "was", "group", "cut", "offset")
+# What the ledger and a manifest need; ten million rows of them take 1.2 GB.
+RECORDED = tuple(
+    name
+    for name in SCHEMA.names
+    if name not in ("number", "row_groups", "members", "was", "offset")
+)
+REPEATED = ("file", "path", "format", "checksum", "version", "group")  # by each span of a file
 FILE = ("file", "path", "format", "size", "checksum", "version", "group", "cut")
 MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens", "offset")
 Plan = TypeVar("Plan")
 ROWS_AT_ONCE = 20_000  # of a plan that are dicts, when it is written or read
-# in the file's metadata
-BUCKETS = b"buckets"
-CHECKED = b"checked"
-BESIDE = b"beside"
-MEASURES = b"measures"
-WRITTEN = b"written"
-UNCHANGED = b"unchanged"
-BAD = b"bad"
-TYPES = b"types"
 
 
 @by_values
@@ -178,38 +173,6 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
     ]
 
 
-def _time(value: Any, where: str) -> str:
-    """Return a time, or "" for none."""
-    return value if value == "" else time(value, where)
-
-
-@dataclass(frozen=True)
-class PlanNotes:
-    """The metadata of a plan's file: see RecordedPlan; `unchanged` as `write_plan` has it."""
-
-    buckets: Buckets | None = None
-    checked: Checked = NOTHING
-    measures: dict[str, Summary] = field(default_factory=dict)
-    written: Annotated[str, _time] = ""
-    beside: dict[str, int] = field(default_factory=dict)
-    bad: dict[str, str] = field(default_factory=dict)
-    types: dict[str, str] = field(default_factory=dict)
-    unchanged: bool = False
-
-    @classmethod
-    def of(cls, schema: pa.Schema) -> "PlanNotes":
-        """Return the notes in a file's schema. Raises ValueError for notes that no plan has."""
-        names = {item.name.encode() for item in fields(cls)}
-        values: dict[str, Any] = {}
-        for name, value in (schema.metadata or {}).items():
-            if name == WRITTEN:
-                values[name.decode()] = value.decode()
-            elif name in names:
-                values[name.decode()] = json.loads(value.decode())
-        notes: PlanNotes = dataclass_of(cls, values)
-        return notes
-
-
 class RecordedPlan:
     """A plan that was read: files as in manifests, spans or buckets as the ledger checks them.
 
@@ -222,7 +185,7 @@ class RecordedPlan:
 
     def __init__(self, table: pa.Table):
         notes = PlanNotes.of(table.schema)
-        self._table = table
+        self._table = table.unify_dictionaries()
         self.buckets = notes.buckets
         self.checked = notes.checked
         self.measures = notes.measures
@@ -278,12 +241,13 @@ class RecordedPlan:
         files = self._table.select(["file", "size", "rows", "name", "group"]).take(
             pa.array(self._file_rows)
         )
-        groups = files.column("group").unique()
+        groups = files.column("group").unique().cast(pa.string())
         planned = self._table.column("name").filter(
             pc.is_in(self._table.column("name"), groups.drop_null())
         )
         is_counted = pc.or_(
-            pc.is_valid(files.column("name")), pc.is_in(files.column("group"), planned.unique())
+            pc.is_valid(files.column("name")),
+            pc.is_in(files.column("group").cast(pa.string()), planned.unique()),
         )
         has_rows = pc.greater(pc.coalesce(files.column("rows"), files.column("size")), 0)
         return files.filter(pc.and_not(has_rows, is_counted)).column("file").to_pylist()
@@ -299,7 +263,10 @@ class RecordedPlan:
     @cached_property
     def _file_rows(self) -> np.ndarray:
         """The first row of each file."""
-        file = self._table.column("file").combine_chunks()  # whose rows follow each other
+        # the rows of a file follow each other
+        file = pa.chunked_array(
+            [chunk.indices for chunk in self._table.column("file").chunks], pa.int32()
+        ).combine_chunks()
         is_other = pc.not_equal(file.slice(1), file.slice(0, max(0, len(file) - 1))).to_numpy(
             zero_copy_only=False
         )
@@ -352,7 +319,7 @@ def has_plan(root: str, run: str) -> bool:
 
 def read_plan(root: str, run: str) -> RecordedPlan:
     """Return the plan of a run. Raises SentenceBeamError if it is missing or was changed."""
-    return read_as(root, run, RecordedPlan)
+    return read_as(root, run, RecordedPlan, RECORDED, REPEATED)
 
 
 _SHARED: Kept[RecordedPlan] = Kept()
@@ -363,18 +330,30 @@ def shared_plan(root: str, run: str) -> RecordedPlan:
     return _SHARED.get((root, run), lambda: read_plan(root, run))
 
 
-def read_as(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
-    """Return what `read` makes of the table of a run's plan. Raises as `read_plan` does."""
+def read_as(
+    root: str,
+    run: str,
+    read: Callable[[pa.Table], Plan],
+    columns: Sequence[str] = tuple(SCHEMA.names),
+    repeated: Sequence[str] = (),
+) -> Plan:
+    """Return what `read` makes of these columns of a run's plan, those `repeated` as dictionaries.
+
+    Raises as `read_plan` does.
+    """
     path = storage.join(root, layout.plan(run))
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         raise SentenceBeamError(f"{path} is missing; run again")
+    kinds = {name: SCHEMA.field(name).type for name in columns}
+    kinds |= {name: pa.dictionary(pa.int32(), kinds[name]) for name in repeated}
     with refuse_damage(f"{path} is not the plan that was written", "run again"):
-        table = table_of(found[0])
+        table = table_of(found[0], columns, repeated)
         for name in ADDED:
-            if name not in table.column_names:
-                table = table.append_column(name, pa.nulls(len(table)))
-        return read(table.cast(SCHEMA.with_metadata(table.schema.metadata)))
+            if name in columns and name not in table.column_names:
+                table = table.append_column(name, pa.nulls(len(table), kinds[name]))
+        schema = pa.schema(list(kinds.items()), table.schema.metadata)
+        return read(table.select(list(columns)).cast(schema))
 
 
 def entry_of(row: dict[str, Any]) -> InputEntry:

@@ -16,18 +16,16 @@ from transforms.corpus.buckets import Buckets
 from transforms.store import layout
 from transforms.store.runs.carried import Checked
 from transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from transforms.store.runs.plan import (
+from transforms.store.runs.plan import ROWS_AT_ONCE, SCHEMA, PlannedFile
+from transforms.store.runs.plan_notes import (
     BAD,
     BESIDE,
     BUCKETS,
     CHECKED,
     MEASURES,
-    ROWS_AT_ONCE,
-    SCHEMA,
     TYPES,
     UNCHANGED,
     WRITTEN,
-    PlannedFile,
 )
 from transforms.store.runs.plan_rows import table_rows
 from transforms.store.runs.result import now

@@ -10,15 +10,8 @@ import pyarrow as pa
 from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import AnySpan, GroupSpan
-from transforms.store.runs.plan import (
-    FILE,
-    MEMBER,
-    PlanNotes,
-    entry_of,
-    file_of,
-    read_as,
-    values_of,
-)
+from transforms.store.runs.plan import FILE, MEMBER, entry_of, file_of, read_as, values_of
+from transforms.store.runs.plan_notes import PlanNotes
 
 
 @dataclass(frozen=True)
