@@ -1,7 +1,8 @@
-"""The storage of this machine in the place of another one: its calls are met, noted or refused, or
-every path is of a storage made for a test.
+"""The storage of this machine in the place of another one: its calls are met, replaced, noted or
+refused, or every path is of a storage made for a test.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,14 @@ def meet(patch: pytest.MonkeyPatch, name: str, act: Callable[..., object]) -> No
         return call(self, *given)
 
     patch.setattr(LocalStorage, name, met)
+
+
+def replace_call(patch: pytest.MonkeyPatch, name: str, act: Callable[..., object]) -> None:
+    """Let calls of a method of the local storage be `act(call, ...)`, which may make the call."""
+    call: Callable[..., Any] = getattr(LocalStorage, name)
+    patch.setattr(
+        LocalStorage, name, lambda self, *given: act(functools.partial(call, self), *given)
+    )
 
 
 def note(patch: pytest.MonkeyPatch, *names: str) -> list[tuple[str, str]]:

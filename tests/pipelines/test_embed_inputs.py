@@ -2,6 +2,7 @@
 what to do.
 """
 
+import errno
 import io
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers import fake_storage
 from helpers.commands import Run
 from helpers.corpora import (
     COMPRESSORS,
@@ -435,10 +437,7 @@ def test_an_input_of_no_permission(
     path = write_lines(inputs / "a.txt", ["one"])
     path.chmod(0)
     if os.access(path, os.R_OK):  # root reads everything
-        monkeypatch.setattr("transforms.storage.local.LocalStorage.open", _refuse)
+        error = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        fake_storage.refuse(monkeypatch, "open", error)
     embed(path).failed(1, path, "Permission denied", "--input")
     assert manifest_of(store) is None
-
-
-def _refuse(self: object, path: str) -> None:
-    raise PermissionError(13, "Permission denied", path)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import fake_storage
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
@@ -25,7 +26,6 @@ from helpers.corpora import (
 from helpers.variants import variants
 
 from pipelines.cli import main
-from transforms.storage.local import LocalStorage
 from transforms.store.runs import lease, lease_file
 from transforms.store.runs.result import read_result
 
@@ -70,7 +70,8 @@ def test_an_output_that_cannot_be_made(
 def test_an_output_without_permission(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalStorage, "write_temporary", _raise(errno.EACCES))
+    error = PermissionError(errno.EACCES, os.strerror(errno.EACCES), "a file")
+    fake_storage.refuse(monkeypatch, "write_temporary", error)
     embed(glob).failed(2, store, "Permission denied")
 
 
@@ -94,16 +95,13 @@ def _raise(number: int, path: str = "a file") -> Callable[..., Any]:
 
 
 def _full_after(patch: pytest.MonkeyPatch, writes: int) -> None:
-    left = [writes]
-    original = LocalStorage.write_temporary
+    left = iter(range(writes))
 
-    def write(self: LocalStorage, path: str, data: bytes) -> str:
-        left[0] -= 1
-        if left[0] < 0:
+    def write(path: str, data: bytes) -> None:
+        if next(left, None) is None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        return original(self, path, data)
 
-    patch.setattr(LocalStorage, "write_temporary", write)
+    fake_storage.meet(patch, "write_temporary", write)
 
 
 @pytest.mark.parametrize("writes", [0, 3, 12, 14])

@@ -8,7 +8,7 @@ Covers transforms/steps/index/held_out.py.
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from helpers import fake_storage
 from helpers.examples import examples
 from helpers.nights import DIM, Nights, nearest, run_steps, space_of, vector_of
 from helpers.settled import settled
@@ -32,7 +33,6 @@ from transforms.space import row_hashes
 from transforms.steps.commit.commit_run import commit_run
 from transforms.steps.index import held_out, matching
 from transforms.steps.index import update_segments as index_update_segments
-from transforms.storage.local import LocalStorage
 from transforms.store.index_files import locators
 from transforms.store.verify import faults
 
@@ -760,13 +760,11 @@ def test_what_the_storage_says_of_a_file_spares_reading_it(
     """As on object storage, which knows a checksum of each file."""
     from transforms import storage
 
-    real = LocalStorage.stat
-
-    def stat(self: LocalStorage, path: str) -> storage.Entry | None:
-        entry = real(self, path)
+    def stat(call: Callable[[str], storage.Entry | None], path: str) -> storage.Entry | None:
+        entry = call(path)
         return entry and replace(entry, checksum=hashlib.md5(Path(path).read_bytes()).hexdigest())
 
-    monkeypatch.setattr(LocalStorage, "stat", stat)
+    fake_storage.replace_call(monkeypatch, "stat", stat)
     files = collection()
     index = nights.commit(files, IndexRequest("IVF4,SQ8"))
     read: list[str] = []

@@ -21,7 +21,6 @@ from helpers.snapshots import begin, night, numbered, run_name, write_unit
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.storage import Entry
-from transforms.storage.local import LocalStorage
 from transforms.store import layout, manifest, manifest_parts, open_store
 from transforms.store.key_range import KeyRange
 from transforms.store.manifest import read_manifest
@@ -317,21 +316,19 @@ def test_a_manifest_that_cannot_be_read_stops_it(nights: Path, content: bytes) -
 def test_a_crash_in_the_middle_leaves_a_readable_store(
     nights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = LocalStorage.delete
     for stop in range(1, 40):
-        done = [0]
+        left = iter(range(stop))
 
         def delete(
-            self: LocalStorage, *all_paths: str, stop: int = stop, done: list[int] = done
+            call: Callable[[str], None], *all_paths: str, left: Iterator[int] = left
         ) -> None:
             for path in all_paths:
-                if done[0] == stop:
+                if next(left, None) is None:
                     raise KeyboardInterrupt
-                done[0] += 1
-                original(self, path)
+                call(path)
 
         with monkeypatch.context() as patch:
-            patch.setattr(LocalStorage, "delete", delete)
+            fake_storage.replace_call(patch, "delete", delete)
             try:
                 vacuum(nights)
             except KeyboardInterrupt:
@@ -372,16 +369,16 @@ def test_a_vacuum_that_stood_still_stops_where_a_run_committed(
     nights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transforms.store.vacuum.BATCH", 2)
-    delete, calls = LocalStorage.delete, [0]
+    calls = [0]
 
-    def slow(self: LocalStorage, *all_paths: str) -> None:
-        delete(self, *all_paths)
+    def slow(call: Callable[..., None], *all_paths: str) -> None:
+        call(*all_paths)
         if "/manifests/" in all_paths[0] and not calls[0]:
             calls[0] += 1
             # units that were to go
             night(str(nights), 5, numbered(0, 5), numbered(5, 9), numbered(100, 110))
 
-    monkeypatch.setattr(LocalStorage, "delete", slow)
+    fake_storage.replace_call(monkeypatch, "delete", slow)
     with pytest.raises(
         SentenceBeamError, match=r"a run committed meanwhile; 2 of \d+ files were removed"
     ):
@@ -454,14 +451,13 @@ def test_two_million_objects_are_looked_at_within_a_gigabyte(
         str(store / "sidecars"): [layout.sidecar(name, "0" * 16) for name in names],
     }
 
-    def between(_: LocalStorage, folder: str, low: str, high: str) -> Iterator[Entry]:
+    def between(_: object, folder: str, low: str, high: str) -> list[Entry]:
         keys = KeyRange(low, high)
-        for path in files.get(folder, ()):
-            if keys.has(path.rpartition("/")[2]):
-                yield Entry(str(store / path), 1, "", "", 0.0)
+        paths = [path for path in files.get(folder, ()) if keys.has(path.rpartition("/")[2])]
+        return [Entry(str(store / path), 1, "", "", 0.0) for path in paths]
 
-    monkeypatch.setattr(LocalStorage, "lists_ranges", lambda self, folder: True)
-    monkeypatch.setattr(LocalStorage, "between", lambda *args: [*between(*args)])
+    fake_storage.replace_call(monkeypatch, "lists_ranges", lambda call, folder: True)
+    fake_storage.replace_call(monkeypatch, "between", between)
     tracemalloc.start()
     try:
         rubbish = find_rubbish(str(store), 1, None, time.time())
@@ -520,7 +516,7 @@ def test_a_storage_that_lists_ranges_of_names_gives_the_same(
     nights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = find_rubbish(str(nights), 1, None, time.time())
-    monkeypatch.setattr(LocalStorage, "lists_ranges", lambda self, folder: True)
+    fake_storage.replace_call(monkeypatch, "lists_ranges", lambda call, folder: True)
     listed = fake_storage.note(monkeypatch, "between")
     assert find_rubbish(str(nights), 1, None, time.time()) == whole
     assert whole.by_kind["shards"][0] > 1

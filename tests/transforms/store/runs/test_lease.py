@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from helpers.clock import Clock
 from helpers.snapshots import run_name
 
 from transforms.base.errors import SentenceBeamError
-from transforms.storage.local import LocalStorage
 from transforms.store.runs import lease, lease_file, process
 from transforms.store.runs.result import Result, record_result
 
@@ -28,6 +27,17 @@ OLD_FIELDS = ("run", "host", "pid", "runner", "job", "renewed")
 def holder(**values: object) -> lease.Lease:
     """A lease of this very process."""
     return replace(lease.Lease.of_this_process("run1", "FnApiRunner", "job1", True), **values)  # type: ignore[arg-type]
+
+
+def tell_writes(patch: pytest.MonkeyPatch, written: threading.Event) -> None:
+    """Set the event after each conditional write."""
+
+    def replace_if(call: Callable[..., object], *given: object) -> object:
+        found = call(*given)
+        written.set()
+        return found
+
+    fake_storage.replace_call(patch, "replace_if", replace_if)
 
 
 def silent_for(folder: Path, seconds: float) -> None:
@@ -227,12 +237,17 @@ def test_a_job_that_is_done_again_after_its_commit_has_lost_nothing(
 def test_a_lease_that_is_read_while_it_is_written_in_place_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, times = LocalStorage.read_versioned, iter(range(9))
-    half = lambda self, path: (b"", "1") if next(times) % 3 == 0 else read(self, path)  # noqa: E731
+    times = iter(range(9))
+
+    def half(call: Callable[[str], object], path: str) -> object:
+        if next(times) % 3 == 0:
+            return b"", "1"
+        return call(path)
+
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
     monkeypatch.setattr(lease_file, "WRITING_SECONDS", 0)
     lease.acquire(str(tmp_path), holder(pid=None))
-    monkeypatch.setattr(LocalStorage, "read_versioned", half)
+    fake_storage.replace_call(monkeypatch, "read_versioned", half)
     lease.Renewal(str(tmp_path), "run1", leased=True)()
     times = iter(range(9))
     assert lease.holds(str(tmp_path), "run1")
@@ -314,14 +329,9 @@ def test_one_long_step_keeps_the_lease_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = threading.Event()
-    replace_if = LocalStorage.replace_if
     lease.acquire(str(tmp_path), holder(pid=None))
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(
-        LocalStorage,
-        "replace_if",
-        lambda self, *given: (replace_if(self, *given), written.set())[0],
-    )
+    tell_writes(monkeypatch, written)
     with lease.kept_alive(str(tmp_path), "run1"):
         for _ in range(3):
             written.clear()
@@ -332,14 +342,9 @@ def test_steps_within_a_step_share_its_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = threading.Event()
-    replace_if = LocalStorage.replace_if
     lease.acquire(str(tmp_path), holder(pid=None))
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(
-        LocalStorage,
-        "replace_if",
-        lambda self, *given: (replace_if(self, *given), written.set())[0],
-    )
+    tell_writes(monkeypatch, written)
     started: list[threading.Thread] = []
     start = threading.Thread.start
 
@@ -484,7 +489,7 @@ def test_an_engine_is_asked_for_the_job_of_the_lease(tmp_path: Path) -> None:
 def test_of_two_that_take_the_lease_at_once_one_is_told_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalStorage, "replace_if", lambda *_: False)
+    fake_storage.replace_call(monkeypatch, "replace_if", lambda *_: False)
     with pytest.raises(SentenceBeamError, match="is being written by run run1"):
         lease.acquire(str(tmp_path), holder())
 
