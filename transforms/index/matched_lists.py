@@ -19,7 +19,7 @@ _ID_BYTES = 8
 
 
 class MatchedLists:
-    """One index with the live rows of several parts; the ids of its rows are their positions."""
+    """An index with the live rows of several parts; the ids of its rows are their positions."""
 
     bits = None
 

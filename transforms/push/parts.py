@@ -90,10 +90,9 @@ def _parts(wanted: RowsToWrite) -> Iterator[pa.Table]:
 
 def _packed(part: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(
-        sink, part.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
-    ) as f:
-        f.write_table(part)
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, part.schema, options=options) as stream:
+        stream.write_table(part)
     return sink.getvalue().to_pybytes()
 
 
