@@ -154,12 +154,13 @@ def _run(job: ExportJob, beam_options: "PipelineOptions") -> None:
     import apache_beam as beam
 
     from pipelines.common import engines
-    from transforms.beam.export import ExportParts
+    from transforms.beam.parts import WriteParts
 
     engines.check_waits(beam_options, "export")
     engines.check_shared(beam_options, store=job.root, output=job.output)
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
-        _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Export" >> ExportParts(job)
+        written = WriteParts(job, parts_of, write_part, conclude)
+        _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Export" >> written
 
 
 def check_output(path: str, marker: str) -> Path:

@@ -16,7 +16,14 @@ from transforms.base.lines import line
 from transforms.push import Pushed, PushRequest, open_target, redact
 from transforms.push import push as push_changes
 from transforms.push.dispatch import has_password
-from transforms.push.parts import check_concluded, delete_files, plan_parts
+from transforms.push.parts import (
+    check_concluded,
+    conclude,
+    delete_files,
+    parts_of,
+    plan_parts,
+    write_part,
+)
 from transforms.push.snapshot import RowsToWrite
 from transforms.push.target import Target
 from transforms.steps.options.store import PushOptions
@@ -83,13 +90,14 @@ def write_by_workers(target: Target, wanted: RowsToWrite, beam_options: "Pipelin
     import apache_beam as beam
 
     from pipelines.common import engines
-    from transforms.beam.push import PushParts
+    from transforms.beam.parts import WriteParts
 
     with target.written_by_workers() as writer:
         job = plan_parts(wanted, writer)
         try:
+            written = WriteParts(job, parts_of, write_part, conclude)
             with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
-                _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Push" >> PushParts(job)
+                _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Push" >> written
             check_concluded(job)
         finally:
             delete_files(job)

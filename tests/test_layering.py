@@ -67,7 +67,7 @@ ALLOWED: dict[str, set[str]] = {
         "report",
         "options",
     },
-    "beam": {"base", "space", "encoder", "corpus", "index", "store", "steps", "push"},
+    "beam": {"base", "space", "encoder", "corpus", "index", "store", "steps"},
 }
 LAYERS = list(ALLOWED)
 # What each room of `steps` may import of the others.

@@ -96,6 +96,11 @@ def _packed(part: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def parts_of(job: PushJob) -> range:
+    """Return the numbers of the parts."""
+    return range(job.parts)
+
+
 def write_part(number: int, job: PushJob) -> WrittenRows:
     """Write the rows of a part."""
     part = pa.ipc.open_stream(storage.read_bytes(job.part(number))).read_all()

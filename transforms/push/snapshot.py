@@ -112,10 +112,9 @@ def push(
         _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
         _delete(target, difference)
-        wanted = RowsToWrite(new, table.columns, difference.rows)
-        if wanted.rows:
+        if difference.rows:
             write_rows = by_workers or partial(_write, parallel=options.parallel)
-            write_rows(target, wanted)
+            write_rows(target, RowsToWrite(new, table.columns, difference.rows))
     rows = _counted(target, new)
     target.finish()
     return Pushed(new, held, difference.counts, rows, removed, erased)

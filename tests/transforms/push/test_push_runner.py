@@ -1,7 +1,6 @@
 """A push whose rows the workers of a pipeline write.
 
 Covers transforms/push/parts.py.
-Covers transforms/beam/push.py.
 Covers transforms/push/postgres_values.py.
 Covers transforms/push/rows.py.
 """

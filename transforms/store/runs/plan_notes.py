@@ -1,4 +1,4 @@
-"""What a plan's file says beside its rows, in its metadata."""
+"""The metadata of a plan's file, beside its rows."""
 
 import json
 from dataclasses import dataclass, field, fields
