@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import fastavro
 import pyarrow as pa
 import pytest
+from helpers.block_files import MARKER, as_arrow, as_avro, as_orc
 from helpers.corpora import sentences, write_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,31 +28,6 @@ from transforms.corpus.spans import estimated_tokens
 
 UNIT = 2000  # tokens
 TEXTS = sentences(3000)
-
-
-def as_arrow(texts: list[str], rows: int = 50, **options: Any) -> bytes:
-    sink = io.BytesIO()
-    table = pa.table({"number": list(range(len(texts))), "text": pa.array(texts, pa.string())})
-    how = pa.ipc.IpcWriteOptions(**options)
-    with pa.ipc.new_file(sink, table.schema, options=how) as writer:
-        writer.write_table(table, max_chunksize=rows)
-    return sink.getvalue()
-
-
-def as_orc(texts: list[str]) -> bytes:
-    sink = io.BytesIO()
-    orc.write_table(
-        pa.table({"text": pa.array(texts, pa.string())}), sink, stripe_size=4096, batch_size=64
-    )
-    return sink.getvalue()
-
-
-def as_avro(texts: list[str]) -> bytes:
-    schema = {"type": "record", "name": "r", "fields": [{"name": "text", "type": "string"}]}
-    sink = io.BytesIO()
-    records = [{"text": text} for text in texts]
-    fastavro.writer(sink, schema, records, "deflate", sync_interval=1000, sync_marker=b"s" * 16)
-    return sink.getvalue()
 
 
 WRITERS: dict[str, Callable[[list[str]], bytes]] = {
@@ -175,7 +150,7 @@ def test_a_damaged_block_is_one_line_of_its_span(tmp_path: Path, name: str, size
     data = bytearray(Path(file.path).read_bytes())
     middle = len(data) // 2
     if name == "a.avro":
-        middle = data.index(b"s" * 16, middle) + 40  # not the marker, which is checked in the plan
+        middle = data.index(MARKER, middle) + 40  # not the marker, which is checked in the plan
     data[middle : middle + size] = b"\xff" * size
     write_bytes(Path(file.path), bytes(data))
     (changed,) = match_inputs(file.path)
