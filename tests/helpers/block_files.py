@@ -8,6 +8,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 from helpers.corpora import write_bytes
 from pyarrow import orc
 
@@ -47,6 +48,13 @@ def as_json(texts: list[str]) -> bytes:
     return json.dumps([{"text": text} for text in texts], indent=1).encode()
 
 
+def as_parquet(texts: list[str]) -> bytes:
+    """A Parquet file with one row group."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), sink)
+    return sink.getvalue()
+
+
 WRITERS: dict[str, Callable[[list[str]], bytes]] = {
     "arrow": as_arrow,
     "orc": as_orc,
@@ -57,7 +65,8 @@ WRITERS: dict[str, Callable[[list[str]], bytes]] = {
 
 def write_blocks(path: Path, texts: list[str]) -> Path:
     """Write a file of the format of its ending, with a column `text`."""
-    return write_bytes(path, WRITERS[path.suffix[1:]](texts))
+    writer = {**WRITERS, "parquet": as_parquet}[path.suffix[1:]]
+    return write_bytes(path, writer(texts))
 
 
 def damage_middle(path: Path) -> None:

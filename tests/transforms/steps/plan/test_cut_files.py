@@ -114,6 +114,18 @@ def test_a_file_with_a_damaged_block_is_left_out_as_a_whole(
     assert ids_in(store) == sorted(made_ids(f"a.{kind}", 100) + made_ids(f"b.{kind}", ROWS))
 
 
+@pytest.mark.parametrize("kind", [*WRITERS, "parquet"])
+def test_a_file_that_gets_its_rows_later_is_cut(folder: Path, store: Path, kind: str) -> None:
+    path = write_blocks(folder / f"a.{kind}", [])
+    write_blocks(folder / f"other.{kind}", TEXTS[:3])
+    run(store, folder / f"*.{kind}", unit_tokens=40)
+    write_blocks(path, TEXTS)
+    spans = spans_in(job_of(store, path, number=1, id_column=None, unit_tokens=40))
+    assert len(spans) > 3
+    assert run(store, folder / f"*.{kind}", 2, unit_tokens=40).message == "committed"
+    assert len(ids_in(store)) == ROWS + 3
+
+
 @FORMATS
 @pytest.mark.parametrize("chunks", ["budget:tokens=4", "budget:tokens=4,combine=mean"])
 def test_pieces_do_not_depend_on_cuts(
