@@ -119,11 +119,11 @@ def test_a_file_that_gets_its_rows_later_is_cut(folder: Path, store: Path, kind:
     path = write_blocks(folder / f"a.{kind}", [])
     write_blocks(folder / f"other.{kind}", TEXTS[:3])
     run(store, folder / f"*.{kind}", unit_tokens=40)
-    write_blocks(path, TEXTS)
+    write_blocks(path, TEXTS[:300])
     spans = spans_in(job_of(store, path, number=1, id_column=None, unit_tokens=40))
-    assert len(spans) > 3
+    assert len(spans) > 1
     assert run(store, folder / f"*.{kind}", 2, unit_tokens=40).message == "committed"
-    assert len(ids_in(store)) == ROWS + 3
+    assert len(ids_in(store)) == 300 + 3
 
 
 @FORMATS
