@@ -58,6 +58,8 @@ def read_first(file: InputFile) -> FirstValues:
         source = _JsonText(_noted(characters, parts))
         with _fault_placed(file, source, ""):
             values = next(whole(file, _blocks(source, _values(source, begins_inside=False))), [])
+    if not values:
+        return FirstValues([], 0)
     taken = "".join(parts)[: source.before + source.place]
     return FirstValues(values, len(taken.encode("utf8", "surrogateescape")))
 

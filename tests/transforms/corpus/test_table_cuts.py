@@ -1,5 +1,6 @@
 """Arrow, ORC and Avro files are cut between their blocks, each row once.
 
+Covers transforms/corpus/formats/arrow.py.
 Covers transforms/corpus/formats/blocked.py.
 Covers transforms/corpus/arrow_footer.py.
 Covers transforms/corpus/orc_footer.py.

@@ -2,6 +2,7 @@
 group small files or partition by content.
 """
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.block_files import WRITERS, as_arrow, damage_middle, write_blocks
-from helpers.corpora import sentences, write_bytes
+from helpers.corpora import edit_manifest, sentences, write_bytes
 from helpers.jobs import embed_job
 from helpers.plans import UNIT_TOKENS, handed_out, ids_in, job_of, night
 
@@ -118,12 +119,30 @@ def test_a_file_with_a_damaged_block_is_left_out_as_a_whole(
 def test_a_file_that_gets_its_rows_later_is_cut(folder: Path, store: Path, kind: str) -> None:
     path = write_blocks(folder / f"a.{kind}", [])
     write_blocks(folder / f"other.{kind}", TEXTS[:3])
-    run(store, folder / f"*.{kind}", unit_tokens=40)
-    write_blocks(path, TEXTS[:300])
-    spans = spans_in(job_of(store, path, number=1, id_column=None, unit_tokens=40))
+    run(store, folder / f"*.{kind}", unit_tokens=20)
+    write_blocks(path, TEXTS[:120])
+    spans = spans_in(job_of(store, path, number=1, id_column=None, unit_tokens=20))
     assert len(spans) > 1
-    assert run(store, folder / f"*.{kind}", 2, unit_tokens=40).message == "committed"
-    assert len(ids_in(store)) == 300 + 3
+    assert run(store, folder / f"*.{kind}", 2, unit_tokens=20).message == "committed"
+    assert len(ids_in(store)) == 120 + 3
+
+
+@FORMATS
+def test_a_file_of_an_earlier_version_keeps_its_one_span_until_all_is_embedded_again(
+    folder: Path, store: Path, kind: str
+) -> None:
+    path = write_blocks(folder / f"a.{kind}", TEXTS)
+    run(store, path)
+    for manifest in [store / "manifest.json", *(store / "manifests").iterdir()]:
+        data = json.loads(manifest.read_bytes())
+        del data["input"]["files"][0]["cut"]
+        edit_manifest(manifest, data)
+    write_blocks(path, [*TEXTS, "another"])
+    assert len(spans_in(job_of(store, path, number=1, id_column=None))) == 1
+    assert run(store, path, 2).message == "committed"
+    write_blocks(path, [*TEXTS, "a third"])
+    assert len(spans_in(job_of(store, path, number=3, id_column=None))) == 1
+    assert len(spans_in(job_of(store, path, number=4, id_column=None, reembed=True))) > 3
 
 
 @FORMATS
