@@ -181,6 +181,13 @@ def pieces_in(spans: list[Span], job: EmbedJob) -> list[tuple]:
 
 
 @FORMATS
+def test_a_limit_takes_the_first_rows(folder: Path, store: Path, kind: str) -> None:
+    path = write_blocks(folder / f"a.{kind}", TEXTS)
+    assert run(store, path, limit=405).message == "committed"
+    assert ids_in(store) == sorted(made_ids(f"a.{kind}", 405))
+
+
+@FORMATS
 def test_small_files_share_units(folder: Path, store: Path, kind: str) -> None:
     glob = folder / f"*.{kind}"
     names = [f"{number:02d}.{kind}" for number in range(20)]
