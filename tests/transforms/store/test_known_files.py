@@ -1,6 +1,5 @@
 """A range of a snapshot's files is read from the parts of its manifest that have it.
 
-Covers transforms/store/runs/packed_files.py.
 Covers transforms/store/runs/carried_again.py.
 Covers transforms/store/runs/plan_rows.py.
 """
@@ -16,12 +15,11 @@ from typing import Any
 import pytest
 from helpers import s3 as s3_server
 from helpers.corpora import write_jsonl
-from helpers.plans import handed_out, in_full, job_of, night
+from helpers.plans import handed_out, job_of, looked_at, night, planned_by_ranges
 from helpers.variants import variants
 
 from transforms import storage
 from transforms.corpus.files import key_of
-from transforms.steps.plan.elements import ListedFiles
 from transforms.steps.plan.files import file_batches, record
 from transforms.steps.plan.planner import FilePlanner
 from transforms.store import manifest as manifests
@@ -37,7 +35,7 @@ from transforms.store.runs.carried_ranges import (
     cut_ranges,
     units_of_range,
 )
-from transforms.store.runs.plan import read_plan
+from transforms.store.runs.recorded_plan import read_plan
 
 FILES = 24
 SLOTS = 2  # so many batches of files that a range has several
@@ -84,26 +82,6 @@ def large(root: str, *globs: Path, **options: Any) -> Manifest:
     assert manifest is not None
     assert len(manifest.parts) > 4
     return manifest
-
-
-def planned_by_ranges(job: Any) -> list[Any]:
-    """What a plan hands out if its files are planned by ranges of their keys."""
-    return in_full(record(looked_at(job), job, 1), job)
-
-
-def looked_at(job: Any) -> list[Any]:
-    """What comes to the process that puts the plan together, out of order."""
-    found: list[Any] = []
-    listing = [item for glob in job.run.globs for item in file_batches(glob, job, SLOTS)]
-    for listed in listing:
-        if not isinstance(listed, ListedFiles):
-            found.append(listed)
-            continue
-        planner = FilePlanner(job, listed.keys)
-        planned = planner.plan_all(listed.files)
-        found += [item for item in planned if isinstance(item, Problem)]
-        found.append(planner.in_short([item for item in planned if not isinstance(item, Problem)]))
-    return found[::-1]
 
 
 def in_order(found: list[Any], kind: type = object) -> list[Any]:
