@@ -16,7 +16,7 @@ from transforms.store.ledger import PlannedSpan
 from transforms.store.runs.plan import FILE, ROWS_AT_ONCE, SCHEMA, entry_of
 from transforms.store.runs.plan_file import PlanFile
 from transforms.store.runs.plan_rows import is_first_of_file
-from transforms.store.runs.stretches import stretch_of, stretch_of_file
+from transforms.store.runs.stretches import stretch_of_file, stretches_of
 
 OF_SPAN = ("name", "start", "stop", "rows", "carried")
 FILES = pa.schema([*(SCHEMA.field(name) for name in (*FILE, "rows")), ("has_span", pa.bool_())])
@@ -127,8 +127,7 @@ class RecordedPlan:
 
     @cached_property
     def _span_stretches(self) -> np.ndarray:
-        names = values_of(self._spans.column("name"))
-        return np.fromiter(map(stretch_of, names), np.int8, len(self._spans))
+        return stretches_of(self._spans.column("name"))
 
     def _planned(self, spans: pa.Table) -> list[PlannedSpan]:
         files = self._files.column("file").take(spans.column("file"))
