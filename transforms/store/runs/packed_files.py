@@ -217,8 +217,13 @@ class PackedPlan:
     def spans(self, delimiter: str | None) -> Iterator[AnySpan]:
         """Yield the spans to embed, in order of their files' keys; `delimiter` is the run's."""
         reader = RowReader(delimiter, self.types)
-        for rows in self.tables(ROWS_AT_ONCE):
+        for rows in self._work():
             yield from reader.spans(rows)
+
+    def _work(self) -> Iterator[pa.Table]:
+        """Yield the rows of the plan if they are spans to embed: all of them are, or none."""
+        if self.total("spans"):
+            yield from self.tables(ROWS_AT_ONCE)
 
     def uncounted(self, delimiter: str | None) -> Iterator[AnySpan]:
         """Yield those spans to embed whose rows are not known."""
@@ -230,7 +235,7 @@ class PackedPlan:
         places = np.sort(random.Random(0).sample(range(total), min(total, most)))
         reader = RowReader(delimiter, self.types)
         start = 0
-        for rows in self.tables(ROWS_AT_ONCE) if total else ():
+        for rows in self._work():
             first, after = np.searchsorted(places, [start, start + len(rows)])
             yield from reader.spans(rows.take(pa.array(places[first:after] - start)))
             start += len(rows)
