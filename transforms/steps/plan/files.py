@@ -207,9 +207,8 @@ def _on_record(job: EmbedJob) -> HandedOut:
     Raises SentenceBeamError if the plan or the last snapshot has changed.
     """
     work = RecordedWork(job.root, job.run.id, job.delimiter)
-    carried = list(work.carried())
     last = None
-    if job.reuse or carried:
+    if job.reuse or work.has_carried:
         last = last_snapshot(job.run)
     if last is None:
         return HandedOut(work.spans(), *work.totals)
@@ -218,7 +217,7 @@ def _on_record(job: EmbedJob) -> HandedOut:
     like = with_files_like(
         last, {file.relative for file in files}, {file.checksum for file in files}
     )
-    return HandedOut(spans, *work.totals, list(carried_again(carried, last)), like)
+    return HandedOut(spans, *work.totals, carried_again(work.carried(), last), like)
 
 
 def put_together(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], PackedPlan]:

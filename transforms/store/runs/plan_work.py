@@ -54,6 +54,13 @@ class RecordedWork:
             for row in found.select(["name", "file", "was"]).to_pylist():
                 yield CarriedSpan(row["name"], files[row["file"]], row["was"])
 
+    @property
+    def has_carried(self) -> bool:
+        """Whether there are spans to carry over."""
+        return any(
+            pc.any(rows.column("carried")).as_py() for rows in self._file.tables(("carried",))
+        )
+
     @cached_property
     def totals(self) -> tuple[int, int]:
         """The number of spans to embed, and their estimated tokens."""
