@@ -57,9 +57,8 @@ class RecordedWork:
     @property
     def has_carried(self) -> bool:
         """Whether there are spans to carry over."""
-        return any(
-            pc.any(rows.column("carried")).as_py() for rows in self._file.tables(("carried",))
-        )
+        tables = self._file.tables(("carried",))
+        return any(pc.any(rows.column("carried")).as_py() for rows in tables)
 
     @cached_property
     def totals(self) -> tuple[int, int]:
