@@ -126,6 +126,23 @@ def test_a_store_that_was_packed_is_unchanged_in_the_next_night(folder: Path) ->
     assert read_manifest(str(root)).units == first.units
 
 
+@pytest.mark.parametrize(
+    "values", [{"append": True}, {"limit": 5}, {"partition": "content"}], ids=str
+)
+def test_files_that_must_be_seen_together_travel_in_full(
+    folder: Path, values: dict[str, Any]
+) -> None:
+    made = job(folder, "*.parquet", "[0-9].csv", **values)
+    assert len(objects_in(looked_at(made))) == 8
+
+
+def test_a_second_night_packs_no_new_files(folder: Path) -> None:
+    assert night(folder.parent / "store", folder / "0.*", unit_tokens=200).message == "committed"
+    made = job(folder, "[0-9].*", number=1)
+    assert len(objects_in(looked_at(made))) == 9
+    assert {span.file.relative[0] for span in spans_in(planned_by_ranges(made))} == {*"123"}
+
+
 def test_another_file_of_the_same_relative_path_is_refused(folder: Path) -> None:
     texts = sentences(ROWS, 1000)
     write_parquet(folder.parent / "also" / "2.parquet", texts, id=[f"a{n}" for n in range(ROWS)])
