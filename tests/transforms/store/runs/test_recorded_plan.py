@@ -119,6 +119,8 @@ def test_a_plan_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     plan = read_plan(str(tmp_path), RUN)
     assert plan.spans == [span for item in PLANNED[:2] for span, _ in item.planned]
     assert [entry.cut for entry in plan.files] == [0, 0]
+    with pytest.raises(SentenceBeamError, match="is not the plan that was written"):
+        list(RecordedWork(str(tmp_path), RUN).spans())
     pq.write_table(whole.drop_columns(["rows"]), path)
     with pytest.raises(SentenceBeamError, match="is not the plan that was written"):
         read_plan(str(tmp_path), RUN)
