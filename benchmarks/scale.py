@@ -275,10 +275,10 @@ def packed_units(where: Path, job: Any) -> list[list[bytes]]:
 
 def spans_again(where: Path, job: Any) -> Iterator[Any]:
     """The first night's records, from its plan."""
-    from transforms.store.runs.plan_work import read_work
+    from transforms.store.runs.plan_work import RecordedWork
 
     run = (where / "run").read_text()
-    yield from made_up(read_work(job.root, run).spans, job.root)
+    yield from made_up(RecordedWork(job.root, run).spans(), job.root)
 
 
 def open_for_search(where: Path, _: int) -> dict[str, float]:
@@ -393,12 +393,6 @@ def main() -> None:
     )
     p.add_argument("--counted", action="store_true", help="run samples of --units, count the rest")
     p.add_argument("--elements", type=int, default=4, help="with --counted: that are planned")
-    p.add_argument(
-        "--first-night",
-        type=int,
-        default=200_000,
-        help="with --counted: units of the first night's plan",
-    )
     p.add_argument("--folder", help="where to work (default: a temporary folder)")
     p.add_argument("--output")
     args = p.parse_args()

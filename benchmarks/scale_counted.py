@@ -1,16 +1,14 @@
 """Ten million units on paper: serial steps with all of them, one stretch and some elements of it
 for all that workers do.
 
-    python -m benchmarks.scale --counted --units 10000000 [--elements 4] [--first-night 200000]
+    python -m benchmarks.scale --counted --units 10000000 [--elements 4]
 
 Nothing is listed, and no shard has bytes. Files are made up, of ten units each, and so are the
 plan's rows: those of an element that was really planned, with the names of the others. What a run
 does is done by its own functions:
 
-- one process, with all units: the elements of the listing; the plan of a later night, from packed
-  files; the commit, from 64 stretches.
-- one process, with `--first-night` units: the plan of a first night, whose seconds and memory are
-  counted for all in proportion.
+- one process, with all units: the elements of the listing; the plan of a first and of a later
+  night, from packed files; the commit, from 64 stretches.
 - workers: `--elements` of the first stretch are planned on both nights, its ranges of carried
   units in these elements are read and packed, and the stretch is settled. Seconds are counted for
   all in proportion; memory is that of one process, which has the whole plan when it settles.
@@ -157,72 +155,40 @@ def look(where: Path, units: int) -> dict[str, float]:
     return {"work": seconds / found * units, "units": found}
 
 
-def record_first(where: Path, units: int, most: int) -> dict[str, float]:
-    """Put the plan of a first night together, with fewer units, and count it for all."""
+def record_first(where: Path, units: int) -> dict[str, float]:
+    """Put the plan of a first night together, from packed files of all units."""
     from transforms.steps.plan.files import record
 
     job = scale.resolved(where, ROWS).job
-    example = decoded(where)[0].files[0]
     clock = Clock()
-    data = clock.without(
-        encoded(like(example, element)) for element in listed(where, min(units, most))
-    )
+    data = clock.without(all_packed(where, units))
     found = [scale.ON_THE_WAY.decode(one) for one in data]
     handed_out = sum(len(encoded(item)) for item in record(found, job, None))
-    return {"work": clock.seconds, "units": min(units, most), "bytes": handed_out}
+    (where / "run").write_text(job.run.id)
+    return {"work": clock.seconds, "bytes": handed_out}
 
 
-def decoded(where: Path) -> list[Any]:
-    """Return the elements that were planned."""
-    looked = scale.ON_THE_WAY.decode((where / "looked").read_bytes())
-    return [scale.ON_THE_WAY.decode(one) for one in looked]
-
-
-def like(example: Any, element: Any) -> Any:
-    """Return the files of an element as if planned like the example."""
+def all_packed(where: Path, units: int) -> Iterator[bytes]:
+    """Yield the files of all elements packed, each like a file that was planned."""
+    from transforms.base.arrow import table_of
     from transforms.steps.plan.elements import PlannedFiles
 
-    planned = []
-    for file in element.files:
-        full = replace(example.file, path=file.path, relative=file.relative)
-        spans = tuple(replace(span, file=full) for span in example.spans)
-        planned.append(replace(example, file=full, spans=spans))
-    return PlannedFiles(tuple(planned))
+    looked = scale.ON_THE_WAY.decode((where / "looked").read_bytes())
+    example = scale.ON_THE_WAY.decode(looked[0]).packed
+    rows = table_of(example.rows).slice(0, UNITS_A_FILE)
+    for element in listed(where, units):
+        yield encoded(PlannedFiles((), packed=packed_like(example, rows, element)))
 
 
-def plan_all(where: Path, units: int) -> dict[str, float]:
-    """Make the plan of a first night up for all units."""
-    from transforms.store.runs.packed_files import PackedPlan
-    from transforms.store.runs.plan_file import write_plan
-
-    job = scale.resolved(where, ROWS).job
-    rows = rows_of(decoded(where)[0].files[0])
-    parts = [packed_like(None, rows, element) for element in listed(where, units)]
-    write_plan(job.root, job.run.id, [], packed=PackedPlan(parts))
-    (where / "run").write_text(job.run.id)
-    return {}
-
-
-def rows_of(planned: Any) -> pa.Table:
-    """Return the plan's rows of one file."""
-    from transforms.store.runs.plan import SCHEMA
-    from transforms.store.runs.plan_rows import table_rows
-
-    return pa.Table.from_pylist(table_rows(planned), SCHEMA)
-
-
-def packed_like(files: pa.Table | None, rows: pa.Table, element: Any) -> Any:
-    """Return the files of an element packed, each with the rows of one file, `files` as its row."""
+def packed_like(example: Any, rows: pa.Table, element: Any) -> Any:
+    """Return the files of an element packed as the first of an example, which has these rows."""
     from transforms.base.arrow import parquet_bytes
-    from transforms.store.runs.packed_files import FILES, PackedFiles
+    from transforms.store.runs.packed_files import PackedFiles
 
     count = len(element.files)
     names = pa.array([file.relative for file in element.files])
     paths = pa.array([file.path for file in element.files])
-    if files is None:
-        nulls = {field.name: pa.nulls(1, field.type) for field in FILES}
-        files = pa.table(nulls, FILES)
-    files = files.take(pa.array(np.zeros(count, np.int64)))
+    files = example.table.take(pa.array(np.zeros(count, np.int64)))
     each = np.repeat(np.arange(count), len(rows))
     all_rows = rows.take(pa.array(np.tile(np.arange(len(rows)), count)))
     tails = [name.partition("-")[2] for name in rows.column("name").to_pylist()]
@@ -232,7 +198,7 @@ def packed_like(files: pa.Table | None, rows: pa.Table, element: Any) -> Any:
         all_rows = _with(all_rows, name, values.take(pa.array(each)))
     all_rows = _with(all_rows, "name", own)
     packed, packed_rows = (parquet_bytes(table, compression="zstd") for table in (files, all_rows))
-    return PackedFiles(element.keys, frozenset(), packed, packed_rows, None)
+    return PackedFiles(element.keys, frozenset(), packed, packed_rows, example.examples)
 
 
 def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
@@ -241,8 +207,8 @@ def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 def settle(where: Path, units: int) -> dict[str, float]:
     """Settle the first stretch; shards of the sampled elements alone have a file."""
-    from transforms.store.runs.plan import shared_plan
     from transforms.store.runs.record_bytes import pack
+    from transforms.store.runs.recorded_plan import shared_plan
     from transforms.store.runs.settled import Settler
 
     job = scale.resolved(where, ROWS).job
@@ -311,20 +277,12 @@ def shifted(first: Any, number: int) -> Any:
 
 def record_later(where: Path, units: int) -> dict[str, float]:
     """Put the plan of a later night together, from packed files of all units."""
-    from transforms.base.arrow import table_of
-    from transforms.steps.plan.elements import PlannedFiles
     from transforms.steps.plan.files import record
     from transforms.store.runs.carried_ranges import CarriedRange
 
     job = scale.resolved(where, ROWS).job
-    packed = decoded(where)[0].packed
-    files = packed.table.slice(0, 1)
-    rows = table_of(packed.rows).slice(0, UNITS_A_FILE)
     clock = Clock()
-    data = clock.without(
-        encoded(PlannedFiles((), packed=packed_like(files, rows, element)))
-        for element in listed(where, units)
-    )
+    data = clock.without(all_packed(where, units))
     found = [scale.ON_THE_WAY.decode(one) for one in data]
     ranges = [item for item in record(found, job, None) if isinstance(item, CarriedRange)]
     seconds = clock.seconds
@@ -351,17 +309,12 @@ def counted(where: Path, args: argparse.Namespace) -> list[str]:
     """Run all steps, and return a table of them."""
     units = args.units
     works: dict[str, tuple[Callable[[Path, int], dict[str, float]], str]] = {
-        "imports": (scale.nothing, ""),
         "first night: elements of the listing": (
             partial(list_all, elements=args.elements),
             scale.ONE,
         ),
         "first night: looking at files": (look, scale.WORKERS),
-        "first night: the plan put together": (
-            partial(record_first, most=args.first_night),
-            scale.ONE,
-        ),
-        "first night: its plan made up": (plan_all, ""),
+        "first night: the plan put together": (record_first, scale.ONE),
         "first night: settle": (settle, scale.WORKERS),
         "first night: commit": (commit, scale.ONE),
         "later night: looking at files": (look, scale.WORKERS),
@@ -372,29 +325,21 @@ def counted(where: Path, args: argparse.Namespace) -> list[str]:
         f"| {units:,} units | done by | seconds a million units | peak of a process | measured |",
         "|---|---|---|---|---|",
     ]
-    imported = 0.0
     for name, (work, who) in works.items():
         found = scale.measured(work, where, units)
         print(name, found, file=sys.stderr, flush=True)
-        if name == "imports":
-            imported = found["peak"]
-        if who:
-            lines.append(row(name, who, found, imported, units))
+        lines.append(row(name, who, found, units))
     return lines
 
 
-def row(name: str, who: str, found: dict[str, float], imported: float, units: int) -> str:
-    """Return a step's row; a serial step with fewer units is counted for all of them."""
+def row(name: str, who: str, found: dict[str, float], units: int) -> str:
+    """Return a step's row."""
     measured = found.get("units", units)
-    per_million = found["work"] / units * 1e6
-    peak = found["peak"]
     what = "all units"
     if measured < units:
         what = f"{measured:,} units"
-    if who == scale.ONE and measured < units:
-        per_million = found["work"] / measured * 1e6
-        peak = imported + (peak - imported) * units / measured
-    return f"| {name} | {who} | {bold(per_million, who)} | {bold_memory(peak)} | {what} |"
+    seconds = bold(found["work"] / units * 1e6, who)
+    return f"| {name} | {who} | {seconds} | {bold_memory(found['peak'])} | {what} |"
 
 
 def bold(seconds: float, who: str) -> str:

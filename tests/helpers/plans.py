@@ -15,7 +15,8 @@ from transforms.space import Recipe, row_hashes
 from transforms.steps.embed.cutting import read_units
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import read_again
-from transforms.steps.plan.files import list_files, record
+from transforms.steps.plan.elements import ListedFiles
+from transforms.steps.plan.files import file_batches, list_files, record
 from transforms.steps.plan.planner import FilePlanner
 from transforms.store import open_store
 from transforms.store.entries import RememberedOptions
@@ -83,6 +84,27 @@ def in_full(handed_out: Iterable[Any], job: EmbedJob) -> list[Any]:
         else:
             found.append(item)
     return found
+
+
+def planned_by_ranges(job: EmbedJob, slots: int = 2) -> list[Any]:
+    """What a plan hands out if its files are planned by ranges of their keys."""
+    return in_full(record(looked_at(job, slots), job, 1), job)
+
+
+def looked_at(job: EmbedJob, slots: int = 2) -> list[Any]:
+    """What comes to the process that puts the plan together, out of order; with few slots a range
+    has several files.
+    """
+    found: list[Any] = []
+    for listed in (item for glob in job.run.globs for item in file_batches(glob, job, slots)):
+        if not isinstance(listed, ListedFiles):
+            found.append(listed)
+            continue
+        planner = FilePlanner(job, listed.keys)
+        planned = planner.plan_all(listed.files)
+        found += [item for item in planned if isinstance(item, Problem)]
+        found.append(planner.in_short([item for item in planned if not isinstance(item, Problem)]))
+    return found[::-1]
 
 
 def night(root: Path | str, *globs: object, number: int = 0, **values: Any) -> Result:

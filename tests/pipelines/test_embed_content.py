@@ -36,7 +36,7 @@ from hypothesis import strategies as st
 from transforms.space import row_hash
 from transforms.steps.options import resolve
 from transforms.store import open_store
-from transforms.store.runs.plan import read_plan
+from transforms.store.runs.recorded_plan import read_plan
 
 UNIT = ("--unit-tokens", 200)
 OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *UNIT)

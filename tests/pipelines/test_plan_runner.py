@@ -17,6 +17,7 @@ from pipelines.plan import look_by_workers
 from transforms.base.errors import OptionError
 from transforms.steps.plan.look import MEASURED_SPANS, look
 from transforms.store import manifest, manifest_parts
+from transforms.store.runs import packed_files
 
 HERE = PipelineOptions(["--runner=FnApiRunner"])
 
@@ -30,17 +31,20 @@ def write(path: Path, name: str, rows: int = 60) -> None:
     write_jsonl(path, [{"id": f"{name}-{row}", "text": f"text {row} " * 9} for row in range(rows)])
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize(
+    ("partition", "is_new"), [("file", False), ("file", True), ("content", True)]
+)
 def test_workers_count_what_one_process_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: str, is_new: bool
 ) -> None:
+    monkeypatch.setattr(packed_files, "LEAST_UNITS", 1)
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 1)
     monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
     glob = tmp_path / "in" / "*.jsonl"
     for name in "abcdef":
         write(glob.parent / f"{name}.jsonl", name)
     values: dict[str, Any] = {"unit_tokens": 500}
-    if partition == "file":
+    if not is_new:
         assert night(tmp_path / "store", glob, **values).message == "committed"
         write(glob.parent / "c.jsonl", "changed", 70)
         (glob.parent / "d.jsonl").unlink()
@@ -51,7 +55,7 @@ def test_workers_count_what_one_process_counts(
     assert 0 < len(found.spans) <= MEASURED_SPANS
     assert set(found.spans) <= set(here.spans)
     assert not list((tmp_path / "store").rglob("plan-*"))
-    if partition == "file":
+    if not is_new:
         assert found.carried_units == here.carried_units >= 4
 
 

@@ -15,7 +15,7 @@ from transforms.storage.base import Entry
 from transforms.store import layout
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.plan import RecordedPlan, read_plan
+from transforms.store.runs.recorded_plan import RecordedPlan, read_plan
 from transforms.store.runs.result import timestamp
 from transforms.store.sealed_json import FENCE, to_bytes
 

@@ -33,7 +33,8 @@ from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs import plan as plan_records
-from transforms.store.runs.plan import PlannedFile, read_plan
+from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.recorded_plan import read_plan
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -1,6 +1,5 @@
 """A range of a snapshot's files is read from the parts of its manifest that have it.
 
-Covers transforms/store/runs/packed_files.py.
 Covers transforms/store/runs/carried_again.py.
 Covers transforms/store/runs/plan_rows.py.
 """
@@ -14,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apache_beam.pvalue import TaggedOutput
 from helpers import s3 as s3_server
 from helpers.corpora import write_jsonl
-from helpers.plans import handed_out, in_full, job_of, night
+from helpers.plans import handed_out, job_of, looked_at, night, planned_by_ranges
 from helpers.variants import variants
 
 from transforms import storage
+from transforms.beam.plan import ReadCarriedFn
 from transforms.corpus.files import key_of
-from transforms.steps.plan.elements import ListedFiles
 from transforms.steps.plan.files import file_batches, record
 from transforms.steps.plan.planner import FilePlanner
 from transforms.store import manifest as manifests
@@ -37,7 +37,8 @@ from transforms.store.runs.carried_ranges import (
     cut_ranges,
     units_of_range,
 )
-from transforms.store.runs.plan import read_plan
+from transforms.store.runs.plan import has_plan
+from transforms.store.runs.recorded_plan import read_plan
 
 FILES = 24
 SLOTS = 2  # so many batches of files that a range has several
@@ -84,26 +85,6 @@ def large(root: str, *globs: Path, **options: Any) -> Manifest:
     assert manifest is not None
     assert len(manifest.parts) > 4
     return manifest
-
-
-def planned_by_ranges(job: Any) -> list[Any]:
-    """What a plan hands out if its files are planned by ranges of their keys."""
-    return in_full(record(looked_at(job), job, 1), job)
-
-
-def looked_at(job: Any) -> list[Any]:
-    """What comes to the process that puts the plan together, out of order."""
-    found: list[Any] = []
-    listing = [item for glob in job.run.globs for item in file_batches(glob, job, SLOTS)]
-    for listed in listing:
-        if not isinstance(listed, ListedFiles):
-            found.append(listed)
-            continue
-        planner = FilePlanner(job, listed.keys)
-        planned = planner.plan_all(listed.files)
-        found += [item for item in planned if isinstance(item, Problem)]
-        found.append(planner.in_short([item for item in planned if not isinstance(item, Problem)]))
-    return found[::-1]
 
 
 def in_order(found: list[Any], kind: type = object) -> list[Any]:
@@ -339,6 +320,33 @@ def test_a_part_that_is_missing_or_damaged_ends_the_run_in_one_line(
     assert str(path) in result.message
     assert "\n" not in result.message
     assert read_manifest(root) == last
+
+
+@pytest.mark.parametrize("when", ["planned", "carried over"])
+@pytest.mark.parametrize("damage", [None, b"{}"], ids=["missing", "damaged"])
+def test_a_part_that_is_missing_or_damaged_in_a_range_is_one_problem(
+    tmp_path: Path, glob: Path, read: list[str], damage: bytes | None, when: str
+) -> None:
+    last = large(str(tmp_path / "store"), glob)
+    job = job_of(last.root, glob, number=1, unit_tokens=200)
+    ranges = []
+    if when == "carried over":
+        ranges = [item for item in record(looked_at(job), job, 1) if isinstance(item, CarriedRange)]
+    path = Path(last.root, last.parts[2].path)
+    path.unlink()
+    if damage is not None:
+        path.write_bytes(damage)
+    if when == "planned":
+        problems = list(record(looked_at(job), job, 1))
+        assert not has_plan(last.root, job.run.id)
+    else:
+        worker = ReadCarriedFn(job)
+        worker.setup()
+        found = [item for one in ranges for item in worker.process(one)]
+        problems = [item.value for item in found if isinstance(item, TaggedOutput)]
+    (message,) = {problem.message for problem in problems}
+    assert str(path) in message
+    assert "\n" not in message
 
 
 @contextlib.contextmanager

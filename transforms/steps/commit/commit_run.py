@@ -19,7 +19,7 @@ from transforms.store.runs.answers import AnswerFigures, check_answers
 from transforms.store.runs.commit import Run, check_deletes, settle
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.finish import finish
-from transforms.store.runs.plan import shared_plan
+from transforms.store.runs.recorded_plan import shared_plan
 from transforms.store.runs.result import COMMITTED, Result
 from transforms.store.runs.settled import Settled
 

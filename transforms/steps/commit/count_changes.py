@@ -33,7 +33,8 @@ from transforms.store.runs.changes import buckets_for, differing, repeated
 from transforms.store.runs.commit import Run, last_snapshot
 from transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
 from transforms.store.runs.facts import RunFact
-from transforms.store.runs.plan import file_of, shared_plan
+from transforms.store.runs.plan import file_of
+from transforms.store.runs.recorded_plan import shared_plan
 from transforms.store.runs.result import read_result
 from transforms.store.runs.settled import Settled
 from transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes

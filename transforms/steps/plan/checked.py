@@ -28,11 +28,11 @@ def checked_plan(
     job: EmbedJob,
     last: Manifest | None,
     packed: PackedPlan = NO_FILES,
-) -> list[PlannedFile]:
+) -> tuple[list[PlannedFile], PackedPlan]:
     """Return the files sorted by relative path, each once, the small ones in groups, cut to the
-    run's limit.
+    run's limit; and the packed files with the types of kept columns.
 
-    `packed` are other files, each once, which are as in the last snapshot; `last` lacks them.
+    `packed` are other files, each once. `last` lacks those that are as in the last snapshot.
     Raises OptionError if two do not fit or have too few rows for the requested index,
     DataGateError if they have too few after the last snapshot.
     """
@@ -41,13 +41,15 @@ def checked_plan(
     files = _each_once(planned)
     if not job.by_content:
         files = _with_last(files, job, last, _shards(job, last, packed))
-    files = with_types([*files, *packed.examples], job, last_snapshot(job.run))[: len(files)]
+    typed = with_types([*files, *packed.examples], job, last_snapshot(job.run))
+    packed = packed.reading(next((item.file.types for item in typed if not item.bad), ()))
+    files = typed[: len(files)]
     check_files_left(job, files, last, packed)
     if not job.by_content:
         check_plan_rows(job, files, packed)
     if job.limit is not None:
-        return _limited(files, job.limit)
-    return files
+        files = _limited(files, job.limit)
+    return files, packed
 
 
 def _each_once(planned: list[PlannedFile]) -> list[PlannedFile]:

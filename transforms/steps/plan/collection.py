@@ -29,9 +29,10 @@ from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import lease
 from transforms.store.runs.commit import Run, carried_shards, last_snapshot
 from transforms.store.runs.lease_file import Lease
-from transforms.store.runs.plan import PlannedFile, has_plan, read_plan
+from transforms.store.runs.plan import PlannedFile, has_plan
 from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import read_work
+from transforms.store.runs.plan_work import RecordedWork
+from transforms.store.runs.recorded_plan import read_plan
 from transforms.store.runs.result import Result, read_result
 
 AGAIN = "build the pipeline again, which makes a new run"
@@ -120,7 +121,7 @@ def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[UnitRecord | ToPack]
             f"{job.root}: run {job.run.id} of this pipeline was executed before, with other rows;"
             f" {AGAIN}"
         )
-    if last is not None and read_work(job.root, job.run.id).unchanged:
+    if last is not None and RecordedWork(job.root, job.run.id).notes.unchanged:
         shards = carried_shards(job.run)
         yield from (carried(shards.current(unit)) for unit in last.units)
     elif plan.buckets is not None:

@@ -32,7 +32,7 @@ from transforms.store.runs.carry import content_of
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.plan import PlannedFile, Standing, rows_at_most
 from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import read_work
+from transforms.store.runs.plan_work import RecordedWork
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
 READS_WANTED = 64
@@ -86,7 +86,7 @@ def begin(
 def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
     """Yield what `begin` yielded in an earlier attempt, whose plan is on record."""
     last = None
-    if read_work(job.root, job.run.id).unchanged:
+    if RecordedWork(job.root, job.run.id).notes.unchanged:
         last = last_snapshot(job.run)
     if last is None:
         yield Standing()
@@ -272,14 +272,14 @@ def _with_spans(found: list[PlannedFile | Span | Passing]) -> list[PlannedFile]:
 def recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
     """Yield what to read by the plan on record, or a problem if the plan has changed."""
     try:
-        work = read_work(job.root, job.run.id, job.delimiter)
+        work = RecordedWork(job.root, job.run.id, job.delimiter)
+        spans = [span for one in work.spans() for span in spans_of(one)]
     except SentenceBeamError as error:
         yield Problem.of(error)
         return
-    spans = [span for one in work.spans for span in spans_of(one)]
     progress.planned(sum(span.tokens for span in spans))
-    if work.buckets is not None:
-        yield from readings(spans, work.buckets, slots)
+    if work.notes.buckets is not None:
+        yield from readings(spans, work.notes.buckets, slots)
 
 
 def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:

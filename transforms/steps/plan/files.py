@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from transforms.base import progress
@@ -33,7 +33,7 @@ from transforms.store.runs.lease import kept_alive
 from transforms.store.runs.packed_files import NO_FILES, PackedPlan
 from transforms.store.runs.plan import PlannedFile, Standing, has_plan
 from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import read_work
+from transforms.store.runs.plan_work import RecordedWork
 from transforms.store.runs.reuse import with_before
 from transforms.store.runs.unchanged import in_full
 
@@ -97,7 +97,7 @@ def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
             return list(content.begin_again(job))
         # held, since all that follows looks into it
         last = last_snapshot(job.run)
-        planned, problems = _whole_plan(found, job, last)
+        planned, _, problems = _whole_plan(found, job, last)
         if problems:
             return [*problems]
         return list(content.begin(planned, merged(found), job))
@@ -135,29 +135,36 @@ def record(
     try:
         with kept_alive(job.root, job.run.id):
             plan = hand_out(found, job)
+        yield from _elements(plan, job, slots)
     except SentenceBeamError as error:
         yield Problem.of(error)
-        return
+
+
+def _elements(
+    plan: "HandedOut", job: EmbedJob, slots: int | None
+) -> Iterator[list[AnySpan] | UnitRecord | CarriedRange | Problem]:
+    """Yield the work of a plan: spans in lists, for one worker each."""
     yield from plan.problems
-    progress.planned(sum(span.tokens for span in plan.spans))
+    progress.planned(plan.tokens)
     yield from plan.carried
-    last = None
-    if job.reuse:
-        last = plan.last
-    spans = with_before(plan.spans, last, plan.packed)
-    step = spans_per_element(len(spans), slots)
-    for start in range(0, len(spans), step):
-        yield spans[start : start + step]
+    spans = iter(plan.spans)
+    if job.reuse and plan.last is not None:
+        spans = iter(with_before(list(spans), plan.last, plan.packed))
+    step = spans_per_element(plan.count, slots)
+    while some := list(islice(spans, step)):
+        yield some
 
 
 @dataclass(frozen=True)
 class HandedOut:
-    """Spans to embed, and units to carry over.
+    """Spans to embed, their number and estimated tokens, and units to carry over.
 
     `last` is the last snapshot without the `packed` files. With `problems` there is nothing else.
     """
 
-    spans: list[AnySpan] = field(default_factory=list)
+    spans: Iterable[AnySpan] = ()
+    count: int = 0
+    tokens: int = 0
     carried: Iterable[UnitRecord | CarriedRange] = ()
     last: Manifest | None = None
     packed: PackedPlan = NO_FILES
@@ -174,7 +181,7 @@ def hand_out(found: list[Any], job: EmbedJob) -> HandedOut:
     # Held, since all that follows looks into it too.
     last = last_snapshot(job.run)
     packed, others = _apart(found, last)
-    planned, problems = _whole_plan(found, job, others, packed)
+    planned, packed, problems = _whole_plan(found, job, others, packed)
     if problems:
         return HandedOut(problems=problems)
     if not write_plan(job.root, job.run.id, planned, None, merged(found), packed=packed):
@@ -184,7 +191,14 @@ def hand_out(found: list[Any], job: EmbedJob) -> HandedOut:
     carried: Iterable[UnitRecord | CarriedRange] = by_ranges(units, others)
     if last is not None:
         carried = chain(carried, packed.ranges(last))
-    return HandedOut(spans, carried, others, packed)
+    return HandedOut(
+        chain(spans, packed.spans(job.delimiter)),
+        len(spans) + packed.total("spans"),
+        sum(span.tokens for span in spans) + packed.total("tokens"),
+        carried,
+        others,
+        packed,
+    )
 
 
 def _on_record(job: EmbedJob) -> HandedOut:
@@ -192,17 +206,18 @@ def _on_record(job: EmbedJob) -> HandedOut:
 
     Raises SentenceBeamError if the plan or the last snapshot has changed.
     """
-    work = read_work(job.root, job.run.id, job.delimiter)
+    work = RecordedWork(job.root, job.run.id, job.delimiter)
     last = None
-    if job.reuse or work.carried:
+    if job.reuse or work.has_carried:
         last = last_snapshot(job.run)
     if last is None:
-        return HandedOut(work.spans)
-    files = [one.file for span in work.spans for one in spans_of(span)]
+        return HandedOut(work.spans(), *work.totals)
+    spans = list(work.spans())
+    files = [one.file for span in spans for one in spans_of(span)]
     like = with_files_like(
         last, {file.relative for file in files}, {file.checksum for file in files}
     )
-    return HandedOut(work.spans, list(carried_again(work.carried, last)), like)
+    return HandedOut(spans, *work.totals, carried_again(work.carried(), last), like)
 
 
 def put_together(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], PackedPlan]:
@@ -213,15 +228,17 @@ def put_together(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], Pa
     last = last_snapshot(job.run)
     packed, others = _apart(found, last)
     files = [item for item in found if isinstance(item, PlannedFiles)]
-    return checked_plan(_in_full(files, others, job.delimiter), job, others, packed), packed
+    return checked_plan(_in_full(files, others, job.delimiter), job, others, packed)
 
 
 def _apart(found: list[Any], last: Manifest | None) -> tuple[PackedPlan, Manifest | None]:
     """Return the packed files, and the last snapshot without them."""
     parts = [item.packed for item in found if isinstance(item, PlannedFiles) and item.packed]
-    if not parts or last is None:
+    if not parts:
         return NO_FILES, last
     packed = PackedPlan(parts).distinct(_opened(found))
+    if last is None:
+        return packed, None
     return packed, packed.others(last)
 
 
@@ -237,17 +254,17 @@ def _stands(found: list[Any], job: EmbedJob) -> bool:
 
 def _whole_plan(
     found: list[Any], job: EmbedJob, last: Manifest | None, packed: PackedPlan = NO_FILES
-) -> tuple[list[PlannedFile], list[Problem]]:
-    """Return the checked plan of all files that are not packed, or the problems."""
+) -> tuple[list[PlannedFile], PackedPlan, list[Problem]]:
+    """Return the checked plan: files that are not packed, and the packed ones; or the problems."""
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
-        return [], problems
+        return [], packed, problems
     try:
         planned = [item for item in found if isinstance(item, PlannedFiles)]
         files = _in_full(planned, last, job.delimiter)
-        return checked_plan(files, job, last, packed), []
+        return *checked_plan(files, job, last, packed), []
     except SentenceBeamError as error:
-        return [], [Problem.of(error)]
+        return [], packed, [Problem.of(error)]
 
 
 def _in_full(

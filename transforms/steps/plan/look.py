@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from transforms import storage
@@ -30,8 +31,9 @@ MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 
 @dataclass(frozen=True)
 class Looked:
-    """Counts of the files and units that a run would find; `spans` are read to measure the pace.
+    """Counts of the files and units that a run would find.
 
+    `spans` are read to measure the pace: of packed files some, of others all.
     `rows` are those of spans that count them; the others have `uncounted` estimated tokens. The
     other fields are those of `Estimate`.
     """
@@ -57,24 +59,27 @@ class Looked:
         beside: Beside,
         work: Sequence[AnySpan],
         packed: PackedPlan = NO_FILES,
+        delimiter: str | None = None,
     ) -> "Looked":
-        """Add up a plan: `work` is embedded, `packed` files are carried over beside the others."""
-        carried_files = packed.count + sum(map(_is_carried, planned))
+        """Add up a plan: `work` is embedded, `packed` are other files; `delimiter` is the run's."""
+        some = packed.some_spans(MEASURED_SPANS, delimiter)
+        carried_files = packed.carried_count + sum(map(_is_carried, planned))
         carried = [unit for item in planned for unit in item.carried]
         return cls(
             files=len(planned) + packed.count,
             carried_files=carried_files,
             unchanged_files=carried_files,
-            units=len(work),
+            units=len(work) + packed.total("spans"),
             carried_units=len(carried) + packed.total("units"),
-            rows=sum(span.rows or 0 for span in work),
-            uncounted=sum(span.tokens for span in work if span.rows is None),
-            tokens=sum(span.tokens for span in work),
+            rows=sum(span.rows or 0 for span in work) + packed.total("to_read"),
+            uncounted=sum(span.tokens for span in work if span.rows is None)
+            + packed.total("uncounted_tokens"),
+            tokens=sum(span.tokens for span in work) + packed.total("tokens"),
             input_bytes=sum(item.file.size for item in planned) + packed.total("size"),
             carried_rows=sum(unit.rows for unit in carried) + packed.total("rows"),
             beside=beside.total(),
             bad={item.file.relative: item.bad for item in planned if item.bad},
-            spans=tuple(part for span in work for part in spans_of(span)),
+            spans=tuple(part for span in chain(work, some) for part in spans_of(span)),
         )
 
     def to_json(self) -> bytes:
@@ -102,7 +107,7 @@ def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
     planned = FilePlanner(job).plan_all([item for item in found if isinstance(item, InputFile)])
     _raise_first(planned)
     items = [item for item in planned if isinstance(item, PlannedFile)]
-    return checked_plan(items, job, last_snapshot(job.run)), merged(found)
+    return checked_plan(items, job, last_snapshot(job.run))[0], merged(found)
 
 
 def _raise_first(found: Iterable[Any]) -> None:
@@ -125,7 +130,7 @@ def _looked(
     work = []
     if same is None:
         work = [span for item in planned for span in item.work]
-    found = Looked.of(planned, beside, work, packed)
+    found = Looked.of(planned, beside, work, packed, job.delimiter)
     if job.by_content:
         found = in_buckets(found, same, job)
         # some of these have other names

@@ -61,6 +61,8 @@ class FilePlanner:
     def in_short(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
         """Return planned files as they travel, without facts that the last snapshot has too."""
         known = self._known
+        if self.packs_spans:
+            return self._with_spans_packed(planned)
         if known is None or not self._job.carry:
             return PlannedFiles(tuple(planned))
         others = []
@@ -81,15 +83,33 @@ class FilePlanner:
             to_pack = []
         packed = None
         if self.packs:
-            packed = pack_files(to_pack, known, self._keys)
+            packed = pack_files(to_pack, self._keys, known)
         return PlannedFiles(tuple(others), tuple(short), packed)
+
+    def _with_spans_packed(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
+        """Return planned files of a new store as they travel."""
+        found = (item for item in planned if can_pack(item, self._job.run.unit_tokens))
+        to_pack = list({item.file.path: item for item in found}.values())
+        if sum(len(item.spans) for item in to_pack) < packed_files.LEAST_UNITS:
+            return PlannedFiles(tuple(planned))
+        packed = {item.file.relative for item in to_pack}
+        others = (item for item in planned if item.file.relative not in packed)
+        return PlannedFiles(tuple(others), packed=pack_files(to_pack, self._keys))
 
     @property
     def packs(self) -> bool:
         """Whether unchanged files may be packed: the plan needs no other files of the snapshot."""
+        return not self._needs_all and self.last is not None and has_ranges(self.last)
+
+    @property
+    def packs_spans(self) -> bool:
+        """Whether files may be packed with their spans: no snapshot has files to compare with."""
+        return not self._needs_all and self._job.run.previous is None
+
+    @property
+    def _needs_all(self) -> bool:
         job = self._job
-        whole = job.append or job.by_content or job.limit is not None
-        return not whole and self.last is not None and has_ranges(self.last)
+        return job.append or job.by_content or job.limit is not None
 
     def _plan(self, file: InputFile) -> PlannedFile | Problem:
         started = perf_counter()

@@ -1,9 +1,10 @@
 """Checks of the number of rows in a plan, before anything is embedded."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from transforms.corpus.counting import count_up_to
-from transforms.corpus.groups import spans_of
+from transforms.corpus.groups import AnySpan, spans_of
 from transforms.index.choose import check_rows_for
 from transforms.index.spec import IndexSpec
 from transforms.steps.options.job import EmbedJob
@@ -17,11 +18,13 @@ from transforms.store.runs.plan import PlannedFile, rows_at_most
 def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile], packed: PackedPlan) -> None:
     """Raise as `check_rows` does; counts uncounted rows, up to those that the index needs."""
     rows = rows_at_most(planned)
-    if rows is not None:
-        check_rows(job, rows + packed.total("written"))
+    known = packed.total("written") + packed.total("to_read")
+    if rows is not None and not packed.total("uncounted_spans"):
+        check_rows(job, rows + known)
     elif index := _index_of_rows(job):
-        most = index.rows_needed - packed.total("written")
-        _check_index(job, index, packed.total("written") + _rows_up_to(planned, most))
+        most = index.rows_needed - known
+        rows = _rows_up_to(planned, packed.uncounted(job.delimiter), most)
+        _check_index(job, index, known + rows)
 
 
 def check_files_left(
@@ -65,10 +68,11 @@ def _check_index(job: EmbedJob, index: IndexSpec, rows: int) -> None:
     check_rows_for(index, rows, job.run.space.dim)
 
 
-def _rows_up_to(planned: Sequence[PlannedFile], most: int) -> int:
-    """The rows of a plan, or `most` if there are more."""
+def _rows_up_to(planned: Sequence[PlannedFile], others: Iterable[AnySpan], most: int) -> int:
+    """The rows of files and of other spans, or `most` if there are more."""
     rows = sum(unit.written for item in planned for unit in item.carried)
-    for span in (span for item in planned for work in item.work for span in spans_of(work)):
+    work = chain((span for item in planned for span in item.work), others)
+    for span in (one for some in work for one in spans_of(some)):
         if rows >= most:
             return most
         rows += count_up_to(span, most - rows)

@@ -13,7 +13,7 @@ from transforms.store.manifest import Manifest
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run, coming_manifest, last_snapshot
 from transforms.store.runs.facts import RunFact, WatchRecord
-from transforms.store.runs.plan import shared_plan
+from transforms.store.runs.recorded_plan import shared_plan
 from transforms.store.runs.settled import Settled
 from transforms.store.watched import (
     WatchedQueries,

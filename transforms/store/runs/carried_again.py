@@ -1,8 +1,10 @@
 """Carried units of a plan on record, as an earlier attempt of the run handed them out."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
+from transforms.corpus import InputFile
 from transforms.store.known_files import has_ranges
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
@@ -13,35 +15,58 @@ from transforms.store.runs.carry import under
 from transforms.store.runs.plan_work import CarriedSpan
 
 
+@dataclass
+class _Wanted:
+    """The units to carry over.
+
+    `counts` has the number of spans of each unchanged file, by relative path; all units of these
+    files are meant. `names` are those of other spans, `renamed` the new files by the old path.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    names: set[str] = field(default_factory=set)
+    renamed: dict[str, InputFile] = field(default_factory=dict)
+
+    def add(self, span: CarriedSpan, by_files: bool) -> None:
+        """Add the units of a span; `by_files`: those of unchanged files are told by their file."""
+        if span.was is not None:
+            self.renamed[span.was] = span.file
+        elif by_files and span.name.startswith(f"{span.file.key}-"):
+            self.counts[span.file.relative] += 1
+        else:
+            self.names.add(span.name)
+
+    def has(self, name: str, file: str) -> bool:
+        """Return whether a unit is wanted that is not of an unchanged file."""
+        return span_name(name) in self.names or file in self.renamed
+
+    def of(self, unit: UnitRecord) -> UnitRecord:
+        """Return a wanted unit, under the new name of its file."""
+        if span_name(unit.unit) in self.names:
+            return carried(unit)
+        return carried(under(self.renamed[unit.file], unit))
+
+
 def carried_again(
-    spans: Sequence[CarriedSpan], last: Manifest
+    spans: Iterable[CarriedSpan], last: Manifest
 ) -> Iterator[UnitRecord | CarriedRange]:
     """Yield the units of carried spans: those of unchanged files by ranges, others one by one.
 
     A manifest in parts is read part by part, so that its units are never all in memory.
     """
-    named = {span.name for span in spans if span.was is None}
-    same = {span.file.relative for span in spans if span.was is None}
-    renamed = {span.was: span.file for span in spans if span.was is not None}
-    if not has_ranges(last):
-        same = set()
-    counts: Counter[str] = Counter()
-    others = set()
-    for units in _units_by_parts(last):
-        for unit in units:
-            if unit.file and unit.file in same:
-                counts[unit.file] += 1
-                continue
-            others.add(unit.file)
-            if span_name(unit.unit) in named:
-                yield carried(unit)
-            elif unit.file in renamed:
-                yield carried(under(renamed[unit.file], unit))
-    yield from cut_ranges(counts, others - {""}, starts=starts_of(last.parts))
-
-
-def _units_by_parts(last: Manifest) -> Iterator[list[UnitRecord]]:
-    if not last.parts:
-        yield last.units
+    by_files = has_ranges(last)
+    wanted = _Wanted()
+    for span in spans:
+        wanted.add(span, by_files)
+    if not by_files:
+        units = (unit for unit in last.units if wanted.has(unit.unit, unit.file))
+        yield from map(wanted.of, units)
+        return
+    others: set[str] = set()
     for part in read_parts(last.root, last.parts):
-        yield last.records(part.shards)
+        # as JSON: a record takes ten times as long to make, and few are wanted
+        alone = [unit for unit in part.shards if unit.get("file") not in wanted.counts]
+        others.update(str(unit["file"]) for unit in alone if unit.get("file"))
+        found = (unit for unit in alone if wanted.has(str(unit.get("unit")), unit.get("file", "")))
+        yield from map(wanted.of, last.records(found))
+    yield from cut_ranges(wanted.counts, others, starts=starts_of(last.parts))

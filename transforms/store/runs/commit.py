@@ -39,7 +39,7 @@ from transforms.store.runs import lease
 from transforms.store.runs.canary import CanaryFile
 from transforms.store.runs.carried import ROUND, CarriedShards
 from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.plan import RecordedPlan, shared_plan
+from transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
 from transforms.store.runs.rejected import reasons, record_rejected
 from transforms.store.runs.result import (
     COMMITTED,

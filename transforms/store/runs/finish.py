@@ -14,7 +14,7 @@ from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.commit import Run, commit
-from transforms.store.runs.plan import RecordedPlan, shared_plan
+from transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
 from transforms.store.runs.result import (
     COMMITTED,
     Result,

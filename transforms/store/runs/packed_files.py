@@ -1,20 +1,23 @@
-"""Unchanged files of a plan as the workers that planned them pack them: rows of the plan's table.
+"""Files of a plan as the workers that planned them pack them: rows of the plan's table.
 
-So the process that puts the plan together holds neither these files nor their units as objects, and
-reads only those parts of the last snapshot's manifest that have other files.
+These are files that have not changed and, for a new store, files with their spans. So the process
+that puts the plan together holds neither them nor their units and spans as objects, and reads only
+those parts of the last snapshot's manifest that have other files.
 """
 
+import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.base.arrow import parquet_bytes, table_of
-from transforms.corpus import InputFile
+from transforms.corpus import InputFile, Span
 from transforms.corpus.files import check_distinct, is_unnamed
-from transforms.corpus.groups import is_small
+from transforms.corpus.groups import AnySpan, is_small
 from transforms.store.key_range import KeyRange
 from transforms.store.known_files import KnownFiles, with_files
 from transforms.store.manifest import Manifest
@@ -22,32 +25,35 @@ from transforms.store.manifest_parts import starts_of
 from transforms.store.runs.carried import Checked
 from transforms.store.runs.carried_ranges import CarriedRange, cut_ranges
 from transforms.store.runs.carry import is_named_after
-from transforms.store.runs.plan import SCHEMA, PlannedFile
-from transforms.store.runs.plan_rows import table_rows
+from transforms.store.runs.plan import ROWS_AT_ONCE, SCHEMA, PlannedFile
+from transforms.store.runs.plan_rows import RowReader, table_rows
 
 FILES_AT_ONCE = 10_000  # whose ranges are cut together
-LEAST_UNITS = 200  # that are packed; fewer take less by the names of their files
+LEAST_UNITS = 200  # or spans, that are packed; fewer take less in another way
 CHECKS = ("shards", "compared", "read", "bytes")  # counts of `Checked`, in its order
+# counts of spans to embed: all, their tokens and known rows; those with unknown rows, their tokens
+WORK = ("spans", "tokens", "to_read", "uncounted_spans", "uncounted_tokens")
 FILES = pa.schema(
     [("file", pa.string()), ("path", pa.string()), ("checksum", pa.string())]
-    + [(name, pa.int64()) for name in ("size", "units", "rows", "written", *CHECKS)]
+    + [(name, pa.int64()) for name in ("size", "units", "rows", "written", *CHECKS, *WORK)]
     + [("ms", pa.float64())]
 )
 
 
 @dataclass(frozen=True)
 class PackedFiles:
-    """Files with these keys that are as in the last snapshot, each with units of its own.
+    """Files with these keys, each with units or spans of its own.
 
-    `but` are the snapshot's other files with these keys. `files` and `rows` are Parquet: a row for
-    each file (`FILES`), and the files' rows of the plan. `example` is one of the files.
+    All are as in the last snapshot, and `but` are the snapshot's other files with these keys; or
+    there is no snapshot. `files` and `rows` are Parquet: a row for each file (`FILES`), and the
+    files' rows of the plan. `examples` are some of the files: one of each types of kept columns.
     """
 
     keys: KeyRange
     but: frozenset[str]
     files: bytes
     rows: bytes
-    example: PlannedFile | None
+    examples: tuple[PlannedFile, ...]
 
     @cached_property
     def table(self) -> pa.Table:
@@ -71,23 +77,29 @@ class PackedFiles:
 
 
 def can_pack(item: PlannedFile, unit_tokens: int) -> bool:
-    """Whether an unchanged file needs no look at any other file of the plan.
+    """Whether a file needs no look at any other file of the plan.
 
-    A small file may go into a group. A shard that is named after another file may have to make way
-    for that file's own.
+    It is unchanged or of a new store. A small file may go into a group. A shard that is named after
+    another file may have to make way for that file's own.
     """
     file = item.file
     return (
-        bool(item.carried)
+        bool(item.carried or item.spans)
+        and not item.bad
         and not is_small(file, unit_tokens)
         and not is_unnamed(file.path)
         and all(is_named_after(unit, file) for unit in item.carried)
     )
 
 
-def pack_files(items: Sequence[PlannedFile], known: KnownFiles, keys: KeyRange) -> PackedFiles:
-    """Pack unchanged files; `known` has all files of the last snapshot with these keys."""
+def pack_files(
+    items: Sequence[PlannedFile], keys: KeyRange, known: KnownFiles | None = None
+) -> PackedFiles:
+    """Pack files; `known` has all files of the last snapshot with these keys."""
     columns: dict[str, list[object]] = {name: [] for name in FILES.names}
+    but: frozenset[str] = frozenset()
+    if known is not None:
+        but = frozenset(known.files_by_path).difference(item.file.relative for item in items)
     for item in items:
         counts = {name: getattr(item.checked, name) for name in CHECKS}
         values = {
@@ -99,6 +111,7 @@ def pack_files(items: Sequence[PlannedFile], known: KnownFiles, keys: KeyRange) 
             "rows": sum(unit.rows for unit in item.carried),
             "written": sum(unit.written for unit in item.carried),
             **counts,
+            **_work_of(item.spans),
             "ms": item.ms,
         }
         for name, value in values.items():
@@ -106,11 +119,41 @@ def pack_files(items: Sequence[PlannedFile], known: KnownFiles, keys: KeyRange) 
     rows = [row for item in items for row in table_rows(item)]
     return PackedFiles(
         keys,
-        frozenset(known.files_by_path).difference(item.file.relative for item in items),
+        but,
         _packed(pa.table(columns, FILES)),
         _packed(pa.Table.from_pylist(rows, SCHEMA)),
-        next((replace(item, carried=item.carried[:1]) for item in items), None),
+        tuple(_one_of_each_types(items)),
     )
+
+
+def _work_of(spans: Sequence[Span]) -> dict[str, int]:
+    """Return the values of the columns `WORK`."""
+    uncounted = [span.tokens for span in spans if span.rows is None]
+    return {
+        "spans": len(spans),
+        "tokens": sum(span.tokens for span in spans),
+        "to_read": sum(span.rows or 0 for span in spans),
+        "uncounted_spans": len(uncounted),
+        "uncounted_tokens": sum(uncounted),
+    }
+
+
+def _one_of_each_types(items: Iterable[PlannedFile]) -> Iterator[PlannedFile]:
+    """Yield files that differ in the types of their kept columns, each with one span or unit.
+
+    Each has the columns of all files of its types: a template may name any of them.
+    """
+    examples: dict[object, PlannedFile] = {}
+    keys: dict[object, dict[str, None]] = {}
+    for item in items:
+        types = (item.kept, item.open_types, item.keys is None)
+        examples.setdefault(types, item)
+        keys.setdefault(types, {}).update(dict.fromkeys(item.keys or ()))
+    for same, item in examples.items():
+        columns = None
+        if item.keys is not None:
+            columns = tuple(keys[same])
+        yield replace(item, carried=item.carried[:1], spans=item.spans[:1], keys=columns)
 
 
 def _packed(table: pa.Table) -> bytes:
@@ -127,10 +170,14 @@ def _unpacked(data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 class PackedPlan:
-    """The packed files of all workers, each file once."""
+    """The packed files of all workers, each file once.
 
-    def __init__(self, parts: Iterable[PackedFiles] = ()):
+    `types` are the words for the types of kept columns, as in InputFile.
+    """
+
+    def __init__(self, parts: Iterable[PackedFiles] = (), types: tuple[tuple[str, str], ...] = ()):
         self.parts = sorted(parts, key=lambda part: (part.keys.low, part.keys.high))
+        self.types = types
 
     @cached_property
     def _files(self) -> pa.Table:
@@ -140,6 +187,11 @@ class PackedPlan:
     def count(self) -> int:
         """The number of files."""
         return len(self._files)
+
+    @property
+    def carried_count(self) -> int:
+        """The number of files that are carried over."""
+        return pc.sum(pc.greater(self._files.column("units"), 0)).as_py() or 0
 
     def total(self, name: str) -> int:
         """Return the sum of a column of `FILES` over all files."""
@@ -162,10 +214,40 @@ class PackedPlan:
         if some:
             yield pa.concat_tables(some)
 
+    def spans(self, delimiter: str | None) -> Iterator[AnySpan]:
+        """Yield the spans to embed, in order of their files' keys; `delimiter` is the run's."""
+        reader = RowReader(delimiter, self.types)
+        for rows in self._work():
+            yield from reader.spans(rows)
+
+    def _work(self) -> Iterator[pa.Table]:
+        """Yield the rows of the plan if they are spans to embed: all of them are, or none."""
+        if self.total("spans"):
+            yield from self.tables(ROWS_AT_ONCE)
+
+    def uncounted(self, delimiter: str | None) -> Iterator[AnySpan]:
+        """Yield those spans to embed whose rows are not known."""
+        return (span for span in self.spans(delimiter) if span.rows is None)
+
+    def some_spans(self, most: int, delimiter: str | None) -> Iterator[AnySpan]:
+        """Yield a random sample of `most` spans to embed."""
+        total = self.total("spans")
+        places = np.sort(random.Random(0).sample(range(total), min(total, most)))
+        reader = RowReader(delimiter, self.types)
+        start = 0
+        for rows in self._work():
+            first, after = np.searchsorted(places, [start, start + len(rows)])
+            yield from reader.spans(rows.take(pa.array(places[first:after] - start)))
+            start += len(rows)
+
+    def reading(self, types: tuple[tuple[str, str], ...]) -> "PackedPlan":
+        """Return the plan with the types that its files' kept columns are read as."""
+        return PackedPlan(self.parts, types)
+
     @property
     def examples(self) -> list[PlannedFile]:
-        """A file, if there are any."""
-        return [part.example for part in self.parts if part.example is not None][:1]
+        """One file of each types of kept columns."""
+        return list(_one_of_each_types(item for part in self.parts for item in part.examples))
 
     @property
     def ms(self) -> list[float]:
@@ -182,8 +264,8 @@ class PackedPlan:
     def distinct(self, planned: Sequence[PlannedFile]) -> "PackedPlan":
         """Return the plan without files that several parts have, or that are among `planned`.
 
-        Patterns that overlap name a file twice. Raises OptionError if another file among `planned`
-        has the relative path of a packed one.
+        Patterns that overlap name a file twice. Raises OptionError if another file has the relative
+        path of a packed one.
         """
         names = self._files.column("file")
         counts = names.value_counts()
@@ -192,7 +274,8 @@ class PackedPlan:
         again = again.filter(pc.is_in(again, names))
         if not len(twice) and not len(again):
             return self
-        same = self._files.filter(pc.is_in(names, again)).select(["path", "file"]).to_pylist()
+        is_again = pc.or_(pc.is_in(names, again), pc.is_in(names, twice))
+        same = self._files.filter(is_again).select(["path", "file"]).to_pylist()
         check_distinct(
             [item.file for item in planned]
             + [InputFile(row["path"], row["file"], "", "", 0, "", "") for row in same]

@@ -1,8 +1,9 @@
-"""The file of a run's plan, as it is written."""
+"""The file of a run's plan: written at once, read some rows at a time."""
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from itertools import islice
 
@@ -10,13 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
+from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.base.measures import summed
 from transforms.corpus.beside import Beside
 from transforms.corpus.buckets import Buckets
 from transforms.store import layout
 from transforms.store.runs.carried import Checked
 from transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from transforms.store.runs.plan import ROWS_AT_ONCE, SCHEMA, PlannedFile
+from transforms.store.runs.plan import ADDED, ROWS_AT_ONCE, SCHEMA, PlannedFile
 from transforms.store.runs.plan_notes import (
     BAD,
     BESIDE,
@@ -26,6 +28,7 @@ from transforms.store.runs.plan_notes import (
     TYPES,
     UNCHANGED,
     WRITTEN,
+    PlanNotes,
 )
 from transforms.store.runs.plan_rows import table_rows
 from transforms.store.runs.result import now
@@ -57,7 +60,7 @@ def write_plan(
     bad = {file.file.relative: file.bad for file in listed if file.bad}
     if bad:
         metadata |= {BAD: json.dumps(bad)}
-    types = next((file.file.types for file in listed if file.file.types), ())
+    types = next((file.file.types for file in listed if file.file.types), packed.types)
     if types:
         metadata |= {TYPES: json.dumps(dict(types))}
     if unchanged:
@@ -77,3 +80,40 @@ def _plan_bytes(files: list[PlannedFile], packed: PackedPlan, metadata: dict[byt
         for table in packed.tables(ROWS_AT_ONCE):
             writer.write_table(table.cast(schema))
     return sink.getvalue()
+
+
+class PlanFile:
+    """The file of a run's plan on record, with its `notes`.
+
+    Raises SentenceBeamError if it is missing or was changed.
+    """
+
+    def __init__(self, root: str, run: str):
+        self._path = storage.join(root, layout.plan(run))
+        found = storage.storage_of(self._path).read_versioned(self._path)
+        if found is None:
+            raise SentenceBeamError(f"{self._path} is missing; run again")
+        with self.refuse_damage():
+            self._file = pq.ParquetFile(pa.BufferReader(found[0]), page_checksum_verification=True)
+            self.notes = PlanNotes.of(self._file.schema_arrow)
+
+    def tables(self, columns: Sequence[str] = tuple(SCHEMA.names)) -> Iterator[pa.Table]:
+        """Yield these columns of all rows, `ROWS_AT_ONCE` at a time; none that has no row.
+
+        Columns that an earlier version did not write are null. Raises SentenceBeamError if they are
+        not as they were written.
+        """
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        with self.refuse_damage():
+            names = self._file.schema_arrow.names
+            there = [name for name in columns if name in names or name not in ADDED]
+            for batch in self._file.iter_batches(ROWS_AT_ONCE, columns=there):
+                table = pa.Table.from_batches([batch])
+                for name in set(columns).difference(there):
+                    nulls = pa.nulls(len(table), SCHEMA.field(name).type)
+                    table = table.append_column(name, nulls)
+                yield table.select(list(columns)).cast(schema)
+
+    def refuse_damage(self) -> AbstractContextManager[None]:
+        """Raise SentenceBeamError if the body cannot parse the rows of the file."""
+        return refuse_damage(f"{self._path} is not the plan that was written", "run again")

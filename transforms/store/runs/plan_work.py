@@ -1,17 +1,17 @@
 """The work in a plan on record, for an attempt that comes after the one which made it."""
 
-import json
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
-import pyarrow as pa
+import pyarrow.compute as pc
 
-from transforms.corpus import InputFile, Span
-from transforms.corpus.buckets import Buckets
-from transforms.corpus.groups import AnySpan, GroupSpan
-from transforms.store.runs.plan import FILE, MEMBER, entry_of, file_of, read_as, values_of
+from transforms.corpus import InputFile
+from transforms.corpus.groups import AnySpan
+from transforms.store.runs.plan import FILE
+from transforms.store.runs.plan_file import PlanFile
 from transforms.store.runs.plan_notes import PlanNotes
+from transforms.store.runs.plan_rows import RowReader
 
 
 @dataclass(frozen=True)
@@ -23,57 +23,60 @@ class CarriedSpan:
     was: str | None
 
 
-@dataclass(frozen=True)
 class RecordedWork:
-    """The work in a plan on record: spans to embed, and spans to carry over.
+    """The work in the plan of a run on record; `delimiter` is that of its input.
 
-    With `--partition content`, `unchanged` says that all units of the last snapshot are carried
-    over; otherwise all spans fall into `buckets`.
+    With `--partition content`, the note `unchanged` says that all units of the last snapshot are
+    carried over; otherwise all spans fall into the `buckets` of the notes. All raise
+    SentenceBeamError if the plan is missing or was changed.
     """
 
-    spans: list[AnySpan]
-    carried: list[CarriedSpan]
-    buckets: Buckets | None
-    unchanged: bool
+    def __init__(self, root: str, run: str, delimiter: str | None = None):
+        self._file = PlanFile(root, run)
+        self._delimiter = delimiter
 
+    @property
+    def notes(self) -> PlanNotes:
+        """The metadata of the plan."""
+        return self._file.notes
 
-def read_work(root: str, run: str, delimiter: str | None = None) -> RecordedWork:
-    """Return the work in the plan of a run; `delimiter` is that of its input.
+    def spans(self) -> Iterator[AnySpan]:
+        """Yield the spans to embed, never all in memory at once."""
+        with self._file.refuse_damage():
+            for rows in self._file.tables():
+                yield from self._reader.spans(rows)
 
-    Raises as `read_plan` does.
-    """
-    return read_as(root, run, partial(_work, delimiter=delimiter))
+    def carried(self) -> Iterator[CarriedSpan]:
+        """Yield the spans to carry over."""
+        for rows in self._file.tables((*FILE, "name", "carried", "was")):
+            found = rows.filter(rows.column("carried"))
+            files = self._reader.files(found)
+            for row in found.select(["name", "file", "was"]).to_pylist():
+                yield CarriedSpan(row["name"], files[row["file"]], row["was"])
 
+    @property
+    def has_carried(self) -> bool:
+        """Whether there are spans to carry over."""
+        tables = self._file.tables(("carried",))
+        return any(pc.any(rows.column("carried")).as_py() for rows in tables)
 
-def _work(table: pa.Table, delimiter: str | None) -> RecordedWork:
-    notes = PlanNotes.of(table.schema)
-    rows = values_of(table.select(FILE))
-    types = tuple(notes.types.items())
-    files = {
-        row["file"]: replace(file_of(entry_of(row)), delimiter=delimiter, types=types)
-        for row in rows
-    }
-    spans: list[AnySpan] = []
-    carried = []
-    for row in values_of(table.filter(table.column("name").is_valid())):
-        file = files[row["file"]]
-        if row["carried"]:
-            carried.append(CarriedSpan(row["name"], file, row["was"]))
-        elif row["members"] is not None:
-            members = json.loads(row["members"])
-            spans.append(
-                GroupSpan(
-                    row["name"],
-                    tuple(_span_of(files[member["file"]], member) for member in members),
-                )
-            )
-        else:
-            spans.append(_span_of(file, row))
-    return RecordedWork(spans, carried, notes.buckets, notes.unchanged)
+    @cached_property
+    def totals(self) -> tuple[int, int]:
+        """The number of spans to embed, and their estimated tokens."""
+        count = 0
+        tokens = 0
+        for rows in self._file.tables(("carried", "tokens")):
+            found = rows.filter(pc.equal(rows.column("carried"), False))
+            count += len(found)
+            tokens += pc.sum(found.column("tokens")).as_py() or 0
+        return count, tokens
 
-
-def _span_of(file: InputFile, values: dict[str, Any]) -> Span:
-    known = {name: values[name] for name in MEMBER if name != "offset"}
-    known["row_groups"] = tuple(values["row_groups"])
-    # earlier versions wrote none
-    return Span(file, **known, offset=values.get("offset") or 0)
+    @cached_property
+    def _reader(self) -> RowReader:
+        types = tuple(self.notes.types.items())
+        alone = RowReader(self._delimiter, types)
+        grouped: dict[str, InputFile] = {}
+        for rows in self._file.tables((*FILE, "name", "members")):
+            is_grouped = pc.or_(rows.column("name").is_null(), rows.column("members").is_valid())
+            grouped |= alone.files(rows.filter(is_grouped))
+        return RowReader(self._delimiter, types, grouped)

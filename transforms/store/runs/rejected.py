@@ -20,7 +20,8 @@ from transforms.store import layout
 from transforms.store.entries import stored
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.open import named_run
-from transforms.store.runs.plan import RecordedPlan, file_of
+from transforms.store.runs.plan import file_of
+from transforms.store.runs.recorded_plan import RecordedPlan
 from transforms.store.runs.run_ids import runs_of
 from transforms.store.sealed_json import to_bytes
 from transforms.store.shards.rejects import rejects_from_bytes

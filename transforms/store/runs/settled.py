@@ -25,8 +25,8 @@ from transforms.store.ledger import (
 )
 from transforms.store.manifest_parts import read_parts, write_parts
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.plan import RecordedPlan, shared_plan
 from transforms.store.runs.record_bytes import pack, unpack
+from transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
 from transforms.store.runs.stretches import STRETCHES, buckets_in
 
 PARTS_AT_ONCE = 16

@@ -4,11 +4,16 @@ A unit's place is the hash of its file, or the number of its group or bucket: al
 and all of a bucket, are in one stretch.
 """
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from transforms.corpus.buckets import parse_name
 from transforms.corpus.files import key_of
 from transforms.corpus.groups import bits_of
 
 STRETCHES = 64
+KEY_DIGITS = 16  # in the key of a file, with which names of its units begin
 
 
 def stretch_of(unit: str) -> int:
@@ -28,6 +33,27 @@ def stretch_of(unit: str) -> int:
     else:
         number = bucket.number
     return min(number * STRETCHES >> bits, STRETCHES - 1)
+
+
+def stretches_of(units: pa.ChunkedArray) -> np.ndarray:
+    """Return the stretch of each unit or span, int8 [n].
+
+    >>> names = ["ff23456789abcdef-000000000000.2", "0123456789abcdef-000000000000"]
+    >>> stretches_of(pa.chunked_array([names, ["f3-7"]]))
+    array([63,  0, 56], dtype=int8)
+    """
+    found = [np.empty(0, np.int8), *map(_stretches_of, units.chunks)]
+    return np.concatenate(found)
+
+
+def _stretches_of(units: pa.StringArray) -> np.ndarray:
+    """Return the stretches of one chunk; one by one if not all units are of single files."""
+    is_own = pc.equal(pc.utf8_slice_codeunits(units, KEY_DIGITS, KEY_DIGITS + 1), "-")
+    if not pc.all(is_own).as_py():
+        return np.fromiter(map(stretch_of, units.to_pylist()), np.int8, len(units))
+    heads = pc.utf8_slice_codeunits(units, 0, 2).dictionary_encode()
+    stretches = [int(head, 16) >> 2 for head in heads.dictionary.to_pylist()]
+    return np.array(stretches, np.int8)[heads.indices.to_numpy()]
 
 
 def stretch_of_file(relative: str) -> int:

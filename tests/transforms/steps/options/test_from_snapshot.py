@@ -13,7 +13,7 @@ from transforms.steps.options.from_snapshot import carried_units, record_plan, r
 from transforms.store import open_store
 from transforms.store.manifest import read_manifest
 from transforms.store.runs import lease
-from transforms.store.runs.plan import read_plan
+from transforms.store.runs.recorded_plan import read_plan
 from transforms.store.verify import faults
 
 

@@ -22,9 +22,10 @@ from transforms.steps.plan.footers import read_footer
 from transforms.steps.plan.kept_types import with_types
 from transforms.store.entries import RememberedOptions
 from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile, read_plan
+from transforms.store.runs.plan import PlannedFile
 from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import read_work
+from transforms.store.runs.plan_work import RecordedWork
+from transforms.store.runs.recorded_plan import read_plan
 from transforms.store.runs.result import now
 
 Types = dict[str, str]
@@ -144,5 +145,5 @@ def test_the_types_stand_in_the_plan_on_record(folder: Path, tmp_path: Path) -> 
     root = str(tmp_path / "store")
     write_plan(root, "r1", decided(folder, ["ints.jsonl"]))
     assert read_plan(root, "r1").types == {"n": "int"}
-    (span,) = read_work(root, "r1").spans
+    (span,) = RecordedWork(root, "r1").spans()
     assert span.file.types == (("n", "int"),)

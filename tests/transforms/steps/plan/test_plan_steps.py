@@ -31,7 +31,8 @@ from transforms.steps.plan.files import (
 from transforms.steps.plan.planner import FilePlanner
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.plan import PlannedFile, Standing, read_plan
+from transforms.store.runs.plan import PlannedFile, Standing
+from transforms.store.runs.recorded_plan import read_plan
 
 LARGE = 60  # rows: more than files have that share units
 

@@ -38,8 +38,9 @@ from transforms.store.runs.commit import (
 )
 from transforms.store.runs.finish import failed
 from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.plan import PlannedFile, read_plan
+from transforms.store.runs.plan import PlannedFile
 from transforms.store.runs.plan_file import write_plan
+from transforms.store.runs.recorded_plan import read_plan
 from transforms.store.runs.result import now, read_result, result_here
 from transforms.store.shards.units import UnitCounts, UnitStore
 from transforms.store.verify import faults

@@ -16,9 +16,10 @@ from transforms.corpus.buckets import Buckets
 from transforms.store import layout, manifest
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.plan import PlannedFile, RecordedPlan, read_plan
+from transforms.store.runs.plan import PlannedFile
 from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.record_bytes import pack
+from transforms.store.runs.recorded_plan import RecordedPlan, read_plan
 from transforms.store.runs.settled import SettledStretch, Settler, Tally, join
 from transforms.store.runs.stretches import STRETCHES, stretch_of
 

@@ -1,0 +1,141 @@
+"""Requests of a later night, of `verify` and of `vacuum` over a store whose manifest is in parts:
+they grow with files and parts, not with files times parts.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from helpers.commands import Run
+from helpers.corpora import sentences, write_parquet
+from helpers.gcs import Gcs
+
+from transforms import storage
+from transforms.steps.plan import elements
+from transforms.store import manifest as manifests
+from transforms.store import manifest_parts
+from transforms.store.manifest import read_manifest
+from transforms.store.runs import carried_ranges, packed_files
+
+ROWS = 8  # of a file, which is a unit
+SIZES = (8, 24)  # files
+BATCH = 4  # files that a worker plans, units that a part or a range has
+
+
+@pytest.fixture(autouse=True)
+def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifests are in parts, and plans in ranges, as with very many units."""
+    monkeypatch.setattr(manifests, "UNITS_IN_ONE_FILE", 1)
+    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", BATCH)
+    monkeypatch.setattr(packed_files, "LEAST_UNITS", 1)
+    monkeypatch.setattr(carried_ranges, "UNITS_IN_A_RANGE", BATCH)
+    monkeypatch.setattr(elements, "FILES_PER_ELEMENT", BATCH)
+    monkeypatch.setattr(elements, "ROUNDS", 1)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store of so many files, with the run of a command over it and the requests of that run."""
+
+    root: str
+    files: int
+    command: Callable[..., list[str]]
+
+    @property
+    def parts(self) -> int:
+        manifest = read_manifest(self.root)
+        assert manifest is not None
+        return len(manifest.parts)
+
+
+@pytest.fixture
+def stores(run: Run, model: Path, inputs: Path, gs: str, gcs: Gcs) -> list[Store]:
+    """A small and a larger store, each of one night, with an input of which one file is new."""
+    made = []
+    for size in SIZES:
+        root = f"{gs}/{size}"
+
+        def command(name: str, *options: object, root: str = root) -> list[str]:
+            where: tuple[object, ...] = ("--store", f"{root}/store", *options)
+            if name == "embed":
+                where += ("--input", f"{root}/in/*", "--model", model, "--unit-tokens", 200)
+            with gcs.counted() as requests:
+                run(name, *where).ok()
+            return requests
+
+        for number in range(size):
+            write(inputs, f"{root}/in", number, ROWS * number)
+        command("embed")
+        write(inputs, f"{root}/in", 1, 10_000)
+        made.append(Store(f"{root}/store", size, command))
+    return made
+
+
+def write(inputs: Path, folder: str, number: int, first: int) -> None:
+    path = write_parquet(inputs / f"{number}.parquet", sentences(ROWS, first))
+    storage.overwrite(f"{folder}/{number}.parquet", path.read_bytes())
+
+
+def ranges(requests: Collection[str], folder: str) -> list[tuple[str, str]]:
+    """The ranges of names that were listed of a folder of the store, in their order."""
+    found = []
+    for one in requests:
+        query = parse_qs(urlsplit(one).query)
+        if query.get("prefix", [""])[0].endswith(f"/store/{folder}/"):
+            bounds = (query.get(name, [""])[0] for name in ("startOffset", "endOffset"))
+            found.append(tuple(bound.rpartition("/")[2] for bound in bounds))
+    return sorted(found)
+
+
+def reads(requests: Collection[str], folder: str) -> int:
+    """The objects of a folder of the store that were read."""
+    return sum(bool(re.search(rf"GET .*%2F{folder}%2F[^?]*\?alt=media", one)) for one in requests)
+
+
+def test_requests_grow_with_files_and_parts(stores: list[Store]) -> None:
+    """One test, since making the stores takes longer than looking at them."""
+    found = [check_night(store) for store in stores]
+    small, large = stores
+    more = found[1] - found[0]
+    assert 0 < more <= 6 * (large.parts - small.parts) + (large.files - small.files) / BATCH
+    for store in stores:
+        check_verify(store, most=1)
+        check_verify(store, "--runner", "FnApiRunner", most=3)
+        check_vacuum(store)
+
+
+def check_night(store: Store) -> int:
+    """A night lists each shard once, and reads a part a few times; returns all its requests."""
+    requests = store.command("embed")
+    listed = ranges(requests, "embeddings")
+    assert len(listed) == store.files // BATCH
+    assert listed[0][0] == listed[-1][1] == ""
+    assert all(one[1] == following[0] != "" for one, following in pairwise(listed))
+    # by what plans, carries over and counts changes; an equal part is found when it is written
+    assert store.parts <= reads(requests, "manifests%2Fparts") <= 5 * store.parts
+    assert reads(requests, "embeddings") <= 6, "those of the new file alone"
+    return len(requests)
+
+
+def check_verify(store: Store, *options: str, most: int) -> None:
+    """Each shard is read once, and a part by as many steps as need all units."""
+    requests = store.command("verify", *options)
+    assert reads(requests, "embeddings") == store.files
+    assert reads(requests, "manifests%2Fparts") == most * store.parts
+    assert len(requests) <= store.files + most * store.parts + 20
+
+
+def check_vacuum(store: Store) -> None:
+    """Each folder of units is listed once, and a part of the kept snapshot is read once."""
+    requests = store.command("vacuum", "--keep", 1)
+    for folder in ("embeddings", "sidecars", "ids", "rejects"):
+        listed = ranges(requests, folder)
+        assert len(listed) == len(set(listed)) == 16
+    assert reads(requests, "manifests%2Fparts") == store.parts
+    deleted = sum(one.startswith("DELETE") for one in requests)
+    assert 4 < deleted <= 8, "the old shard, its sidecar, its part, its manifest"
+    assert len(requests) <= store.parts + 4 * 16 + deleted + 24
