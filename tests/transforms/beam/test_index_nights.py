@@ -276,9 +276,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     opened: list[str] = []
     original = reading.open_shard
 
-    def open_shard(path: str, *size: int) -> Any:
+    def open_shard(path: str, *args: Any, **options: Any) -> Any:
         opened.append(path)
-        return original(path, *size)
+        return original(path, *args, **options)
 
     monkeypatch.setattr(reading, "open_shard", open_shard)
     return opened

@@ -173,10 +173,32 @@ def test_a_cold_query_of_200_000_rows(
         f" {len(locators)} of locators, {len(requests)} in all"
     )
     assert len(asked) <= 1.2 * len(probed) + 12
-    assert len(shards) <= 2 * k
-    assert len(locators) <= 2 * min(k, len(remote.ranges)) + 1
+    assert len(shards) + len(locators) <= 2 * k
     assert sum(stop - start for _, start, stop in of_ranges) <= 1.5 * (wanted + headers)
     assert headers <= 40 * nlist + 2000 * len(remote.ranges)
+
+
+def test_a_shard_of_hits_takes_one_request(remote: Remote, gcs: Gcs) -> None:
+    searcher = remote.searcher(Copies())
+    hits = searcher.nearest(np.array([vector_of(QUERIES[0])]), 5)
+    assert searcher.rows.columns.names  # from the first shard, once
+    with gcs.counted() as requests:
+        searcher.rows.describe(hits)
+    assert len(requests) == len(np.unique(hits.shard))
+
+
+@pytest.mark.parametrize("where", [None, "id = '1-1'"])
+def test_a_shard_that_was_cut_is_named_in_one_line(
+    built: Nights, gs: str, cache: None, where: str | None
+) -> None:
+    remote = uploaded(built, gs)
+    for unit in built.manifest.units:
+        data = storage.read_bytes(f"{gs}/{unit.path}")
+        storage.overwrite(f"{gs}/{unit.path}", data[: len(data) // 2])
+    searcher = remote.searcher(Copies())
+    with pytest.raises(SentenceBeamError, match=r"embeddings/.*ends before the .* bytes") as got:
+        searcher.rows.describe(searcher.nearest(np.array([vector_of(QUERIES[0])]), 5, where=where))
+    assert "\n" not in str(got.value)
 
 
 def test_all_is_copied_if_that_is_asked_for(

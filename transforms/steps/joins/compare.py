@@ -185,7 +185,7 @@ class ByFilter:
 
     @property
     def groups(self) -> list[Group]:
-        return [(0, len(self._searcher.manifest.shard_paths))]
+        return [(0, len(self._searcher.manifest.shard_units))]
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return None: the search chooses among the lists with matching rows."""

@@ -29,7 +29,7 @@ from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
 from transforms.steps.joins.queries import Queries, StoredRows, stored_queries
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import Problem
-from transforms.store.shards.reading import take_rows
+from transforms.store.shards.shard_files import take_numbered
 
 BLOCK_ROWS = 32_768
 BLOCK_BYTES = 128 << 20
@@ -383,7 +383,7 @@ def _columns_of(
     order = np.lexsort((row, shard))
     for number in np.unique(shard).tolist():
         rows, place = np.unique(row[shard == number], return_inverse=True)
-        table = take_rows(manifest.shard_paths[number], rows, list(kinds)).select(list(kinds))
+        table = take_numbered(manifest, number, rows, list(kinds)).select(list(kinds))
         found.append(
             table.replace_schema_metadata(None).cast(schema).take(pa.array(np.sort(place)))
         )
