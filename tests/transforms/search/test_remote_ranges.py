@@ -18,7 +18,7 @@ from transforms import storage
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
 from transforms.beam import IndexRequest
 from transforms.index import choose
-from transforms.index.range_file import header_bytes
+from transforms.index.range_file import HEADER_BYTES, LIST_BYTES, header_bytes
 from transforms.search import Copies, Searcher
 from transforms.store.index_files import files as index_files
 from transforms.store.manifest import read_manifest
@@ -145,13 +145,16 @@ def test_a_cold_query_of_200_000_rows(
     nlist, rows, k = 2048, 200_000, 10
     nights = Nights(tmp_path / "store")
     code = nights.space.dim + 8  # a row of a list: eight-bit codes and its id
-    monkeypatch.setattr(choose, "RANGE_BYTES", rows * code // ranges + 40 * nlist)
+    of_all = rows * code + LIST_BYTES * nlist
+    monkeypatch.setattr(choose, "RANGE_BYTES", of_all // ranges + HEADER_BYTES)
     files = {
         f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 16]} {i} {j}") for j in range(rows // 20)]
         for i in range(20)
     }
     nights.commit(files, IndexRequest(f"IVF{nlist},SQ8"))
     remote = uploaded(nights, f"gs://{BUCKET}/cold-{uuid.uuid4().hex[:12]}")
+    # the held-out rows are no part of a range, and a range has whole lists
+    assert 0.9 * ranges <= len(remote.ranges) <= 1.2 * ranges
     right = answers(Searcher(remote.here.manifest), QUERIES[:1], k)
     parts.clear()
     with gcs.counted() as requests:
