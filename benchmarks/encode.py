@@ -2,14 +2,16 @@
 the bare forward.
 
     python -m benchmarks.encode [--sentences FOLDER] [--rows 2000] [--runs 5] [--base-texts 64]
-        [--output FILE.json]
+        [--infinity PYTHON] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory,
-tokenising included. The peer's best setting is the fastest of its batch sizes in every type, and in
-ONNX Runtime and OpenVINO if these are installed (`pip install onnx onnxruntime openvino nncf`);
-beside it the cosine of its vectors with those of float32. By length: texts of 16 to 512 tokens
-through MiniLM-L6 and a BERT-base with random weights, as a share of the bare forward's best rate
-(CPU) or of --peak-tflops (GPU).
+tokenising included. Every program is at its best batch size: sentence-transformers in every type,
+ONNX Runtime and OpenVINO if these are installed (`pip install onnx onnxruntime openvino nncf`), and
+Infinity if PYTHON is an interpreter that has it; beside each the cosine of its vectors with those
+of float32. `taskset -c 0` before the command measures one core.
+
+By length: texts of 16 to 512 tokens through MiniLM-L6 and a BERT-base with random weights, as a
+share of the bare forward's best rate (CPU) or of --peak-tflops (GPU).
 
 --tokenizer measures tokenizers alone: processor time of the token ids, with new words and with
 known ones, against `encode_batch_fast` with its ids as an array. They are MiniLM's (WordPiece), and
@@ -17,8 +19,10 @@ a byte-level BPE and a Unigram tokenizer made from the texts.
 """
 
 import argparse
+import json
 import logging
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,7 +35,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
-from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
+from benchmarks.common import SENTENCES, median_ratio, real_texts, report, seconds, timed
 from benchmarks.exported import exported
 from benchmarks.poolers import bert_base
 from benchmarks.random_models import alike, small, trained_bytes, trained_unigram
@@ -50,8 +54,12 @@ TOKENIZER_BARS = {"WordPiece": {"new words": "bar 2.5x", "known words": "bar 4x"
 OTHER_TOKENIZERS_BARS = {"known words": "bar 2x"}
 CALIBRATION_TEXTS = 512
 
+OURS = "sentence-beam"
+PEER = "sentence-transformers"
+
 Work = Callable[[], Any]
 Row = tuple[str, str, str]
+Cost = tuple[float, float]  # wall and processor seconds
 
 
 def dtypes(device: str) -> list[str]:
@@ -67,23 +75,21 @@ def peers(texts: list[str], device: str) -> dict[str, Work]:
             folder, device=device, model_kwargs={"dtype": getattr(torch, dtype)}
         )
         for batch in BATCHES:
-            works[f"{dtype}, batches of {batch}"] = partial(model.encode, texts, batch_size=batch)
-    for name, model in (
-        exported(folder, texts[:CALIBRATION_TEXTS]).items() if device == "cpu" else ()
-    ):
-        for batch in BATCHES:
-            works[f"{name}, batches of {batch}"] = partial(model.encode, texts, batch)
+            works[f"{PEER} {dtype}, batches of {batch}"] = partial(
+                model.encode, texts, batch_size=batch
+            )
+    if device == "cpu":
+        for name, exported_model in exported(folder, texts[:CALIBRATION_TEXTS]).items():
+            for batch in BATCHES:
+                works[f"{name}, batches of {batch}"] = partial(exported_model.encode, texts, batch)
     return works
 
 
-def fastest(works: dict[str, Work]) -> dict[str, float]:
-    """The works that take least time of those of a kind (a name up to its comma), with seconds, the
-    better of two.
-    """
-    took = {name: min(seconds(work) for _ in range(2)) for name, work in works.items()}
-    kinds = {name.split(",")[0] for name in works}
+def best_of_kinds(took: dict[str, Cost]) -> dict[str, Cost]:
+    """Return the quickest of those of a kind (a name up to its comma), the quickest kind first."""
+    kinds = {name.split(",")[0] for name in took}
     best = [
-        min((name for name in works if name.split(",")[0] == kind), key=took.__getitem__)
+        min((name for name in took if name.split(",")[0] == kind), key=took.__getitem__)
         for kind in kinds
     ]
     return {name: took[name] for name in sorted(best, key=took.__getitem__)}
@@ -95,40 +101,80 @@ def closeness(one: np.ndarray, other: np.ndarray) -> str:
     return f"cosine with float32 {cosine.mean():.4f}, at worst {cosine.min():.4f}"
 
 
-def against_peers(texts: list[str], runs: int, device: str) -> tuple[list[Row], dict[str, Any]]:
-    """Ours over the peer's default and over its best setting, pair by pair."""
+def infinity(python: str, texts: list[str]) -> tuple[dict[str, Cost], np.ndarray]:
+    """Return the seconds of Infinity's settings, in an interpreter that has it, and its vectors."""
+    script = Path(__file__).with_name("infinity_alone.py")
+    with tempfile.TemporaryDirectory() as folder:
+        file, output = Path(folder) / "texts.json", Path(folder) / "vectors.npy"
+        file.write_text(json.dumps(texts))
+        arguments = [str(resolve_model("minilm").root), str(file), str(output)]
+        done = subprocess.run(
+            [python, str(script), *arguments, *map(str, BATCHES)],
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        took = json.loads(done.stdout.splitlines()[-1])["took"]
+        return {name: (wall, cpu) for name, (wall, cpu) in took.items()}, np.load(output)
+
+
+def against_peers(
+    texts: list[str], runs: int, device: str, python: str | None
+) -> tuple[list[Row], dict[str, Any]]:
+    """The rates of all programs at their best, sorted; then ours over peers, pair by pair."""
     plain = SentenceTransformer(str(resolve_model("minilm").root), device=device)
-    exact, found = plain.encode(texts), peers(texts, device)
-    best = fastest(found)
-    tokens = len(Encoder.load("minilm").tokenize(texts).ids)
-    rows = [
-        (f"peer: {name}", f"{tokens / took:,.0f} tokens/s", closeness(exact, found[name]()))
-        for name, took in best.items()
-    ]
-    first, data = next(iter(best)), {}
+    exact = plain.encode(texts)
+    works = peers(texts, device)
     for dtype in dtypes(device):
         ours = Encoder.load("minilm", dtype=dtype, device=device)
-        works = {
-            "ours": partial(ours.encode, texts),
-            "default": partial(plain.encode, texts),
-            "best": found[first],
+        works[f"{OURS} {dtype}"] = partial(ours.encode, texts)
+    for work in works.values():
+        work()
+    took = {name: min(timed(work)[1] for _ in range(2)) for name, work in works.items()}
+    others: dict[str, np.ndarray] = {}
+    if python is not None:
+        costs, vectors = infinity(python, texts)
+        took |= costs
+        others = dict.fromkeys(costs, vectors)
+    best = best_of_kinds(took)
+    tokens = len(Encoder.load("minilm").tokenize(texts).ids)
+    rows = []
+    for name, (wall, cpu) in best.items():
+        vectors = others[name] if name in others else works[name]()
+        rate = f"{tokens / cpu:,.0f} a processor second; {closeness(exact, vectors)}"
+        rows.append((name, f"{tokens / wall:,.0f} tokens/s", rate))
+    works["its defaults"] = partial(plain.encode, texts)
+    more, data = in_pairs(works, best, runs, device)
+    return rows + more, data
+
+
+def in_pairs(
+    works: dict[str, Work], best: dict[str, Cost], runs: int, device: str
+) -> tuple[list[Row], dict[str, Any]]:
+    """Ours over the peer's defaults, the peer in the same dtype, and the quickest other program."""
+    rows: list[Row] = []
+    data = {}
+    quickest = next(name for name in best if name in works and not name.startswith(OURS))
+    for dtype in dtypes(device):
+        alike = next(name for name in best if name.startswith(f"{PEER} {dtype}"))
+        others = {
+            "its defaults": f"bar {BARS[dtype]}",
+            alike: "like for like",
+            quickest: "bar 1.3x for the faster dtype",
         }
-        for work in works.values():
-            work()
-        took = data[dtype] = interleaved(works, runs)
-        speed = f"{tokens / statistics.median(took['ours']):,.0f} tokens/s"
-        rows.append((dtype, speed, closeness(exact, ours.encode(texts))))
-        for key, name, bar in (
-            ("default", "its default", BARS[dtype]),
-            ("best", first, "1.3x for the faster dtype"),
-        ):
-            rows.append(
-                (
-                    f"{dtype} against {name}",
-                    f"{median_ratio(took[key], took['ours']):.2f}x",
-                    f"bar {bar}",
-                )
+        ours = f"{OURS} {dtype}"
+        took: dict[str, list[Cost]] = {name: [] for name in (ours, *others)}
+        for _ in range(runs):
+            for name in took:
+                took[name].append(timed(works[name])[1])
+        for name, bar in others.items():
+            wall, cpu = (
+                median_ratio([cost[n] for cost in took[name]], [cost[n] for cost in took[ours]])
+                for n in range(2)
             )
+            rows.append((f"{dtype} against {name}", f"{wall:.2f}x", f"{bar}; processor {cpu:.2f}x"))
+        data[dtype] = took
     return rows, data
 
 
@@ -257,6 +303,7 @@ def main() -> None:
         "--peak-tflops", type=float, default=790.0, help="what the GPU's matrix products reach"
     )
     p.add_argument("--tokenizer", action="store_true", help="measure tokenizers alone")
+    p.add_argument("--infinity", metavar="PYTHON", help="an interpreter that has infinity_emb")
     p.add_argument("--output")
     args = p.parse_args()
     command.quiet_logs()
@@ -267,7 +314,8 @@ def main() -> None:
             rows, data = tokenizing(texts, args.runs, Path(folder))
         report(f"tokenizing {args.rows:,} texts", rows, args.output, data)
         return
-    rows, data = against_peers(real_texts(args.sentences, args.rows), args.runs, args.device)
+    texts = real_texts(args.sentences, args.rows)
+    rows, data = against_peers(texts, args.runs, args.device, args.infinity)
     with tempfile.TemporaryDirectory() as folder:
         rows += by_length("MiniLM-L6", "minilm", args.rows, args.runs, args)
         rows += by_length(

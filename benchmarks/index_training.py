@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import tempfile
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.common import timed
+from benchmarks.two_levels import two_levels
 from transforms.index import ExactNeighbours, IndexPlan, cells
 from transforms.index.kmeans import kmeans
 from transforms.steps.index.files import Folder
@@ -36,7 +36,9 @@ def print_training(
     )
     print(f"one k-means   {one_cost[1]:8.1f} {one_cost[1]:18.2f}         1.00 1.00")
     for passes in range(1 + cells.PASSES):
-        (found, largest), cost = timed(lambda count=passes: two_levels(rows, plan, count))
+        (found, largest), cost = timed(
+            lambda count=passes: two_levels(rows, plan.nlist, plan.metric, count)
+        )
         ratios = rows_scanned(vectors, queries, neighbours, found, plan.metric) / base
         print(
             f"two levels +{passes} {cost[1]:8.1f} {largest:18.2f}         {ratios[0]:.2f}"
@@ -50,28 +52,6 @@ def print_training(
         f"memory of the element that trains: {grown / rows.nbytes:.2f} of the sample's bytes   bar"
         " 1.3\n"
     )
-
-
-def two_levels(sample: np.ndarray, plan: IndexPlan, passes: int) -> tuple[np.ndarray, float]:
-    """The centroids that a job's steps find with so many passes over all rows, and CPU seconds of
-    its largest cell.
-    """
-    count, metric = round(plan.nlist**0.5), plan.metric
-    coarse = kmeans(sample[: cells.COARSE_ROWS * count], count, metric)
-    cell = cells.nearest(sample, coarse, metric)[1][:, 0]
-    lists = cells.allotted(plan.nlist, np.bincount(cell, minlength=count))
-    made = [
-        timed(partial(cells.lists_of_cell, sample[cell == c], int(lists[c]), metric))
-        for c in range(count)
-    ]
-    found, bounds = (
-        np.concatenate([each for each, _ in made]),
-        np.concatenate([[0], np.cumsum(lists)]),
-    )
-    for _ in range(passes):
-        numbers = cells.nearest_of_cells(sample, coarse, found, bounds, metric)
-        found = cells.middles(sample, numbers, found, metric)
-    return found, max(cost[1] for _, cost in made)
 
 
 def rows_scanned(

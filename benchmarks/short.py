@@ -3,12 +3,13 @@
     python -m benchmarks.short --sentences FOLDER
 
 Each runs as a process of its own and prints its own table first. Nothing else should run meanwhile.
-A row of the last table is one that has a bar to meet, or is a ratio.
+A row of the last table is one that has a bar to meet, or is a ratio. int8 wants OpenVINO.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import subprocess
 import sys
@@ -24,7 +25,10 @@ WITH_TEXTS = {
     "pipeline": ("--rows", "5000", "--runs", "1"),
     "poolers": ("--rows", "300", "--base-rows", "40", "--runs", "3"),
     "nightly": ("--rows", "5000", "--growth", "10000", "100000"),
+    "host": ("--rows", "20000"),
+    "memory": (),
 }
+INT8 = {"int8": ("--rows", "1000")}
 OTHERS = {
     "start": ("--rows", "1000", "--runs", "3"),
     "ingest": ("--rows", "300000"),
@@ -61,7 +65,10 @@ def main() -> None:
     texts: tuple[str, ...] = ()
     if args.sentences:
         texts = ("--sentences", str(args.sentences))
-    modules = {name: (*options, *texts) for name, options in WITH_TEXTS.items()} | OTHERS
+    with_texts = WITH_TEXTS
+    if importlib.util.find_spec("openvino") is not None:
+        with_texts = WITH_TEXTS | INT8
+    modules = {name: (*options, *texts) for name, options in with_texts.items()} | OTHERS
     rows: list[Row] = []
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -26,10 +26,19 @@ class Cores:
         """Run `work` on each item in inference mode; yield the results in the items' order."""
         import torch  # late: reading a calibration does not need it
 
+        return self._threads().map(torch.inference_mode()(work), items)
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Run `work` on one core; return its result."""
+        return self._threads().submit(work).result()
+
+    def _threads(self) -> ThreadPoolExecutor:
+        import torch
+
         if self._executor is None:
             with _STARTING:
                 self._executor = self._executor or _one_core_threads(torch.get_num_threads())
-        return self._executor.map(torch.inference_mode()(work), items)
+        return self._executor
 
 
 def _one_core_threads(count: int) -> ThreadPoolExecutor:

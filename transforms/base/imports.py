@@ -52,7 +52,7 @@ class _Hidden:
 
 
 def hide(package: str) -> None:
-    """Let imports of a package fail from now on, as if it were not installed.
+    """Let imports of a package or module fail from now on, as if it were not installed.
 
     This is for a process that ends with one command: libraries remember whether a package is there.
     """

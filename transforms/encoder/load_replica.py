@@ -5,6 +5,7 @@ from contextlib import nullcontext
 
 import torch
 
+from transforms.base.cores import Cores
 from transforms.encoder.forward import Forward
 from transforms.encoder.load import (
     load_cnn,
@@ -17,7 +18,7 @@ from transforms.encoder.openvino_pass import OpenVinoForward
 from transforms.encoder.replica import Replica
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.pooling.build import Lexicon, build_pooler
-from transforms.pooling.pooler import MixedLayers, OverTokenLayers, Pooler
+from transforms.pooling.pooler import MixedLayers, Needs, OverTokenLayers, Pooler
 from transforms.pooling.states import ModelShape
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.identity import Space
@@ -50,10 +51,24 @@ def load_replica(
         if int8 is not None:
             quantised = OpenVinoForward(int8, tokenizer, pooler.needs)
             return Replica(device, quantised, pooler, load_layers(layers, device))
-        states_alone = not pooler.needs.heads and not pooler.needs.bare_mask
-        model = load_model(files, space.dtype, device, states_alone)
-        forward = Forward(files, model, tokenizer, pooler.needs)
+        forward = _load_forward(files, space, tokenizer, pooler.needs, device)
         return Replica(device, forward, pooler, load_layers(layers, device))
+
+
+def _load_forward(
+    files: ModelFiles, space: Space, tokenizer: TextTokenizer, needs: Needs, device: torch.device
+) -> Forward:
+    """Load the model, and test how it takes short texts."""
+    states_alone = not needs.heads and not needs.bare_mask
+
+    def load() -> Forward:
+        model = load_model(files, space.dtype, device, states_alone)
+        return Forward(files, model, tokenizer, needs)
+
+    if device.type == "cpu" and files.is_small:
+        # several cores would mostly wait for each other, which takes seconds on a busy machine
+        return Cores().run(load)
+    return load()
 
 
 def load_pooler(

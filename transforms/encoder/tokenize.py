@@ -256,7 +256,7 @@ class TextTokenizer:
         by_id = {number: piece for piece, number in numbers.items()}
         return tuple(by_id.get(number, "") for number in range(self.vocabulary))
 
-    @property
+    @cached_property
     def vocabulary(self) -> int:
         """Size of a table by token id: one more than the highest id."""
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1

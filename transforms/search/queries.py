@@ -25,7 +25,6 @@ NO_QUERY_PROMPT = (
     "the rows have a prompt and none is known for queries, which get none; say --query-prompt here,"
     " or in embed, which remembers it"
 )
-SMALL_MODEL = 200_000_000  # bytes of weights
 FEW_CHARACTERS = 2000
 EXCERPT = 60  # characters
 MOST_UNKNOWN = 0.5  # fraction of a query's tokens; above it a warning is printed
@@ -177,5 +176,4 @@ class QueryEncoder:
 
     def _is_little(self, texts: list[str]) -> bool:
         """Return whether one core loads the model and embeds the texts about as fast as several."""
-        weights = sum(path.stat().st_size for path in self._recipe.files().weights)
-        return weights < SMALL_MODEL and sum(map(len, texts)) < FEW_CHARACTERS
+        return self._recipe.files().is_small and sum(map(len, texts)) < FEW_CHARACTERS

@@ -56,6 +56,9 @@ _LENGTH_NAMES = {
 }
 
 
+_SMALL = 200_000_000  # bytes of weights
+
+
 @dataclass(frozen=True)
 class ModelFiles:
     """The files of a model directory and their settings, from which a space is made.
@@ -77,6 +80,11 @@ class ModelFiles:
     def family(self) -> str:
         """The name of the architecture, `model_type` in config.json."""
         return str(self.config["model_type"])
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one core loads the model, and runs it on short texts, as fast as several."""
+        return sum(path.stat().st_size for path in self.weights) < _SMALL
 
     @property
     def hidden(self) -> int:

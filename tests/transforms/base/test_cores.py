@@ -41,3 +41,8 @@ def test_one_core_is_for_the_block_alone() -> None:
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_one_piece_of_work_runs_on_one_core(two_threads):
+    assert Cores().run(torch.get_num_threads) == 1
+    assert torch.get_num_threads() == 2

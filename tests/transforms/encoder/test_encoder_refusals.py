@@ -363,3 +363,25 @@ def test_static_vectors_have_the_width_of_the_embedding_matrix(tmp_path, family)
     encoder = _load(tmp_path, "static")
     assert encoder.dim == rows.shape[1]
     assert np.allclose(encoder.encode("a b c"), rows.mean(0).numpy(), atol=1e-6)
+
+
+def test_a_small_model_is_loaded_and_tried_by_one_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores = []
+    run = PaddedRunner.run
+
+    def counted(self: PaddedRunner, batch: Batch) -> LayerStates:
+        cores.append(torch.get_num_threads())
+        return run(self, batch)
+
+    monkeypatch.setattr(PaddedRunner, "run", counted)
+    folder = save_tiny_model("bert", tmp_path / "model")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _load(folder)
+        assert set(cores) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
