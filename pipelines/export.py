@@ -37,9 +37,12 @@ from transforms.steps.options.store import ExportOptions
 from transforms.store import open_store
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
+from transforms.store.removed import naming_removal
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
+
+AGAIN = "export again"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,7 +71,7 @@ def _export(options: ExportOptions, beam_options: "PipelineOptions | None") -> C
     if options.vectors:
         marker = ABOUT
     output = check_output(options.output, marker)
-    with _replaced(output) as temporary:
+    with naming_removal([store.manifest], AGAIN), _replaced(output) as temporary:
         if options.vectors is not None:
             return _vectors(store, options, temporary, output)
         return _encoder(store, temporary, output)
@@ -134,12 +137,13 @@ def _parts(
         str(options.vectors),
         options.where,
     )
-    if beam_options is None:
-        with progress.stage("writing the vectors", things="rows"):
-            conclude([write_part(part, job) for part in parts_of(job)], job)
-    else:
-        _run(job, beam_options)
-    about = read_concluded(job)
+    with naming_removal([manifest], AGAIN):
+        if beam_options is None:
+            with progress.stage("writing the vectors", things="rows"):
+                conclude([write_part(part, job) for part in parts_of(job)], job)
+        else:
+            _run(job, beam_options)
+        about = read_concluded(job)
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
     lines = [
         line("vectors", kept),

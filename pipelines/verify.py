@@ -17,7 +17,8 @@ from transforms.steps.forget.check import forgotten_faults, unlisted
 from transforms.steps.options.store import VerifyOptions
 from transforms.store import layout, open_store
 from transforms.store.forgetting.hashes import read_key
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest import Manifest
+from transforms.store.removed import is_removed
 from transforms.store.verify import Extent, faults
 
 if TYPE_CHECKING:
@@ -116,16 +117,6 @@ def _sound(manifest: Manifest, extent: Extent) -> CommandOutput:
     held = f"{held} in {counted(shards, 'shard')}"
     line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {held}, {parts}"
     return CommandOutput([line], {**values, "segments": segments})
-
-
-def is_removed(manifest: Manifest) -> bool:
-    """Whether `vacuum` has removed a snapshot: it removes the manifest before its files."""
-    try:
-        current = read_manifest(manifest.root)
-        others = current is not None and current.run != manifest.run
-        return others and read_manifest(manifest.root, manifest.run) is None
-    except SentenceBeamError:  # a damaged one is a fault among those found
-        return False
 
 
 def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOptions") -> list[str]:

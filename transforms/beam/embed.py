@@ -17,7 +17,7 @@ from transforms.beam.metrics import StageMetrics
 from transforms.beam.quantize import quantized
 from transforms.corpus import Span, UnitRows
 from transforms.corpus.blocks import PackedRows
-from transforms.corpus.groups import AnySpan
+from transforms.corpus.groups import AnySpan, spans_of
 from transforms.corpus.unit_files import UnitFile, is_long
 from transforms.steps.embed.crash_guard import marked
 from transforms.steps.embed.cutting import read_units
@@ -148,10 +148,12 @@ class EmbedFn(beam.DoFn):
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
         self._embedder = UnitEmbedder.of_job(self._job, self._load, progress.advance)
 
-    def embed(self, name: str, units: Units, read_ms: float = 0.0) -> Iterator[Any]:
+    def embed(
+        self, name: str, units: Units, read_ms: float = 0.0, reading: str = "the next unit"
+    ) -> Iterator[Any]:
         """Yield an element's records as its units are written, or the problem that ends the run.
 
-        `read_ms` is the time in which their rows were read before.
+        `read_ms` is the time in which their rows were read before. `reading` says what is read.
         """
         # the run is lost already; a rerun keeps the finished units
         if self._problem is not None:
@@ -160,7 +162,8 @@ class EmbedFn(beam.DoFn):
             return
         try:
             # A unit may take longer than ten minutes.
-            with kept_alive(self._job.root, self._job.run.id), self._marked(name, units):
+            guard = self._marked(name, units, reading)
+            with kept_alive(self._job.root, self._job.run.id), guard:
                 for record in self._embedder.embed(units(), read_ms):
                     self._renew()
                     self._count(record)
@@ -169,8 +172,16 @@ class EmbedFn(beam.DoFn):
             self._problem = Problem.of(error)
             yield TaggedOutput(PROBLEMS, self._problem)
 
-    def embed_one_by_one(self, units: Units, tell: Callable[[str], None]) -> None:
-        """Write the units one at a time, and report each before it begins."""
+    def embed_spans(self, spans: list[AnySpan]) -> Iterator[Any]:
+        """Yield the records of the units of spans, as `embed`."""
+        paths = dict.fromkeys(part.file.path for span in spans for part in spans_of(span))
+        reading = f"reading {', '.join(paths)}"
+        units = partial(read_units, spans, self._job)
+        yield from self.embed(spans[0].name, units, reading=reading)
+
+    def embed_one_by_one(self, units: Units, reading: str, tell: Callable[[str], None]) -> None:
+        """Write the units one at a time, and report each before it is read, and is embedded."""
+        tell(reading)
         for rows in units():
             place = ""
             if rows.file:
@@ -178,11 +189,13 @@ class EmbedFn(beam.DoFn):
             tell(f"unit {rows.name}{place}")
             for _ in self._embedder.embed(iter([rows])):
                 self._renew()
+            tell(reading)
 
-    def _marked(self, name: str, units: Units) -> AbstractContextManager[None]:
+    def _marked(self, name: str, units: Units, reading: str) -> AbstractContextManager[None]:
         if not self._job.retried:
             return nullcontext()
-        return marked(self._job.root, self._job.run.id, name, partial(one_by_one, self._job, units))
+        work = partial(one_by_one, self._job, units, reading)
+        return marked(self._job.root, self._job.run.id, name, work)
 
     def _load(self) -> "Encoder":
         # Held on self too: Shared keeps only the last model acquired.
@@ -204,7 +217,7 @@ class EmbedSpansFn(EmbedFn):
     """A list of spans -> their units."""
 
     def process(self, spans: list[AnySpan]) -> Iterator[Any]:
-        yield from self.embed(spans[0].name, partial(read_units, spans, self._job))
+        yield from self.embed_spans(spans)
 
 
 class EmbedShortSpansFn(EmbedFn):
@@ -214,7 +227,7 @@ class EmbedShortSpansFn(EmbedFn):
         yield from (TaggedOutput(LONG, span) for span in spans if is_long(span))
         short = [span for span in spans if not is_long(span)]
         if short:
-            yield from self.embed(short[0].name, partial(read_units, short, self._job))
+            yield from self.embed_spans(short)
 
 
 class CutLongFn(beam.DoFn):
@@ -258,8 +271,8 @@ class EmbedPieceFn(EmbedFn):
         yield from self.embed(name, partial(piece_unit, grouped[0], list(blocks)))
 
 
-def one_by_one(job: EmbedJob, units: Units, tell: Callable[[str], None]) -> None:
+def one_by_one(job: EmbedJob, units: Units, reading: str, tell: Callable[[str], None]) -> None:
     """Write an element's units as a process that has nothing else to do."""
     fn = EmbedFn(job, JobsObject(job.run.space.id))
     fn.setup()
-    fn.embed_one_by_one(units, tell)
+    fn.embed_one_by_one(units, reading, tell)

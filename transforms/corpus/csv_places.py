@@ -6,7 +6,6 @@ and each even one closes it. In other files no place is found, and one worker re
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
@@ -15,32 +14,13 @@ from transforms.corpus.csv_rows import Dialect, dialect_of
 from transforms.corpus.encoding import BOM
 from transforms.corpus.files import InputFile, open_unchanged
 from transforms.corpus.lines import MOST_BYTES
+from transforms.corpus.places import Place, Places, first_places
 
 AT_ONCE = 1 << 20  # bytes
 LF, CR, QUOTE = b'\n\r"'
 
 
-@dataclass(frozen=True)
-class Place:
-    """A row at which a part of a file begins: the part's number, and the row's byte and number.
-
-    The part's number is a multiple of the cut, so an edit hardly moves it.
-    """
-
-    number: int
-    offset: int
-    row: int
-
-
-@dataclass(frozen=True)
-class Places:
-    """The places in a file at which its parts begin, and the number of all rows."""
-
-    begins: list[Place]
-    rows: int
-
-
-def find_places(file: InputFile, cut: int) -> Places | None:
+def find_csv_places(file: InputFile, cut: int) -> Places | None:
     """Find the first row in each `cut` bytes of a file; None if rows cannot be told apart.
 
     Raises InputChangedError if the file changed.
@@ -55,7 +35,7 @@ def find_places(file: InputFile, cut: int) -> Places | None:
             for starts in _row_starts(raw, dialect):
                 if not begins and len(starts):
                     begins.append(Place(0, int(starts[0]), 0))
-                begins += _places(starts, rows, cut, begins)
+                begins += first_places(starts, rows, cut, begins)
                 rows += len(starts)
         except _UnclearRowsError:
             return None
@@ -70,21 +50,6 @@ def _can_be_cut(dialect: Dialect) -> bool:
     is_utf8 = dialect.encoding.startswith("utf-8")
     is_byte = len(dialect.delimiter.encode()) == 1
     return is_utf8 and is_byte and dialect.line_end == "\n" and bool(dialect.header)
-
-
-def _places(starts: np.ndarray, rows: int, cut: int, before: list[Place]) -> Iterator[Place]:
-    """Yield the places among rows that start at these bytes, the first of which is number `rows`.
-
-    `before` has all places so far, at least one if there is a row.
-    """
-    if not len(starts):
-        return
-    parts = starts // cut
-    last = before[-1].offset // cut
-    firsts = np.flatnonzero(np.diff(parts, prepend=last))
-    for first in firsts.tolist():
-        if parts[first] > last:
-            yield Place(int(parts[first]) * cut, int(starts[first]), rows + first)
 
 
 def _row_starts(raw: BinaryIO, dialect: Dialect) -> Iterator[np.ndarray]:

@@ -1,10 +1,12 @@
 """JSON files: an array of objects, or consecutive objects, read value by value."""
 
 import codecs
+import contextlib
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from transforms.base.errors import SentenceBeamError
@@ -21,20 +23,57 @@ CUT_NUMBER = 2  # characters at most after a number that go on with it, but not 
 VALUES = 8192
 
 
-def read_json(file: InputFile) -> Iterator[list[Any]]:
+def read_json(file: InputFile, offset: int = 0, rows: int | None = None) -> Iterator[list[Any]]:
     """Yield blocks of the values of a JSON file; bytes that are not UTF-8 are lone surrogates.
 
+    `offset` is a byte of UTF-8 from which to read, 0 for all: the comma before a value of the
+    array, or the first byte of a consecutive value. `rows` is the number of values (None: all).
     Raises SentenceBeamError for a file that is cut short, corrupt, or not JSON.
     """
     with open_unchanged(file) as raw:
+        if offset:
+            raw.seek(offset)
         source = _JsonText(_characters(decompressed(file, raw)))
-        try:
-            yield from whole(file, _blocks(source))
-        except _NoJsonError as error:
-            raise SentenceBeamError(
-                f"{file.path} is no JSON at character {source.before + source.place} ({error});"
-                " mend it or leave it out of --input"
-            ) from error
+        values = _values(source, begins_inside=offset > 0)
+        place = ""
+        if offset:
+            place = f" after byte {offset}"
+        with _fault_placed(file, source, place):
+            yield from whole(file, _blocks(source, islice(values, rows)))
+
+
+@dataclass(frozen=True)
+class FirstValues:
+    """The first values of a JSON file, and the bytes that they take in it."""
+
+    values: list[Any]
+    size: int
+
+
+def read_first(file: InputFile) -> FirstValues:
+    """Return the first block of values of a JSON file. Raises as `read_json`."""
+    parts: list[str] = []
+    with open_unchanged(file) as raw:
+        characters = _characters(decompressed(file, raw))
+        source = _JsonText(_noted(characters, parts))
+        with _fault_placed(file, source, ""):
+            values = next(whole(file, _blocks(source, _values(source, begins_inside=False))), [])
+    if not values:
+        return FirstValues([], 0)
+    taken = "".join(parts)[: source.before + source.place]
+    return FirstValues(values, len(taken.encode("utf8", "surrogateescape")))
+
+
+@contextlib.contextmanager
+def _fault_placed(file: InputFile, source: "_JsonText", origin: str) -> Iterator[None]:
+    """Turn a fault of JSON into one line with the file and the place; `origin` is a phrase."""
+    try:
+        yield
+    except _NoJsonError as error:
+        raise SentenceBeamError(
+            f"{file.path} is no JSON at character {source.before + source.place}{origin} ({error});"
+            " mend it or leave it out of --input"
+        ) from error
 
 
 class _NoJsonError(SentenceBeamError):
@@ -112,10 +151,17 @@ def _characters(reader: Any) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def _blocks(source: _JsonText) -> Iterator[list[Any]]:
+def _noted(characters: Iterator[str], parts: list[str]) -> Iterator[str]:
+    """Yield the text, of which each part is added to `parts`."""
+    for part in characters:
+        parts.append(part)
+        yield part
+
+
+def _blocks(source: _JsonText, values: Iterator[Any]) -> Iterator[list[Any]]:
     block: list[Any] = []
     begun = 0
-    for value in _values(source):
+    for value in values:
         block.append(value)
         if len(block) == VALUES or source.before + source.place - begun > BLOCK:
             yield block
@@ -125,21 +171,40 @@ def _blocks(source: _JsonText) -> Iterator[list[Any]]:
         yield block
 
 
-def _values(source: _JsonText) -> Iterator[Any]:
-    if source.peek() != "[":
+def _values(source: _JsonText, begins_inside: bool) -> Iterator[Any]:
+    """Yield the values of text that begins a file, or inside of a file at a place to cut it."""
+    mark = source.peek()
+    if mark == "," and begins_inside:
+        source.place += 1
+        yield from _elements(source)
+    elif mark == "[" and not begins_inside:
+        source.place += 1
+        if source.peek() == "]":
+            _take_mark(source)
+        else:
+            yield from _elements(source)
+    else:
         while source.peek():
             yield source.value()
-        return
-    source.place += 1
+
+
+def _elements(source: _JsonText) -> Iterator[Any]:
+    """Yield the values of an array from a first one on, each once the mark after it is checked."""
+    mark = ","
+    while mark == ",":
+        value = source.value()
+        mark = _take_mark(source)
+        yield value
+
+
+def _take_mark(source: _JsonText) -> str:
+    """Take what is after a value of an array: a comma, or the bracket that ends the file."""
     mark = source.peek()
-    source.place += mark == "]"
-    while mark != "]":
-        yield source.value()
-        mark = source.peek()
-        if not mark:
-            raise _NoJsonError("cut short")
-        if mark not in ("]", ","):
-            raise _NoJsonError("Expecting ',' delimiter")
-        source.place += 1
-    if source.peek():
+    if not mark:
+        raise _NoJsonError("cut short")
+    if mark not in ("]", ","):
+        raise _NoJsonError("Expecting ',' delimiter")
+    source.place += 1
+    if mark == "]" and source.peek():
         raise _NoJsonError("something follows the array")
+    return mark

@@ -43,7 +43,7 @@ class PushJob:
 
     def path(self, name: str) -> str:
         """The path of a file of the job."""
-        return storage.join(self.root, layout.scratch(self.run, f"push-{self.token}-{name}"))
+        return storage.join(self.root, layout.push_scratch(self.run, f"{self.token}-{name}"))
 
     def part(self, number: int) -> str:
         """The path of the file of a part."""
@@ -102,13 +102,25 @@ def parts_of(job: PushJob) -> range:
 
 
 def write_part(number: int, job: PushJob) -> WrittenRows:
-    """Write the rows of a part."""
-    part = pa.ipc.open_stream(storage.read_bytes(job.part(number))).read_all()
+    """Write the rows of a part, and its file again, from whose age `vacuum` sees a live push."""
+    path = job.part(number)
     try:
+        data = _read(path)
+        part = pa.ipc.open_stream(data).read_all()
         job.writer.write(_rows(part, job))
     except SentenceBeamError as error:
         return WrittenRows(problem=Problem.of(error))
+    storage.overwrite(path, data)
     return WrittenRows(len(part))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return storage.read_bytes(path)
+    except FileNotFoundError as error:
+        raise SentenceBeamError(
+            f"{path} was removed while the push ran, of which it is a part; push again"
+        ) from error
 
 
 def _rows(part: pa.Table, job: PushJob) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ from transforms.push.target import Table, Target, keys_of
 from transforms.store.entries import RememberedOptions
 from transforms.store.forgetting.receipts import was_erased_since
 from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.removed import naming_removal
 from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.result import has_committed, read_result
 
@@ -105,7 +106,8 @@ def push(
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))
     record = PushRecord(new.run, _types(new, state, table), whole)
-    with tempfile.TemporaryDirectory() as folder:
+    mends = naming_removal([new, *old], "push again")
+    with mends, tempfile.TemporaryDirectory() as folder:
         difference = compare(new, table.columns, old, _listing(target, table, record), folder)
         if options.dry_run:
             return Pushed(new, held, difference.counts, new.rows.stored, removed, erased)

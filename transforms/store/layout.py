@@ -26,6 +26,7 @@ runs/<run>/result.json              how the run ended
 runs/<run>/rejected.json            its reject files, if they were too many
 runs/<run>/changes-<digest>.parquet rows that it added, changed or deleted
 runs/<run>/index/                   files between the steps of its index, removed by the commit
+runs/<run>/push-*                   rows of the run's snapshot that workers push
 runs/<run>/                         marks of begun units, lines of verify
 report.json report.html             the counts of every run, and a page with them
 lease.json                          the run that is writing
@@ -173,6 +174,14 @@ def scratch(run: str, name: str) -> str:
     return f"runs/{run}/{name}"
 
 
+def push_scratch(run: str, name: str) -> str:
+    """The path of a file of a push whose rows workers write, while it runs.
+
+    `run` is the run whose snapshot is pushed.
+    """
+    return f"runs/{run}/push-{name}"
+
+
 def index_scratch(run: str) -> str:
     """The path of the folder of the files that the steps of a run's index leave for each other."""
     return f"runs/{run}/index"
@@ -260,6 +269,18 @@ def run_of(path: str) -> str | None:
     """
     found = re.match(rf"runs/({RUN_ID})/", path)
     return found[1] if found else None
+
+
+def pushed_run(path: str) -> str | None:
+    """The run whose snapshot the push reads that a file is of; None for other files.
+
+    >>> pushed_run("runs/20261122T153748_123Z-fff87f/push-41c6d2-000000.arrow")
+    '20261122T153748_123Z-fff87f'
+    """
+    run = run_of(path)
+    if run is None or not path.startswith(push_scratch(run, "")):
+        return None
+    return run
 
 
 def unit(path: str) -> str:

@@ -61,8 +61,9 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     age counts from when another replaced it. A file that no kept snapshot names is removed if it is
     older than that, or, if no age is given, older than the run that made the current snapshot:
     another run may take up the work of a younger one. The files that an unfinished run planned also
-    stay if the run began within a day. Raises SentenceBeamError if a manifest that has to be kept
-    cannot be read.
+    stay if the run began within a day, and a snapshot whose rows workers push, with the files of
+    that push, if one of these was written within a day. Raises SentenceBeamError if a manifest that
+    has to be kept cannot be read.
     """
     listed = _StoreFiles(root)
     entries = listed.others
@@ -73,9 +74,12 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
         cutoff = now - older_than
     else:
         cutoff = timestamp(current.started)
-    named = _Named()
+    pushed = _pushed(entries, now)
+    named = _Named(pushed)
     for manifest in _kept(current, entries, keep, cutoff, older_than is not None):
         named.add(manifest)
+    for run in pushed & _with_manifests(entries).keys() - set(named.runs):
+        named.add(_read(root, run))
     for run in _unfinished(entries, now):
         plan = read_plan(root, run) if layout.plan(run) in entries else None
         named.add_unfinished(run, plan)
@@ -197,9 +201,7 @@ def _kept(
     `by_age` also keeps a snapshot whose successor was written after the cutoff. Snapshots are read
     one at a time, since a manifest may list very many units.
     """
-    written = {
-        run: entries[path].modified for path in entries if (run := layout.snapshot_run(path))
-    }
+    written = _with_manifests(entries)
     manifest = current
     count = 1
     yield manifest
@@ -214,6 +216,20 @@ def _kept(
     for run, modified in written.items():
         if modified >= cutoff or layout.kind(layout.snapshot(run)) is None:
             yield _read(current.root, run)
+
+
+def _with_manifests(entries: dict[str, Entry]) -> dict[str, float]:
+    """Return the runs that have a manifest, and when it was written."""
+    return {run: entries[path].modified for path in entries if (run := layout.snapshot_run(path))}
+
+
+def _pushed(entries: dict[str, Entry], now: float) -> set[str]:
+    """Return the runs whose snapshot workers push, by files that they wrote within a day."""
+    return {
+        run
+        for path, entry in entries.items()
+        if (run := layout.pushed_run(path)) and now - entry.modified < UNFINISHED_SECONDS
+    }
 
 
 def _unfinished(entries: dict[str, Entry], now: float) -> list[str]:
@@ -240,11 +256,13 @@ class _Named:
     """The files that the kept snapshots name, their sidecars, calibrations and int8 models.
 
     For runs that did not end: everything in their folders, and the files of the units that they
-    planned. Of the files with changed rows those since a kept snapshot stay.
+    planned. Of the files with changed rows those since a kept snapshot stay, and the files of
+    pushes of the snapshots of `pushed`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pushed: set[str]) -> None:
         self.runs: list[str] = []
+        self._pushed = pushed
         self._paths: set[str] = set()
         self._stems: set[str] = set()
         self._unfinished: set[str] = set()
@@ -287,7 +305,7 @@ class _Named:
         kind = layout.kind(path)
         if kind in ("shards", "sidecars", "ids", "rejects") and self._is_planned(layout.unit(path)):
             return True
-        if layout.run_of(path) in self._unfinished:
+        if layout.run_of(path) in self._unfinished or layout.pushed_run(path) in self._pushed:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems

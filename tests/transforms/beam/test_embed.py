@@ -1,5 +1,10 @@
 """Spans to written units, by list in and list out."""
 
+import faulthandler
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +18,10 @@ from helpers.settled import finish
 from helpers.tiny_models import save_tiny_model
 
 from transforms.beam import Embed, Plan
+from transforms.corpus import UnitRows
 from transforms.encoder import Encoder
 from transforms.space import Recipe
+from transforms.steps.embed import crash_guard
 from transforms.steps.options.job import EmbedJob
 from transforms.store import manifest, manifest_parts, open_store
 from transforms.store.records import UnitRecord
@@ -145,3 +152,33 @@ def test_an_embedding_worker_reads_of_a_long_manifest_what_has_its_units(
     parts = open_store(str(store)).manifest.parts
     assert len(parts) >= 10
     assert 1 <= len(read) <= len(changed), "one part for each file"
+
+
+def test_a_worker_that_dies_of_reading_names_the_files(
+    store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crash_guard, "PROCESSES", multiprocessing.get_context("fork"))
+    job = replace(embed_job(store, model, files), retried=True)
+    spans = eager.outputs(Plan(job), list(job.run.globs), names=("spans",))["spans"]
+    for _ in range(2):
+        for name in sorted({some[0].name for some in spans}):
+            with pytest.raises(ZeroDivisionError):
+                with crash_guard.marked(str(store), job.run.id, name, dying):
+                    _ = 1 / 0  # the worker is lost on the way
+    monkeypatch.setattr("transforms.beam.embed.read_units", read_and_die)
+    made = eager.outputs(Embed(job), spans, names=OUTPUTS)
+    path = files.parent / "a.jsonl"
+    assert f"reading {path}" in made["problems"][0].message
+    assert "the worker died of it (SIGSEGV)" in made["problems"][0].message
+
+
+def dying(_: object) -> None:
+    """Die of a library's fault."""
+    faulthandler.disable()  # what a forked child would print is of no use
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def read_and_die(*_: object) -> Iterator[UnitRows]:
+    """Die of reading the first unit."""
+    dying(None)
+    yield from ()

@@ -76,12 +76,12 @@ def test_units_do_not_depend_on_who_reads_them(
     assert units_of(replace(job("two"), retried=True))[0] == expected
 
 
-def test_an_array_of_json_is_read_once(
+def test_a_compressed_array_of_json_is_read_once(
     tmp_path: Path, model: Path, request: pytest.FixtureRequest
 ) -> None:
     rows = [{"id": f"r{i}", "text": text, "lang": "en"} for i, text in enumerate(TEXTS)]
     array = json.dumps(rows).encode()
-    path = write_bytes(tmp_path / "array" / "a.json", array)
+    path = write_bytes(tmp_path / "array" / "a.json.gz", array)
     expected = units_of(embed_job(tmp_path / "one", model, path, unit_tokens=100))
     request.getfixturevalue("reading_once")
     assert units_of(embed_job(tmp_path / "two", model, path, unit_tokens=100)) == expected

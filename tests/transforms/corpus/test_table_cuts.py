@@ -1,5 +1,6 @@
 """Arrow, ORC and Avro files are cut between their blocks, each row once.
 
+Covers transforms/corpus/formats/arrow.py.
 Covers transforms/corpus/formats/blocked.py.
 Covers transforms/corpus/arrow_footer.py.
 Covers transforms/corpus/orc_footer.py.
@@ -12,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.block_files import MARKER, as_arrow, as_avro, as_orc
 from helpers.corpora import sentences, write_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,36 +25,12 @@ from pyarrow import orc
 from transforms.base.errors import SentenceBeamError
 from transforms.corpus import Columns, InputFile, Span, match_inputs, plan_file, read_span
 from transforms.corpus.arrow_footer import batch_rows_of
+from transforms.corpus.formats.registry import columns_of
 from transforms.corpus.orc_footer import stripe_rows
 from transforms.corpus.spans import estimated_tokens
 
 UNIT = 2000  # tokens
 TEXTS = sentences(3000)
-
-
-def as_arrow(texts: list[str], rows: int = 50, **options: Any) -> bytes:
-    sink = io.BytesIO()
-    table = pa.table({"number": list(range(len(texts))), "text": pa.array(texts, pa.string())})
-    how = pa.ipc.IpcWriteOptions(**options)
-    with pa.ipc.new_file(sink, table.schema, options=how) as writer:
-        writer.write_table(table, max_chunksize=rows)
-    return sink.getvalue()
-
-
-def as_orc(texts: list[str]) -> bytes:
-    sink = io.BytesIO()
-    orc.write_table(
-        pa.table({"text": pa.array(texts, pa.string())}), sink, stripe_size=4096, batch_size=64
-    )
-    return sink.getvalue()
-
-
-def as_avro(texts: list[str]) -> bytes:
-    schema = {"type": "record", "name": "r", "fields": [{"name": "text", "type": "string"}]}
-    sink = io.BytesIO()
-    records = [{"text": text} for text in texts]
-    fastavro.writer(sink, schema, records, "deflate", sync_interval=1000, sync_marker=b"s" * 16)
-    return sink.getvalue()
 
 
 WRITERS: dict[str, Callable[[list[str]], bytes]] = {
@@ -175,7 +153,7 @@ def test_a_damaged_block_is_one_line_of_its_span(tmp_path: Path, name: str, size
     data = bytearray(Path(file.path).read_bytes())
     middle = len(data) // 2
     if name == "a.avro":
-        middle = data.index(b"s" * 16, middle) + 40  # not the marker, which is checked in the plan
+        middle = data.index(MARKER, middle) + 40  # not the marker, which is checked in the plan
     data[middle : middle + size] = b"\xff" * size
     write_bytes(Path(file.path), bytes(data))
     (changed,) = match_inputs(file.path)
@@ -240,3 +218,72 @@ def test_a_file_without_rows_has_a_cut_all_the_same(tmp_path: Path, name: str) -
     assert plan_file(file, "text", UNIT) == []
     cut = replace(written(tmp_path, name, TEXTS), cut=UNIT // 2)
     assert len(plan_file(cut, "text", UNIT)) == 3
+
+
+INNER = pa.array([[f"{row % 10}"] for row in range(50)])
+ONE_EACH = np.arange(51, dtype=np.int32).tobytes()  # offsets of texts or lists of one each
+KINDS = np.tile(np.arange(5, dtype=np.int32), 10).tobytes()
+DAMAGES = {
+    "texts": (pa.array([f"{row % 10}" for row in range(50)]), ONE_EACH),
+    "lists": (pa.LargeListArray.from_arrays(range(51), pa.array(["a"] * 50)), ONE_EACH),
+    "structs": (pa.StructArray.from_arrays([INNER], ["inner"]), ONE_EACH),
+    "dictionaries": (pa.array(list("abcde") * 10).dictionary_encode(), KINDS),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("wrong", [-5, 51, 1 << 30])
+def test_damaged_offsets_of_arrow_are_one_line(tmp_path: Path, name: str, wrong: int) -> None:
+    """pyarrow does not check them as it reads, and ends the process when it follows them."""
+    kept, pattern = DAMAGES[name]
+    table = pa.table({"text": ["a row"] * 50, "kept": kept})
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue()
+    place = data.rindex(pattern) + 4 * 25
+    damaged = data[:place] + wrong.to_bytes(4, "little", signed=True) + data[place + 4 :]
+    (file,) = match_inputs(str(write_bytes(tmp_path / "a.arrow", damaged)))
+
+    def read() -> None:
+        columns = Columns(keep=("kept",))
+        for span in plan_file(file, "text", UNIT):
+            list(read_span(span, columns, UNIT))
+
+    message = message_of(read)
+    assert message.startswith(f"{file.path} is not a readable Arrow IPC or Feather file (")
+    assert "\n" not in message
+
+
+def test_text_of_arrow_that_is_not_utf8_is_a_rejected_row(tmp_path: Path) -> None:
+    bad = pa.array([b"good", b"\xff bad"])
+    columns = {
+        "text": bad.view(pa.string()),
+        "list": pa.ListArray.from_arrays([0, 1, 2], bad.view(pa.string())),
+    }
+    table = pa.table({"text": ["a", "b"]} | {"kept": columns["list"]})
+    for some in (table, pa.table({"text": columns["text"], "kept": ["a", "b"]})):
+        sink = io.BytesIO()
+        with pa.ipc.new_file(sink, some.schema) as writer:
+            writer.write_table(some)
+        (file,) = match_inputs(str(write_bytes(tmp_path / "a.arrow", sink.getvalue())))
+        (span,) = plan_file(file, "text", UNIT)
+        (unit,) = read_span(span, Columns(keep=("kept",)), UNIT)
+        assert unit.positions == [0]
+        assert "not UTF-8" in unit.rejects[0].reason
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.orc"])
+def test_a_name_of_a_column_that_is_not_utf8_is_one_line(tmp_path: Path, name: str) -> None:
+    table = pa.table({"text": ["a"], "another": ["b"]})
+    sink = io.BytesIO()
+    if name == "a.orc":
+        orc.write_table(table, sink, compression="uncompressed")
+    else:
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    data = sink.getvalue().replace(b"another", b"an\xffther")
+    (file,) = match_inputs(str(write_bytes(tmp_path / name, data)))
+    message = message_of(lambda: columns_of(file).kept_types("text", None, ()))
+    assert message.startswith(f"{file.path} is not a readable ")
+    assert "utf-8" in message

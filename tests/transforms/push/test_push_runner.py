@@ -5,14 +5,26 @@ Covers transforms/push/postgres_values.py.
 Covers transforms/push/rows.py.
 """
 
+import os
+import shutil
+import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import MagicMock
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from helpers import qdrant
 from helpers.commands import Run
 from helpers.pushes import Kept, files_of
+
+from transforms.base.errors import SentenceBeamError
+from transforms.push import parts, push
+from transforms.push.rows import columns_of, read_chosen
+from transforms.push.snapshot import RowsToWrite
+from transforms.store import layout, open_store
 
 RUNNER = ("--runner", "FnApiRunner")
 
@@ -75,6 +87,62 @@ def test_a_worker_that_fails_leaves_the_mark_to_the_next_push(
     assert client.count("docs").count == 9
 
 
+class Discarded:
+    """A writer into no database, which counts the rows."""
+
+    rows = 0
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self.rows += sum(batch.num_rows for batch in batches)
+
+
+def planned(store: Kept) -> tuple[parts.PushJob, Discarded]:
+    """A push of some rows of the first two units, in a part each."""
+    manifest = open_store(str(store.root)).manifest
+    writer = Discarded()
+    rows = RowsToWrite(manifest, columns_of(manifest), {0: [0, 2], 1: [1]})
+    return parts.plan_parts(rows, writer), writer
+
+
+def test_a_part_that_is_written_shows_vacuum_that_the_push_is_alive(store: Kept) -> None:
+    job, writer = planned(store)
+    for number in range(2):
+        os.utime(job.part(number), (0, 0))
+    for _ in range(2):  # a worker that is asked again
+        assert parts.write_part(0, job) == parts.WrittenRows(2)
+    assert writer.rows == 4
+    ages = [time.time() - os.stat(job.part(number)).st_mtime for number in range(2)]
+    assert ages[0] < 3600 < ages[1]
+    parts.delete_files(job)
+    assert has_no_files(store)
+
+
+def test_a_part_that_was_removed_is_one_line_at_the_end(store: Kept) -> None:
+    job, _ = planned(store)
+    os.remove(job.part(1))
+    parts.conclude([parts.write_part(number, job) for number in range(2)], job)
+    with pytest.raises(SentenceBeamError, match=rf"{job.part(1)} was removed while the push ran"):
+        parts.check_concluded(job)
+
+
+def test_a_push_names_the_snapshot_that_vacuum_removed(store: Kept) -> None:
+    first = open_store(str(store.root)).manifest
+    target = MagicMock(where="memory", **{"state.return_value": None})
+
+    def write_late(_: object, wanted: RowsToWrite) -> None:
+        store.commit_without_index(files_of({"i1": "another text"}))
+        os.remove(store.root / layout.snapshot(first.run))  # as vacuum does, manifests first
+        shutil.rmtree(store.root / layout.EMBEDDINGS)
+        for place, rows in wanted.rows.items():
+            found = read_chosen(first, first.units[place], wanted.columns, np.array(rows))
+            assert list(found)
+
+    gone = f"vacuum removed snapshot {first.run} meanwhile; push again"
+    with pytest.raises(SentenceBeamError, match=gone):
+        push(lambda: first, target, by_workers=write_late)
+    target.finish.assert_not_called()
+
+
 @pytest.fixture
 def database(pgvector: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of PostgreSQL without its password, which the environment has."""
@@ -110,19 +178,19 @@ def test_workers_write_one_transaction_of_postgresql(
 
     push = ("push", "--store", store.root, "--to", f"{database}#by_workers")
     write = StageWriter.write
-    parts: list[int] = []
+    written: list[int] = []
 
     def twice(self: StageWriter, batches: Any) -> None:
         """Write a part as a worker does that is asked again after it has written."""
         rows = list(batches)
-        parts.append(sum(batch.num_rows for batch in rows))
+        written.append(sum(batch.num_rows for batch in rows))
         write(self, rows)
         write(self, rows)
 
     with monkeypatch.context() as patch:
         patch.setattr(StageWriter, "write", twice)
         run(*push, *RUNNER).ok()
-    assert parts == [3, 3, 3]
+    assert written == [3, 3, 3]
     first = held(database)
     assert len(first) == 9
     with psycopg.connect(database) as connection:

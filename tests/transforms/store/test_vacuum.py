@@ -10,6 +10,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,15 @@ from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms import storage
-from transforms.base.errors import SentenceBeamError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.storage import Entry
 from transforms.store import layout, manifest, manifest_parts, open_store
 from transforms.store.key_range import KeyRange
 from transforms.store.manifest import read_manifest
+from transforms.store.removed import naming_removal
 from transforms.store.sealed_json import sealed, to_bytes
 from transforms.store.shards.id_hashes import id_hashes
+from transforms.store.shards.reading import read_shard
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 from transforms.store.verify import faults
 
@@ -177,6 +180,40 @@ def test_work_of_a_run_that_did_not_end_stays_for_a_day(store: Path) -> None:
     }
     assert made <= gone
     check_whole(store)
+
+
+def test_a_snapshot_that_workers_push_stays_with_the_files_of_the_push(nights: Path) -> None:
+    """Also if later runs have committed, and `--older-than` is less than the push takes."""
+    pushed = run_name(1)
+    files = [nights / layout.push_scratch(pushed, f"41c6d2-{n:06d}.arrow") for n in range(2)]
+    for path in files:
+        path.write_bytes(b"rows")
+    day_before = time.time() - 86_400 - 60
+    os.utime(files[0], (day_before, day_before))
+    for older_than in (None, 0.0):
+        found = find_rubbish(str(nights), 1, older_than, time.time() + 60)
+        assert set(found.kept) == {pushed, run_name(4)}
+        assert not {entry.path for entry in found.files} & {str(path) for path in files}
+    vacuum(nights, older_than=0, now=time.time() + 60)
+    assert not list(faults(open_store(str(nights), pushed).manifest))
+    vacuum(nights, older_than=0, now=time.time() + 86_400 + 60)  # it was killed
+    assert not any(path.exists() for path in files)
+    assert {Path(path).stem for path in paths(nights, "manifests")} == {run_name(4)}
+    check_whole(nights)
+
+
+def test_a_reader_names_the_snapshot_that_vacuum_removed(nights: Path) -> None:
+    old, current = (open_store(str(nights), run_name(n)).manifest for n in (1, 4))
+    shards = [[str(nights / path) for path in one.shard_paths] for one in (old, current)]
+    vacuum(nights)
+    gone = rf"{nights}: vacuum removed snapshot {run_name(1)} meanwhile; push again$"
+    with pytest.raises(SentenceBeamError, match=gone), naming_removal([current, old], "push again"):
+        list(chain.from_iterable(read_shard(path, ["id"]) for path in shards[0]))
+    with pytest.raises(OptionError, match="another table"), naming_removal([old], "push again"):
+        raise OptionError("name another table")
+    Path(shards[1][0]).unlink()  # by hand
+    with pytest.raises(SentenceBeamError, match="verify lists"), naming_removal([current], "again"):
+        list(read_shard(shards[1][0], ["id"]))
 
 
 def test_the_buckets_of_a_run_that_did_not_end_stay(store: Path) -> None:

@@ -1,6 +1,6 @@
 """Arrow IPC (files and streams) and Feather of version 2."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -8,7 +8,7 @@ import pyarrow as pa
 from transforms.corpus.arrow_footer import batch_rows_of
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from transforms.corpus.formats.tables import cut_batches, opened
+from transforms.corpus.formats.tables import cut_batches, opened, with_names
 from transforms.corpus.spans import Span, whole_file
 
 TITLE = "Arrow IPC or Feather"
@@ -16,6 +16,15 @@ ARROW_FILE = b"ARROW1"
 FEATHER_1 = b"FEA1"
 MESSAGE = b"\xff\xff\xff\xff"
 STREAM_END = MESSAGE + bytes(4)
+BYTES = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
+LISTS: dict[int, Callable[[pa.DataType], pa.DataType]] = {
+    pa.types.lib.Type_LIST: pa.list_,
+    pa.types.lib.Type_LARGE_LIST: pa.large_list,
+}
 
 
 class Arrow(BlockedFormat):
@@ -26,7 +35,7 @@ class Arrow(BlockedFormat):
 
     def read_schema(self, file: InputFile) -> pa.Schema:
         with opened(file, TITLE) as raw:
-            return _reader(raw).schema
+            return with_names(_reader(raw).schema)
 
     def table_blocks(self, file: InputFile) -> Iterable[TableBlock] | None:
         with opened(file, TITLE) as raw:
@@ -59,10 +68,40 @@ def _batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordB
     raw.seek(0)
     reader = _reader(raw, [schema.get_field_index(name) for name in names])
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
-        yield from map(reader.get_batch, range(first, reader.num_record_batches))
+        yield from map(_checked, map(reader.get_batch, range(first, reader.num_record_batches)))
     else:
-        yield from reader
+        yield from map(_checked, reader)
         _check_end(raw)
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch once all its lengths and offsets are valid; text need not be UTF-8.
+
+    pyarrow does not check them as it reads, and using damaged ones may end the process. Raises
+    ArrowInvalid.
+    """
+    batch.validate()
+    for column in batch.columns:
+        column.view(_as_bytes(column.type)).validate(full=True)
+    return batch
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type with bytes in place of strings, also inside of lists, structs and maps."""
+    if kind in BYTES:
+        return BYTES[kind]
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _as_bytes(kind.value_type), kind.ordered)
+    if pa.types.is_map(kind):
+        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type), kind.keys_sorted)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_as_bytes(kind.value_type), kind.list_size)
+    make_list = LISTS.get(kind.id)
+    if make_list is None:
+        return kind
+    return make_list(_as_bytes(kind.value_type))
 
 
 def _check_end(raw: BinaryIO) -> None:

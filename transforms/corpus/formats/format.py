@@ -63,8 +63,8 @@ class Format(ABC):
     def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
         """Choose the size of a file's spans when a store first has the file.
 
-        The store keeps it, so that an edit moves no cuts. Its unit is the format's: bytes of CSV
-        and JSON lines, rows of Parquet. 0 if the format has no choice. `text` as for `spans`.
+        The store keeps it, so that an edit moves no cuts. Its unit is the format's: bytes of CSV,
+        JSON and JSON lines, rows of tables. 0 if the format has no choice. `text` as for `spans`.
         """
         return 0
 

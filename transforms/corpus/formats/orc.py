@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from transforms.corpus.formats.tables import cut_batches, opened
+from transforms.corpus.formats.tables import cut_batches, opened, with_names
 from transforms.corpus.orc_footer import stripe_rows
 from transforms.corpus.spans import BYTES_PER_TOKEN, PACKS, Span
 
@@ -22,7 +22,7 @@ class Orc(BlockedFormat):
 
     def read_schema(self, file: InputFile) -> pa.Schema:
         with opened(file, TITLE) as raw:
-            return _file(raw).schema
+            return with_names(_file(raw).schema)
 
     def table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
         with opened(file, TITLE) as raw:

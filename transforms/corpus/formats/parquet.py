@@ -20,7 +20,7 @@ from transforms.corpus.batch_rows import batch_rows
 from transforms.corpus.files import InputFile, check_unchanged
 from transforms.corpus.formats.tables import ROWS, TableFormat
 from transforms.corpus.row_blocks import Block, Columns
-from transforms.corpus.spans import MOST, RANGE_UNITS, Span, estimated_tokens
+from transforms.corpus.spans import MOST, RANGE_UNITS, Span, estimated_tokens, rows_of_span
 
 RANGE_NUMBERS = 10_000_000  # row groups of a file whose ranges have numbers of their own
 
@@ -43,7 +43,7 @@ class Parquet(TableFormat):
         tokens = sum(group.tokens for group in groups)
         rows = sum(group.rows for group in groups)
         if not rows:
-            return 0
+            return rows_of_span(0, 0, RANGE_UNITS * unit_tokens)  # the file may get rows later
         return max(1, rows * RANGE_UNITS * unit_tokens // tokens)
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:

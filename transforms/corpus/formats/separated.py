@@ -9,7 +9,7 @@ from transforms.base.errors import OptionError
 from transforms.corpus.column_types import STR
 from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from transforms.corpus.columns import FileColumns, Kinds, list_columns, name_options, no_column
-from transforms.corpus.csv_places import Places, find_places
+from transforms.corpus.csv_places import find_csv_places
 from transforms.corpus.csv_rows import CutRow, Dialect, dialect_of, long_fields, read_csv, unquoted
 from transforms.corpus.files import InputFile, is_utf8
 from transforms.corpus.formats.format import Format, RawRow, until_stop
@@ -23,6 +23,7 @@ from transforms.corpus.parsed_rows import (
     read_kept,
     replace_undecodable,
 )
+from transforms.corpus.places import spans_between
 from transforms.corpus.row_blocks import OTHER_WIDTH, Block, Columns
 from transforms.corpus.spans import MOST, Span, bytes_of_span
 
@@ -57,10 +58,10 @@ class Csv(Format):
         cut = file.cut or 0
         if not cut or file.size <= MOST * cut:
             return super().spans(file, text, unit_tokens)
-        places = find_places(file, cut)
+        places = find_csv_places(file, cut)
         if places is None or not places.rows:
             return super().spans(file, text, unit_tokens)
-        return list(_parts(file, places, unit_tokens))
+        return list(spans_between(file, places, unit_tokens))
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
         return until_stop(span, _blocks(span, columns))
@@ -174,17 +175,6 @@ def _text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, .
 
 def _encoded(value: str) -> bytes:
     return value.encode("utf8", "surrogateescape")
-
-
-def _parts(file: InputFile, places: Places, unit_tokens: int) -> Iterator[Span]:
-    """Yield the spans of a file that is cut at these places."""
-    starts = places.begins
-    stops = [place.row for place in starts[1:]] + [places.rows]
-    ends = [place.offset for place in starts[1:]] + [file.size]
-    for place, stop, end in zip(starts, stops, ends, strict=True):
-        rows = stop - place.row
-        tokens = (end - place.offset) * unit_tokens // (file.cut or 1)
-        yield Span(file, place.number, place.row, stop, (), rows, tokens, place.offset)
 
 
 def _blocks(span: Span, columns: Columns) -> Iterator[Block]:

@@ -78,6 +78,12 @@ def schema_of(table: TableFormat, file: InputFile) -> pa.Schema:
     return table.read_schema(file)
 
 
+def with_names(schema: pa.Schema) -> pa.Schema:
+    """Return a schema once its names are known to be UTF-8. Raises UnicodeDecodeError."""
+    all_names(schema)
+    return schema
+
+
 @contextlib.contextmanager
 def opened(file: InputFile, title: str) -> Iterator[BinaryIO]:
     """The file's bytes; errors in the block become one line that names the file.

@@ -51,8 +51,8 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
         if death is not None:
             raise SentenceBeamError(
                 f"{death.at}: the worker died of it ({death.signal}), also in a process that did"
-                " nothing else; leave its text out, or mend the library that it crashes (SIGKILL:"
-                " give workers more memory)"
+                " nothing else; leave that text or file out, or mend the library that it crashes"
+                " (SIGKILL: give workers more memory)"
             )
     yield
     if own is not None:

@@ -1,0 +1,5 @@
+"""A tiny model."""
+
+from helpers.fixtures import model
+
+__all__ = ["model"]
