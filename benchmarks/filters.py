@@ -5,10 +5,11 @@ second.
 
 A table of shares of matching rows, drawn at random, and of rows that lie far from all queries.
 Recall is against exact search of the matching rows, beside it the recall of visiting every list,
-which the codes allow; `first` is what finding and decoding the rows costs once, in CPU
-milliseconds. `--index compact` ranks candidates by float16 vectors in memory. Ratios are within
-this run. `--by-lists` searches lists also among few matches, which are compared one by one
-otherwise; `alone` is the same ratio for queries asked one at a time.
+which the codes allow. Queries a second are divided by those without a filter: for the first batch
+under a filter, which finds and copies or decodes its rows, for a later one, and for queries asked
+one at a time. They are medians of pairs within this run. `--index compact` ranks candidates by
+float16 vectors in memory. `--by-lists` searches lists also among few matches, which are compared
+one by one otherwise.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from transforms.index import (
     SegmentedIndex,
     SegmentFile,
     SegmentWriter,
+    TrainedIndex,
     choose_index,
     exact_search,
     filtered,
@@ -33,11 +35,12 @@ from transforms.index import (
     train,
 )
 from transforms.index.choose import depth_for
-from transforms.index.filtered import FilteredIndex
+from transforms.index.filtered import FilteredIndex, Vectors
 from transforms.index.spec import IndexSpec
 
 K = 10
 BATCH = 200  # queries of each measurement
+PAIRS = 7  # measurements with and without a filter, in turns
 TARGET = 0.95  # recall without a filter, to which nprobe is tuned
 
 
@@ -82,6 +85,13 @@ class Subject:
             queries, K, nprobe=nprobe, depth=depth_for(K, self.plan.rerank), threads=1
         ).row
 
+    @property
+    def ranking(self) -> Vectors | None:
+        """The function that gives the vectors by which candidates are ranked, if any."""
+        if self.precise is None:
+            return None
+        return self.taken
+
     def taken(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """The vectors that candidates are ranked by."""
         assert self.precise is not None, segment
@@ -102,26 +112,26 @@ def main() -> None:
     vectors, queries = synthetic(args.rows, args.dim)
     plan, queries = choose_index(args.rows, args.dim, IndexSpec.parse(args.index)), queries[:BATCH]
     with tempfile.TemporaryDirectory() as folder:
-        writer = SegmentWriter(train(plan, choose_sample(vectors, plan), threads=1), threads=1)
+        trained = train(plan, choose_sample(vectors, plan), threads=1)
+        writer = SegmentWriter(trained, threads=1)
         for start in range(0, args.rows, BLOCK):
             writer.add(vectors[start : start + BLOCK])
         path = Path(folder) / "segment"
         path.write_bytes(writer.to_bytes())
-        index = SegmentedIndex.open([SegmentFile(path)], writer.trained)
+        index = SegmentedIndex.open([SegmentFile(path)], TrainedIndex.of(trained))
         subject = Subject(
             index, plan, vectors, vectors.astype(np.float16) if plan.rerank else None, queries
         )
         nprobe, found, plain = tuned(subject)
         print(f"{args.rows} x {args.dim}, {plan.factory}, nprobe {nprobe}, one thread, CPU seconds")
         print(f"no filter: {BATCH / plain:,.0f} queries/s, recall {found:.3f}")
-        print("matches     rows  recall  every list  queries/s  over no filter  alone  first, ms")
-        _, (_, alone) = timed(partial(subject.search_alone, nprobe))
+        print("matches     rows  recall  every list  queries/s  first batch  later  alone")
         random = np.random.default_rng(2).random(args.rows)
         near = (vectors @ queries.T).max(axis=1)
         filters = {f"{share:.1%}": random < share for share in (0.5, 0.1, 0.01, 0.001)}
         filters |= {f"{share:.0%} far": near <= np.quantile(near, share) for share in (0.1, 0.01)}
         for name, wanted in filters.items():
-            print(row(name, subject, wanted, nprobe, (plain, alone)), flush=True)
+            print(row(name, subject, wanted, nprobe), flush=True)
 
 
 def tuned(subject: Subject) -> tuple[int, float, float]:
@@ -137,30 +147,38 @@ def tuned(subject: Subject) -> tuple[int, float, float]:
         nprobe += max(1, nprobe // 5)
 
 
-def row(
-    name: str,
-    subject: Subject,
-    wanted: np.ndarray,
-    nprobe: int,
-    unfiltered: tuple[float, float],
-) -> str:
-    """A line of the table; `unfiltered` are the seconds of the batch and of its queries alone."""
-    plain, alone = unfiltered
-    some = FilteredIndex(
-        subject.index, [wanted], None if subject.precise is None else subject.taken
-    )
-    _, (_, first) = timed(lambda: some.search(subject.queries[:1], K, nprobe=nprobe, threads=1))
-    found, (_, cost) = timed(lambda: subject.among(some, nprobe))
-    _, (_, cost_alone) = timed(lambda: subject.among_alone(some, nprobe))
+def row(name: str, subject: Subject, wanted: np.ndarray, nprobe: int) -> str:
+    """A line of the table."""
+    some = FilteredIndex(subject.index, [wanted], subject.ranking)
+    found = subject.among(some, nprobe)
     every = found if some.is_exact else subject.among(some, subject.index.nlist)
     assert wanted[found[found >= 0]].all()
     live = np.flatnonzero(wanted)
     _, true = exact_search([(subject.vectors[live], 0)], subject.queries, K, "ip", threads=1)
     shares = f"{recall(found, live[true]):6.3f}  {recall(every, live[true]):10.3f}"
-    return (
-        f"{name:8} {len(live):7,}  {shares}  {BATCH / cost:9,.0f}  {plain / cost:14.2f} "
-        f" {alone / cost_alone:5.2f}  {1000 * first:9.0f}"
+    pairs = [costs_of(subject, wanted, nprobe) for _ in range(PAIRS)]
+    later = float(np.median([pair["later"] for pair in pairs]))
+    first, over, alone = (
+        float(np.median([pair[plain] / pair[kind] for pair in pairs]))
+        for plain, kind in (("plain", "first"), ("plain", "later"), ("plain alone", "alone"))
     )
+    return (
+        f"{name:8} {len(live):7,}  {shares}  {BATCH / later:9,.0f}  {first:11.2f}  {over:5.2f}"
+        f"  {alone:5.2f}"
+    )
+
+
+def costs_of(subject: Subject, wanted: np.ndarray, nprobe: int) -> dict[str, float]:
+    """CPU seconds of a batch without a filter, under a new one and again, and of queries alone."""
+    some = FilteredIndex(subject.index, [wanted], subject.ranking)
+    runs = {
+        "plain": partial(subject.search, nprobe),
+        "first": partial(subject.among, some, nprobe),
+        "later": partial(subject.among, some, nprobe),
+        "plain alone": partial(subject.search_alone, nprobe),
+        "alone": partial(subject.among_alone, some, nprobe),
+    }
+    return {name: timed(run)[1][1] for name, run in runs.items()}
 
 
 def recall(found: np.ndarray, true: np.ndarray) -> float:

@@ -7,10 +7,12 @@ client and for many, each of which asks again as soon as it has its answer; besi
 asked one by one of a `Searcher` whose model and index are loaded, whose median all p95 are compared
 with. Ratios are within this run. Server and clients share this machine's cores.
 
-    python -m benchmarks.serve --units 200000
+    python -m benchmarks.serve --units 200000 [--index IVF4096_HNSW32,SQ8]
 
 The anonymous memory of a searcher of a made-up snapshot of so many units, and of it and that of the
-next snapshot, in which one part of the manifest differs. There is neither model nor index.
+next snapshot, in which one part of the manifest differs. There is no model, and an index only if it
+is named: of 100,000 made-up rows in some sixteen ranges, of which each snapshot's search visits
+every list; a row is edited between them.
 """
 
 import argparse
@@ -25,6 +27,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 from urllib.parse import urlencode, urlsplit
 
 import numpy as np
@@ -36,6 +39,7 @@ from benchmarks.index_nights import Nights
 from pipelines.cli import main as run
 from transforms.beam import IndexRequest
 from transforms.corpus.files import key_of
+from transforms.index import choose, exact_search
 from transforms.search import Searcher
 from transforms.store import open_store
 from transforms.store.entries import InputEntry, PartEntry
@@ -44,6 +48,7 @@ from transforms.store.manifest_parts import write_parts
 from transforms.store.records import UnitRecord
 
 K = 10
+ROWS = 100_000  # of an index whose memory is measured
 
 
 def ask(address: str, questions: list[str]) -> list[float]:
@@ -127,23 +132,59 @@ class NoQueries:
         return self
 
 
-def measure_memory(count: int) -> None:
+def measure_memory(count: int, index: str) -> None:
     """Print the anonymous memory of one opened snapshot, and of two."""
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        Nights(root, np.ones((1, 8), np.float32)).night([[("0", "text", 0)]], IndexRequest("Flat"))
-        empty = read_manifest(folder)
-        assert empty is not None
-        empty = replace(empty, index=None, shards=(), input=replace(empty.input, files=()))
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            pool.submit(two_nights, folder, index).result()
             first, second = pool.map(made_up_parts, [folder] * 2, [count] * 2, [0, 1])
+        previous, current = (made_up(folder, run, index) for run in ("run1", "run2"))
+        exact_search([(np.eye(16, dtype=np.float32), 0)], np.eye(16, dtype=np.float32), 1, "ip")
         before = anonymous()
-        searcher = Searcher(replace(empty, parts=first), queries=NoQueries())  # type: ignore
+        searcher = Searcher(replace(previous, parts=first), queries=NoQueries())  # type: ignore
+        units = len(visited(searcher).manifest.units)
         one = anonymous() - before
-        following = searcher.of(replace(empty, parts=second))
+        following = visited(searcher.of(replace(current, parts=second)))
         both = anonymous() - before
-        assert len(following.manifest.units) == len(searcher.manifest.units) == count
-        print(f"{count:,} units: {one / 1e6:.1f} MB; with the next snapshot {both / one:.2f} times")
+        assert len(following.manifest.units) == units == count
+        print(
+            f"{count:,} units, index {index or 'none'}: {one / 1e6:.1f} MB; with the next snapshot"
+            f" {both / one:.2f} times"
+        )
+
+
+def two_nights(root: str, index: str) -> None:
+    """Write two snapshots of a store; in the second, one row is edited."""
+    vectors = np.random.default_rng(0).standard_normal((ROWS + 1, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    nights = Nights(Path(root), vectors)
+    rows = [(f"{n}", f"text {n}", n) for n in range(ROWS if index else 1)]
+    size = -(-len(rows) // 20)
+    shards = [rows[start : start + size] for start in range(0, len(rows), size)]
+    with mock.patch.object(choose, "RANGE_BYTES", ROWS * 24 // 16):
+        nights.night(shards, IndexRequest(index or "Flat"))
+        shards[0][0] = ("0", "edited", ROWS)
+        nights.night(shards, IndexRequest(index or "Flat"))
+
+
+def made_up(root: str, run: str, index: str) -> Manifest:
+    """Return a snapshot without units, and without its index unless that is named."""
+    found = read_manifest(root, run)
+    assert found is not None
+    found = replace(found, shards=(), input=replace(found.input, files=()))
+    if not index:
+        return replace(found, index=None)
+    assert found.index is not None
+    print(f"{run}: {len(found.index.segments)} segments")
+    return found
+
+
+def visited(searcher: Searcher, nprobe: int = 1 << 30) -> Searcher:
+    """Search lists of the index, if there is one."""
+    if searcher.manifest.index is not None:
+        queries = np.eye(16, dtype=np.float32)[:4]
+        searcher.index.whole_index.search(queries, 10, nprobe=nprobe)
+    return searcher
 
 
 def made_up_parts(root: str, count: int, edited: int) -> tuple[PartEntry, ...]:
@@ -181,10 +222,11 @@ def main() -> None:
     parser.add_argument("--store", help="measure this store instead of making one")
     parser.add_argument("--sentences", type=Path, help=SENTENCES)
     parser.add_argument("--units", type=int, help="measure memory, of so many units")
+    parser.add_argument("--index", default="", help="with --units: and of this index")
     args = parser.parse_args()
     print(json.dumps(machine()))
     if args.units:
-        measure_memory(args.units)
+        measure_memory(args.units, args.index)
         return
     texts = real_texts(args.sentences, args.rows)
     if args.store:

@@ -102,7 +102,7 @@ def _sound(manifest: Manifest, extent: Extent) -> CommandOutput:
         whole = "sound as far as was read"
         parts = f"{counted(read, 'unit')} read, the others by size, the index not at all"
     rows = manifest.rows.written
-    shards = len(manifest.shard_paths)
+    shards = len(manifest.shard_units)
     values = {
         "store": manifest.root,
         "run": manifest.run,

@@ -257,8 +257,8 @@ def test_only_the_columns_of_a_filter_are_read(
     for name in (
         "searcher.read_shard",
         "searcher.read_wanted",
-        "opened.take_rows",
-        "rows.take_rows",
+        "opened.take_numbered",
+        "rows.take_numbered",
     ):
         # a second search by the filter opens no shard
         monkeypatch.setattr(f"transforms.search.{name}", None)

@@ -83,7 +83,7 @@ class CompareFn(NeighboursFn):
     """(comparison, group) -> the block's name and both, once the candidates are in a file."""
 
     def process(self, work: tuple[Comparison, Group]) -> Iterator[Any]:
-        problem = self._steps.compare(work[0].block, work[1])
+        problem = self._steps.compare(*work)
         if problem is not None:
             yield TaggedOutput(PROBLEMS, problem)
         else:

@@ -20,6 +20,8 @@ Scan = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 _MARGIN = 8  # candidates beyond k that nearly always settle rounding
 _DEEPER = 8
 _CELLS = 1 << 22  # most (query, candidate) pairs held at once
+_PRODUCT_ROWS = 1 << 16  # of a block that is compared by one product
+_PRODUCT_THREADS = 2
 
 
 def exact_search(
@@ -141,11 +143,43 @@ def block_top_k(
         part = queries
         if len(which) < len(queries):
             part = queries[which]
-        rough, rows = faiss.knn(part, block, depth, metric=faiss_metric(faiss, metric))
-        bound = gains_to_scores(rough[:, -1], metric) + slack[which]
+        rows, least = _candidates(faiss, part, block, depth, metric)
+        bound = least + slack[which]
         return gains_to_scores(pair_scores(faiss, part, block, rows, metric), metric), rows, bound
 
     return complete_top_k(scan, len(queries), k, len(block), margin)
+
+
+def _candidates(
+    faiss: Any, queries: np.ndarray, block: np.ndarray, depth: int, metric: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best rows int64 [q, depth] by a matrix product, and the least gain of each query.
+
+    For few threads numpy's product and selection take a half to a fifth of the time of faiss's
+    search, which shares the selection among threads.
+    """
+    if len(block) > _PRODUCT_ROWS or faiss.omp_get_max_threads() > _PRODUCT_THREADS:
+        rough, rows = faiss.knn(queries, block, depth, metric=faiss_metric(faiss, metric))
+        return rows, gains_to_scores(rough[:, -1], metric)
+    rows = np.empty((len(queries), depth), np.int64)
+    least = np.empty(len(queries), np.float32)
+    size = max(1, _CELLS // len(block))
+    for start in range(0, len(queries), size):
+        gains = _products(queries[start : start + size], block, metric)
+        best = np.argpartition(gains, len(block) - depth, axis=1)[:, -depth:]
+        rows[start : start + size] = best
+        least[start : start + size] = np.take_along_axis(gains, best[:, :1], axis=1)[:, 0]
+    return rows, least
+
+
+def _products(queries: np.ndarray, block: np.ndarray, metric: str) -> np.ndarray:
+    """Return the gain of each query with each row by a matrix product, float32 [q, n]."""
+    gains = queries @ block.T
+    if metric != "ip":
+        gains *= 2
+        gains -= squared_lengths(queries)[:, None]
+        gains -= squared_lengths(block)
+    return gains
 
 
 def longest_row(block: np.ndarray) -> float:

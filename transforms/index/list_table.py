@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from transforms.index.list_memory import ListMemory
+
 _SIZE, _CAPACITY, _ADDRESS = range(3)
 
 
@@ -37,6 +39,13 @@ class ListTable:
     def sizes(self) -> np.ndarray:
         """The rows in each list, int64 [nlist]: a view."""
         return self._entries[:, _SIZE]
+
+    @property
+    def memory(self) -> ListMemory:
+        """Where the lists are: a view."""
+        at_codes = self._entries[:, _ADDRESS]
+        code_size = self.index.code_size
+        return ListMemory(self.sizes, at_codes, at_codes + self.sizes * code_size, code_size)
 
     def resize(self, first: int, sizes: np.ndarray) -> None:
         """Set the rows of consecutive lists, int64 [lists]."""

@@ -11,7 +11,6 @@ import numpy as np
 from transforms.index.list_table import ListTable
 from transforms.index.parts import BY_QUERY, Coarse, TopK, coded_top_k
 from transforms.index.ranges import Part
-from transforms.index.segment import arrays_of_lists
 from transforms.index.trained import TrainedIndex
 
 MOST_BYTES = 256 << 20  # of the copies of a filter; more rows are tested one by one
@@ -73,22 +72,32 @@ class MatchedLists:
             return
         found = [_live_rows(faiss, part, lists) for part in self._parts]
         places, codes, ids = (np.concatenate(column) for column in zip(*found, strict=True))
-        order = np.argsort(places, kind="stable")
-        codes = codes[order].reshape(-1)
-        ids = ids[order].view(np.uint8)
+        if len(self._parts) > 1:
+            order = np.argsort(places, kind="stable")
+            codes = codes[order]
+            ids = ids[order]
         sizes = np.bincount(places, minlength=len(lists))
-        code_size = self.index.code_size
-        row_bytes = code_size + _ID_BYTES
-        data = np.empty(len(codes) + len(ids), np.uint8)
-        ends = np.cumsum(sizes)
-        for stop, size in zip(ends.tolist(), sizes.tolist(), strict=True):
-            start = stop - size
-            middle = start * row_bytes + size * code_size
-            data[start * row_bytes : middle] = codes[start * code_size : stop * code_size]
-            data[middle : stop * row_bytes] = ids[start * _ID_BYTES : stop * _ID_BYTES]
+        starts = np.cumsum(sizes) - sizes
+        data = _by_list(codes, ids, starts, sizes)
         self._copies.append(data)
-        self._table.fill(lists, sizes, data.ctypes.data + (ends - sizes) * row_bytes)
+        row_bytes = self.index.code_size + _ID_BYTES
+        self._table.fill(lists, sizes, data.ctypes.data + starts * row_bytes)
         self._is_copied[lists] = True
+
+
+def _by_list(
+    codes: np.ndarray, ids: np.ndarray, starts: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
+    """Return the codes and then the ids of each list, uint8, from those of all their rows."""
+    flat = codes.reshape(-1)
+    id_bytes = ids.view(np.uint8)
+    size = codes.shape[1]
+    filled = sizes > 0
+    pieces = [np.empty(0, np.uint8)]
+    for start, stop in zip(starts[filled].tolist(), (starts + sizes)[filled].tolist(), strict=True):
+        pieces.append(flat[start * size : stop * size])
+        pieces.append(id_bytes[start * _ID_BYTES : stop * _ID_BYTES])
+    return np.concatenate(pieces)
 
 
 def _live_rows(
@@ -100,9 +109,9 @@ def _live_rows(
     """
     with part.held():
         part.check_lists(faiss, lists)
-        every = arrays_of_lists(faiss, part.index, lists.tolist())
-        ids = np.concatenate([rows for _, rows in every])
+        memory = part.memory
+        ids = memory.ids(lists)
         live = part.alive(ids)
-        codes = np.concatenate([codes for codes, _ in every])[live]
-    places = np.repeat(np.arange(len(lists)), [len(rows) for _, rows in every])
+        codes = memory.codes(lists)[live]
+    places = np.repeat(np.arange(len(lists)), memory.sizes[lists])
     return places[live], codes, part.positions(ids[live])

@@ -20,6 +20,7 @@ from transforms.index.exact import (
     no_results,
 )
 from transforms.index.faiss_module import load_faiss
+from transforms.index.list_memory import ListMemory, memory_of, sizes_before
 from transforms.index.segment import (
     SegmentFile,
     flat_codes,
@@ -132,12 +133,23 @@ class OpenSegment:
         if self.has_lists:
             # a list that one of them has checked, the other does not check again
             part.__dict__["_unchecked"] = self._unchecked
+            part.__dict__["memory"] = self.memory
         return part
 
     @cached_property
     def list_sizes(self) -> np.ndarray:
         """The rows in each list, int64 [nlist], including deleted rows."""
-        return sizes_of_lists(self.index)
+        return self.memory.sizes
+
+    @cached_property
+    def memory(self) -> ListMemory:
+        """Where the lists are."""
+        sizes = None
+        if self.file.checks is not None:
+            sizes = sizes_before(self.file.path, self.file.checks.head, self.index)
+        if sizes is None:
+            sizes = sizes_of_lists(self.index)
+        return memory_of(self.index, sizes)
 
     def matches_of_lists(self, faiss: Any) -> np.ndarray:
         """The number of rows in each list that are not deleted, int64 [nlist].
@@ -145,13 +157,15 @@ class OpenSegment:
         Lists are not checked yet. Raises DamagedIndexError if one names a row that is none.
         """
         counts = self.list_sizes.copy()
-        if self.bits is not None:
-            for number in np.flatnonzero(counts).tolist():
-                rows = list_arrays(faiss, self.index, number)[1]
-                try:
-                    counts[number] = np.count_nonzero(self.is_live[rows])
-                except IndexError as error:
-                    raise changed(self.file.path) from error
+        filled = np.flatnonzero(counts)
+        if self.bits is None or not len(filled):
+            return counts
+        try:
+            is_live = self.is_live[self.memory.ids(filled)]
+        except IndexError as error:
+            raise changed(self.file.path) from error
+        starts = np.cumsum(counts[filled]) - counts[filled]
+        counts[filled] = np.add.reduceat(is_live, starts, dtype=np.int64)
         return counts
 
     @cached_property
@@ -192,7 +206,8 @@ class OpenSegment:
             return
         wanted = np.unique(lists)
         wanted = wanted[wanted >= 0]
-        for number in wanted[self._unchecked[wanted]].tolist():
+        wanted = wanted[self._unchecked[wanted] & (self.list_sizes[wanted] > 0)]
+        for number in wanted.tolist():
             codes, rows = list_arrays(faiss, self.index, number)
             self.file.checks.check_list(self.file.path, number, codes, rows)
             self._unchecked[number] = False

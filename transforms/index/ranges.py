@@ -17,6 +17,7 @@ import numpy as np
 
 from transforms.base.errors import DamagedIndexError
 from transforms.index.exact import no_results
+from transforms.index.list_memory import ListMemory
 from transforms.index.list_table import ListTable
 from transforms.index.parts import BY_QUERY, Coarse, OpenSegment, TopK, coded_top_k, decoded_lists
 from transforms.index.range_file import RangeHeader, blocks_of, damaged
@@ -186,6 +187,11 @@ class OpenRanges:
                 yield
             finally:
                 self.ready[self._held.drop(HELD_BYTES)] = False
+
+    @property
+    def memory(self) -> ListMemory:
+        """Where lists are that have been checked and are held."""
+        return self._table.memory
 
     def check_lists(self, faiss: Any, lists: np.ndarray) -> None:
         """Have these lists in memory; -1 is no list.

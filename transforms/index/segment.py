@@ -5,7 +5,7 @@ A segment with lists is written without its quantizer, which is in the file of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -224,26 +224,13 @@ def list_arrays(faiss: Any, index: Any, number: int) -> tuple[np.ndarray, np.nda
 
     Both are views that are valid as long as the index.
     """
-    return arrays_of_lists(faiss, index, [number])[0]
-
-
-def arrays_of_lists(
-    faiss: Any, index: Any, numbers: Sequence[int]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return `list_arrays` of each of some lists."""
     lists = index.invlists  # every look at it costs more than the rest
     code_size = index.code_size
-    found = []
-    for number in numbers:
-        size = lists.list_size(number)
-        codes = np.empty((0, code_size), np.uint8)
-        rows = np.empty(0, np.int64)
-        if size:
-            codes = faiss.rev_swig_ptr(lists.get_codes(number), size * code_size)
-            codes = codes.reshape(size, code_size)
-            rows = faiss.rev_swig_ptr(lists.get_ids(number), size)
-        found.append((codes, rows))
-    return found
+    size = lists.list_size(number)
+    if not size:
+        return np.empty((0, code_size), np.uint8), np.empty(0, np.int64)
+    codes = faiss.rev_swig_ptr(lists.get_codes(number), size * code_size)
+    return codes.reshape(size, code_size), faiss.rev_swig_ptr(lists.get_ids(number), size)
 
 
 def listed_rows(faiss: Any, index: Any) -> ListedRows:

@@ -26,7 +26,7 @@ from transforms.store.index_files.remote_range import CACHE, RemoteRange
 from transforms.store.kept import Kept
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches
-from transforms.store.shards.reading import take_rows
+from transforms.store.shards.shard_files import take_numbered
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,6 @@ class SnapshotIndex:
         self._manifest = manifest
         self._copies = copies
         self._cache = BoundedCache(CACHE, copies.cache_bytes)
-        self._numbers = {
-            path: number
-            for number, path in enumerate(str(unit.path) for unit in manifest.units if unit.path)
-        }
         self._filter: tuple[Matches, FilteredIndex] | None = None
         self._opened_locators: dict[int, LocatorFile] = {}
 
@@ -169,7 +165,10 @@ class SnapshotIndex:
     def _filtered(self, wanted: Matches, reranks: bool) -> FilteredIndex:
         """Return the index of the wanted rows; the index of the last filter is remembered."""
         if self._filter is None or self._filter[0] is not wanted:
-            rows = {path: wanted.shards[number] for path, number in self._numbers.items()}
+            rows = {
+                str(unit.path): of_shard
+                for unit, of_shard in zip(self._manifest.shard_units, wanted.shards, strict=True)
+            }
             of_segments = [
                 self._locator(number).wanted(rows) for number in range(len(self._segments))
             ]
@@ -191,7 +190,7 @@ class SnapshotIndex:
             here = (segment == number) & (row >= 0)
             names, shard, rows[here] = self._locator(number).places(row[here])
             used, place = np.unique(shard, return_inverse=True)
-            numbers = np.array([self._numbers[names[i]] for i in used])
+            numbers = np.array([self._manifest.shard_number(names[i]) for i in used])
             shards[here] = numbers[place]
         return shards, rows
 
@@ -229,7 +228,7 @@ class SnapshotIndex:
         vectors = np.empty((len(shard), self._manifest.space.dim), np.float32)
         for number in np.unique(shard):
             here = np.flatnonzero(shard == number)
-            table = take_rows(self._manifest.shard_paths[int(number)], place[here], ["embedding"])
+            table = take_numbered(self._manifest, int(number), place[here], ["embedding"])
             vectors[here] = as_matrix(table.column(0).combine_chunks())
         return prepared(vectors, self._manifest.metric)
 

@@ -135,7 +135,7 @@ class QueryEncoder:
         for number, text in enumerate(texts, 1):
             if not text.strip():
                 raise OptionError(f"query {number} of {len(texts)} is empty; say what to look for")
-        if not texts or not self._manifest.shard_paths:
+        if not texts or not self._manifest.shard_units:
             return np.zeros((len(texts), self._manifest.space.dim), np.float32)
         if self.lacks_prompt:
             _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
@@ -161,7 +161,7 @@ class QueryEncoder:
 
     def unknown(self, texts: list[str]) -> list[str]:
         """Return the queries with mostly unknown tokens; none if the store has no rows."""
-        if not texts or not self._manifest.shard_paths:
+        if not texts or not self._manifest.shard_units:
             return []
         encoder = self._encoder
         words = encoder.words(encoder.tokenize(texts))

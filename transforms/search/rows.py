@@ -17,7 +17,7 @@ from transforms.search.hits import Hit, Hits
 from transforms.store.manifest import Manifest
 from transforms.store.matches import matches
 from transforms.store.shards.columns import hidden_columns
-from transforms.store.shards.reading import open_shard, take_rows
+from transforms.store.shards.shard_files import open_numbered, take_numbered
 
 SAMPLED_SHARDS = 4  # opened at most, to see whether a text column holds numbers
 HIT_FIELDS = {"query", "rank", "score", "rerank"}  # fields that the search fills itself
@@ -76,7 +76,7 @@ class SnapshotRows:
     def columns(self) -> pa.Schema:
         """The columns that hits have and filters may name; the snapshot must have a row."""
         hidden = hidden_columns(self.has_pieces)
-        with open_shard(self._manifest.shard_paths[0]) as parquet:
+        with open_numbered(self._manifest, 0) as parquet:
             fields = parquet.schema_arrow.remove_metadata()
         return pa.schema([field for field in fields if field.name not in hidden])
 
@@ -87,8 +87,8 @@ class SnapshotRows:
         return self._numbers[column]
 
     def _sampled_type(self, column: str) -> str | None:
-        for path in self._manifest.shard_paths[:SAMPLED_SHARDS]:
-            with open_shard(path) as parquet:
+        for number in range(min(SAMPLED_SHARDS, len(self._manifest.shard_units))):
+            with open_numbered(self._manifest, number) as parquet:
                 texts = parquet.read_row_group(0, [column]).column(0).drop_null().to_pylist()
             if texts:
                 return word_for_numbers(texts)
@@ -99,7 +99,7 @@ class SnapshotRows:
 
         Returns None if the first row group has none.
         """
-        with open_shard(self._manifest.shard_paths[0]) as parquet:
+        with open_numbered(self._manifest, 0) as parquet:
             values = parquet.read_row_group(0, [column]).drop_null()
         if not len(values):
             return None
@@ -185,12 +185,11 @@ class SnapshotRows:
     def _with_neighbours(self, hits: Hits) -> dict[tuple[int, int], Piece]:
         """Return the pieces of hits and the pieces next to them, by shard and row."""
         pieces: dict[tuple[int, int], Piece] = {}
-        sizes = [unit.rows for unit in self._manifest.units if unit.path]
         names = ["id", "doc_hash", "piece", "start", "end", str(self.text)]
         for shard in np.unique(hits.shard[hits.shard >= 0]).tolist():
             rows = hits.row[hits.shard == shard]
             near = np.unique(np.concatenate([rows - 1, rows, rows + 1]))
-            near = near[(near >= 0) & (near < sizes[shard])]
+            near = near[(near >= 0) & (near < self._manifest.shard_units[shard].rows)]
             table = self._of_shard(shard, near, names)
             columns = [table.column(name).to_pylist() for name in names]
             for row, *values in zip(near.tolist(), *columns, strict=True):
@@ -206,7 +205,7 @@ class SnapshotRows:
 
     def _of_shard(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Return rows of one shard, in the requested order."""
-        return take_rows(self._manifest.shard_paths[number], rows, columns)
+        return take_numbered(self._manifest, number, rows, columns)
 
 
 def _described(

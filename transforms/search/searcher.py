@@ -188,7 +188,7 @@ class Searcher:
         If `folds`, only the first piece of each document counts; `find` is called with more rows
         until each query has k documents.
         """
-        if not self.manifest.shard_paths:
+        if not self.manifest.shard_units:
             return find(request.k)
         rows = self.manifest.rows.stored
         if request.matches is not None:
@@ -265,7 +265,7 @@ class Searcher:
     def _nearest(self, queries: np.ndarray, request: _Request) -> Hits:
         queries = prepared(queries, self.manifest.metric)
         wanted = request.matches
-        if not self.manifest.shard_paths or (wanted is not None and not wanted.count):
+        if not self.manifest.shard_units or (wanted is not None and not wanted.count):
             return no_hits(len(queries), request.k)
         index = self.manifest.index
 
@@ -281,7 +281,7 @@ class Searcher:
 
         The rows of the last filter are remembered. Raises OptionError as `search` does.
         """
-        if where is None or not self.manifest.shard_paths:
+        if where is None or not self.manifest.shard_units:
             return None
         filter_ = self.check_filter(where)
         if self._matches is None or not self._matches.where.equals(filter_):
@@ -294,7 +294,7 @@ class Searcher:
 
         Raises OptionError as `search` does.
         """
-        if where is None or not self.manifest.shard_paths:
+        if where is None or not self.manifest.shard_units:
             return None
         return checked(where, self.rows.columns, numbers_in=self.rows.numbers_in)
 

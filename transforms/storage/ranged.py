@@ -1,5 +1,6 @@
 """A reader of remote files that makes few large requests, however small the reads are."""
 
+import errno
 import io
 from collections.abc import Callable
 
@@ -12,7 +13,8 @@ WINDOWS = 3
 class RangedReader(io.RawIOBase):
     """A reader of `size` bytes; `fetch(start, stop)` returns any part of them.
 
-    It holds the last few parts. A small file is fetched whole. Otherwise a part begins at a
+    It holds the last few parts. A small file is fetched whole; reading raises OSError
+    if the file turns out to be shorter. Otherwise a part begins at a
     multiple of a quarter of `FIRST`, so that the columns of a row group need one request in any
     order, and grows while reads continue at its end.
     """
@@ -66,7 +68,10 @@ class RangedReader(io.RawIOBase):
             if start <= self._position < start + len(data):
                 return start, data
         start, stop = self._bounds(wanted)
-        self._windows = [*self._windows[1 - WINDOWS :], (start, self._fetch(start, stop))]
+        data = self._fetch(start, stop)
+        if len(data) < stop - start:
+            raise OSError(errno.EIO, f"it ends before the {self._size:,} bytes expected")
+        self._windows = [*self._windows[1 - WINDOWS :], (start, data)]
         self._end = stop
         return self._windows[-1]
 

@@ -97,9 +97,9 @@ class SegmentEntry(JsonEntry):
     again.
 
     A range has all rows of the base in `lists` [first, stop), in their order; `first_id` is the id
-    of its first row, `header_sha256` the digest of its header, `repairs` how often it was made
-    again because it was damaged, `answers` what it answers to the known queries. A segment by rows
-    has none of these.
+    of its first row, `header_sha256` the digest of its header, `answers` what it answers to the
+    known queries. A segment by rows has none of these. `repairs` counts how often a segment was
+    made again because it was damaged.
     """
 
     number: int

@@ -74,7 +74,7 @@ def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | No
 
     Returns None if there is no shard, or it cannot be read.
     """
-    if not manifest.shard_paths:
+    if not manifest.shard_units:
         return None
     try:
         with open_shard(manifest.shard_paths[0]) as parquet:

@@ -6,6 +6,7 @@ they are needed: all of them, or, by a worker, only those that can have the unit
 
 import contextlib
 import json
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -53,34 +54,12 @@ LATEST_FORMAT = 4  # with erased rows, which earlier versions would take back in
 # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
 FORMATS = (1, FORMAT, WATCHED_FORMAT, LATEST_FORMAT)
 UNITS_IN_ONE_FILE = 20_000
-WITHOUT_DIGEST = frozenset(
-    (
-        "format",
-        "run",
-        "space",
-        "partition",
-        "unit_tokens",
-        "generation",
-        "buckets",
-        "rows",
-        "work",
-        "tokens",
-        "index",
-    )
-    + (
-        "ranges",
-        "calibration",
-        "input",
-        "canary",
-        "options",
-        "versions",
-        "started",
-        "finished",
-        "previous",
-        "shards",
-    )
-    + ("parts", FENCE)
-)  # all fields of the versions that wrote no digest
+WITHOUT_DIGEST = {
+    "format", "run", "space", "partition", "unit_tokens", "generation", "buckets", "rows", "work",
+    "tokens", "index", "ranges", "calibration", "input", "canary", "options", "versions", "started",
+    "finished", "previous", "shards", "parts", FENCE,
+}  # fmt: skip
+# all fields of the versions that wrote no digest
 
 
 @dataclass(frozen=True)
@@ -302,6 +281,17 @@ class Manifest(JsonEntry):
         if self.index:
             return self.index.metric
         return self.options.metric or "cosine"
+
+    @cached_property
+    def shard_units(self) -> list[UnitRecord]:
+        """The units that have a shard, by name; the number of a shard is its place here."""
+        if all(unit.path for unit in self.units):
+            return self.units  # not another list of millions
+        return [unit for unit in self.units if unit.path]
+
+    def shard_number(self, path: str) -> int:
+        """Return the number of a shard of the snapshot, by its path in the store."""
+        return bisect_left(self.shard_units, layout.unit(path), key=lambda unit: unit.unit)
 
     @property
     def shard_paths(self) -> list[str]:

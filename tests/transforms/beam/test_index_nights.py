@@ -276,9 +276,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     opened: list[str] = []
     original = reading.open_shard
 
-    def open_shard(path: str, *size: int) -> Any:
+    def open_shard(path: str, *args: Any, **options: Any) -> Any:
         opened.append(path)
-        return original(path, *size)
+        return original(path, *args, **options)
 
     monkeypatch.setattr(reading, "open_shard", open_shard)
     return opened
@@ -722,8 +722,8 @@ def test_a_damaged_file_of_an_index_of_unchanged_rows_is_made_again(
         flip(path, 0.5)
         again = nights.commit(files)
         assert path.name in again["change"]["why"]
-        is_range = index != "Flat" and what in ("locator", "path")
-        assert again["change"]["what"] == ("repaired" if is_range else "trained")
+        is_alone = what in ("locator", "path")
+        assert again["change"]["what"] == ("repaired" if is_alone else "trained")
         assert path.read_bytes() == whole
         assert again != made  # so that a line tells of it
         made = again

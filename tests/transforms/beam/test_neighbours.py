@@ -4,8 +4,10 @@ after a crash.
 Covers transforms/steps/joins/compare.py.
 Covers transforms/steps/joins/neighbours.py.
 Covers transforms/steps/joins/neighbours_result.py.
+Covers transforms/steps/joins/work_files.py.
 """
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from helpers import eager
 from helpers.nights import DIM, Nights, vector_of
 from helpers.variants import variants
 
+from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.beam import IndexRequest
 from transforms.beam.neighbours import Conclude, Neighbours
+from transforms.index import choose
 from transforms.search import Searcher
 from transforms.search.opened import SnapshotIndex
 from transforms.steps.joins import compare, neighbours
@@ -35,6 +39,7 @@ ROWS = {
     f"f{i}": [(f"{i}-{j}", f"{'abcdefgh'[j % 8]} {i} {j}") for j in range(150)] for i in range(4)
 }
 ASKED = {"q": [(f"q{j}", f"{'abcdefgh'[j % 8]} asked {j}") for j in range(70)]}
+TOPICS = "abcdefghijklmnop"
 Found = dict[str, list[tuple[str, float]]]
 
 
@@ -114,6 +119,50 @@ def test_they_are_those_of_a_search(
     ]
     check_same(by_query(tmp_path / "out"), searched(nights, ASKED["q"], 7))
     assert not list((tmp_path / "out" / "_work").glob("[!.]*"))
+
+
+def of_topics(folder: Path, rows: int) -> Nights:
+    """A store of so many rows, whose index is cut into ranges."""
+    nights = Nights(folder)
+    files = {
+        f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 16]} {i} {j}") for j in range(100)]
+        for i in range(rows // 100)
+    }
+    nights.commit(files, IndexRequest("IVF32,SQ8", target_recall=0.3))  # few lists a query
+    return nights
+
+
+def test_queries_are_read_only_for_groups_that_they_look_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice the rows are twice the blocks and twice the groups: four times as many pairs."""
+    monkeypatch.setattr(choose, "RANGE_BYTES", 1500)
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 100)
+    read = storage.read_bytes
+    queries: list[int] = []
+
+    def counted(path: str) -> bytes:
+        data = read(path)
+        if path.endswith("-queries.npz"):
+            queries.append(len(np.load(io.BytesIO(data))["which"]))
+        return data
+
+    monkeypatch.setattr(storage, "read_bytes", counted)
+    sums = []
+    tables = []
+    stores = {rows: of_topics(tmp_path / f"{rows}", rows) for rows in (400, 800)}
+    for rows, size in ((400, 800), (400, 1), (800, 1)):  # rows of a group: all, or a range
+        nights = stores[rows]
+        monkeypatch.setattr(compare, "GROUP_ROWS", size)
+        queries.clear()
+        output = tmp_path / f"out-{rows}-{size}"
+        job = job_of(nights, output, 3, itself=True)
+        eager.run(Neighbours(job), blocks_of(nights.manifest))
+        tables.append(table_of(output))
+        sums.append(sum(queries))
+    assert tables[0].equals(tables[1])
+    assert sums[0] == 0  # the block's own file has all queries
+    assert 0 < sums[2] < 2.5 * sums[1]
 
 
 @pytest.mark.parametrize("k", [3, pytest.param(600, marks=pytest.mark.slow)])

@@ -1,8 +1,16 @@
+from itertools import pairwise
+from unittest.mock import patch
+
+import numpy as np
 import pytest
 from helpers import index_data  # noqa: F401  (skips where faiss is missing)
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transforms.base.errors import OptionError
-from transforms.index import choose_index
+from transforms.index import choose, choose_index
+from transforms.index.choose import cut_lists
+from transforms.index.range_file import HEADER_BYTES, LIST_BYTES
 from transforms.index.spec import IndexSpec
 
 
@@ -99,3 +107,23 @@ def test_codes_of_rows_of_any_length_do_not_depend_on_a_samples_extremes(
     assert choose_index(100_000, 64, IndexSpec.parse(index), unit=unit).factory.endswith(
         f",{codec}"
     )
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.integers(30, 3000))
+def test_ranges_are_few_and_none_is_too_large_but_for_a_single_list(
+    sizes: list[int], room: int
+) -> None:
+    plan = choose_index(200_000, 16, IndexSpec.parse("IVF64,SQ8"))
+    bytes_of = [size * plan.spec.row_bytes(16) + LIST_BYTES for size in sizes]
+    with patch.object(choose, "RANGE_BYTES", room + HEADER_BYTES):
+        cuts = cut_lists(np.array(sizes), plan)
+    assert (cuts[0][0], cuts[-1][1]) == (0, len(sizes))
+    assert all(one[1] == other[0] for one, other in pairwise(cuts))
+    lengths = [sum(bytes_of[first:stop]) for first, stop in cuts]
+    assert all(
+        length <= room or stop == first + 1
+        for length, (first, stop) in zip(lengths, cuts, strict=True)
+    )
+    # fewer than twice as many as their bytes need
+    if len(cuts) > 1:
+        assert len(cuts) <= 2 * -(-sum(bytes_of) // room)

@@ -20,6 +20,7 @@ from transforms.index.exact import (
 from transforms.index.faiss_module import load_faiss
 
 CUTS: tuple[Sequence[int], ...] = ((), (1, 2, 50), tuple(range(10, 90, 10)))
+THREADS = [1, 3]  # numpy finds the candidates for few threads, faiss for many
 
 
 def blocks(vectors: np.ndarray, cuts: Sequence[int]) -> list[tuple[np.ndarray, int]]:
@@ -30,10 +31,13 @@ def blocks(vectors: np.ndarray, cuts: Sequence[int]) -> list[tuple[np.ndarray, i
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @pytest.mark.parametrize("cuts", CUTS)
-def test_ties_go_by_position_however_the_vectors_are_cut(metric: str, cuts: Sequence[int]) -> None:
+@pytest.mark.parametrize("threads", THREADS)
+def test_ties_go_by_position_however_the_vectors_are_cut(
+    metric: str, cuts: Sequence[int], threads: int
+) -> None:
     vectors = small_integers(90, 4, 1)
     queries = small_integers(7, 4, 2)
-    scores, positions = exact_search(blocks(vectors, cuts), queries, 20, metric)
+    scores, positions = exact_search(blocks(vectors, cuts), queries, 20, metric, threads=threads)
     wanted, rows = brute_force(vectors, queries, 20, metric)
     np.testing.assert_array_equal(positions, rows)
     np.testing.assert_array_equal(scores, wanted)
@@ -43,7 +47,11 @@ def test_ties_go_by_position_however_the_vectors_are_cut(metric: str, cuts: Sequ
 def test_scores_are_the_same_to_the_bit_however_the_vectors_are_cut(metric: str) -> None:
     vectors = unit_vectors(90, 33)
     queries = unit_vectors(5, 33, seed=1)
-    first, *others = [exact_search(blocks(vectors, cuts), queries, 10, metric) for cuts in CUTS]
+    first, *others = [
+        exact_search(blocks(vectors, cuts), queries, 10, metric, threads=threads)
+        for threads in THREADS
+        for cuts in CUTS
+    ]
     for other in others:
         np.testing.assert_array_equal(first[0], other[0])
         np.testing.assert_array_equal(first[1], other[1])

@@ -164,6 +164,10 @@ def test_only_probed_ranges_are_opened(tmp_path: Path) -> None:
         index.search(queries, 3, nprobe=4)
 
 
+def test_headers_of_many_ranges_are_as_small_as_that_of_one() -> None:
+    assert 64 * header_bytes(1 << 12) <= 1.1 * header_bytes(1 << 18)
+
+
 def test_a_header_is_small() -> None:
     sizes = np.full(1000, 3)
     data, header = range_bytes(7, 8, sizes, np.zeros((3000, 5), np.uint8))

@@ -18,7 +18,7 @@ from transforms import storage
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
 from transforms.beam import IndexRequest
 from transforms.index import choose
-from transforms.index.range_file import header_bytes
+from transforms.index.range_file import HEADER_BYTES, LIST_BYTES, header_bytes
 from transforms.search import Copies, Searcher
 from transforms.store.index_files import files as index_files
 from transforms.store.manifest import read_manifest
@@ -145,13 +145,16 @@ def test_a_cold_query_of_200_000_rows(
     nlist, rows, k = 2048, 200_000, 10
     nights = Nights(tmp_path / "store")
     code = nights.space.dim + 8  # a row of a list: eight-bit codes and its id
-    monkeypatch.setattr(choose, "RANGE_BYTES", rows * code // ranges + 40 * nlist)
+    of_all = rows * code + LIST_BYTES * nlist
+    monkeypatch.setattr(choose, "RANGE_BYTES", of_all // ranges + HEADER_BYTES)
     files = {
         f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 16]} {i} {j}") for j in range(rows // 20)]
         for i in range(20)
     }
     nights.commit(files, IndexRequest(f"IVF{nlist},SQ8"))
     remote = uploaded(nights, f"gs://{BUCKET}/cold-{uuid.uuid4().hex[:12]}")
+    # the held-out rows are no part of a range, and a range has whole lists
+    assert 0.9 * ranges <= len(remote.ranges) <= 1.2 * ranges
     right = answers(Searcher(remote.here.manifest), QUERIES[:1], k)
     parts.clear()
     with gcs.counted() as requests:
@@ -173,10 +176,32 @@ def test_a_cold_query_of_200_000_rows(
         f" {len(locators)} of locators, {len(requests)} in all"
     )
     assert len(asked) <= 1.2 * len(probed) + 12
-    assert len(shards) <= 2 * k
-    assert len(locators) <= 2 * min(k, len(remote.ranges)) + 1
+    assert len(shards) + len(locators) <= 2 * k
     assert sum(stop - start for _, start, stop in of_ranges) <= 1.5 * (wanted + headers)
     assert headers <= 40 * nlist + 2000 * len(remote.ranges)
+
+
+def test_a_shard_of_hits_takes_one_request(remote: Remote, gcs: Gcs) -> None:
+    searcher = remote.searcher(Copies())
+    hits = searcher.nearest(np.array([vector_of(QUERIES[0])]), 5)
+    assert searcher.rows.columns.names  # from the first shard, once
+    with gcs.counted() as requests:
+        searcher.rows.describe(hits)
+    assert len(requests) == len(np.unique(hits.shard))
+
+
+@pytest.mark.parametrize("where", [None, "id = '1-1'"])
+def test_a_shard_that_was_cut_is_named_in_one_line(
+    built: Nights, gs: str, cache: None, where: str | None
+) -> None:
+    remote = uploaded(built, gs)
+    for unit in built.manifest.units:
+        data = storage.read_bytes(f"{gs}/{unit.path}")
+        storage.overwrite(f"{gs}/{unit.path}", data[: len(data) // 2])
+    searcher = remote.searcher(Copies())
+    with pytest.raises(SentenceBeamError, match=r"embeddings/.*ends before the .* bytes") as got:
+        searcher.rows.describe(searcher.nearest(np.array([vector_of(QUERIES[0])]), 5, where=where))
+    assert "\n" not in str(got.value)
 
 
 def test_all_is_copied_if_that_is_asked_for(

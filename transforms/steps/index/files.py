@@ -196,12 +196,15 @@ class Folder:
     def check(self, segment: SegmentEntry) -> None:
         """Raise DamagedIndexError if a file of a segment is not what was written."""
         index_files.check(self.stored(segment.path), segment.sha256, segment.checksum)
-        index_files.check(
-            self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum
-        )
+        self.check_locator(segment)
         for entry in (segment.refine, segment.answers):
             if entry:
                 index_files.check(self.stored(entry.path), entry.sha256, entry.checksum)
+
+    def check_locator(self, segment: SegmentEntry) -> None:
+        """Raise DamagedIndexError if the locator of a segment is not what was written."""
+        path = self.stored(segment.locator)
+        index_files.check(path, segment.locator_sha256, segment.locator_checksum)
 
     def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """Return the vectors of a shard's column as the index holds them, float32 [n, d]."""

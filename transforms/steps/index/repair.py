@@ -1,7 +1,7 @@
-"""Making a damaged range of lists again, from the shards, without its neighbours.
+"""Making a damaged segment again, a range of lists or one of rows, from the shards and alone.
 
-Its rows are those that no other segment has. Rows that were deleted are left out, so the range's
-rows have other places than before.
+Its rows are those that no other segment has. Rows that were deleted are left out, so the rows have
+other places than before.
 """
 
 import functools
@@ -19,27 +19,24 @@ from transforms.index.range_file import range_bytes
 from transforms.index.refine import RefineWriter
 from transforms.index.segment import ListedRows, SegmentWriter, flat_vectors
 from transforms.steps.index import scratch
-from transforms.steps.index.files import DEEP, RowBlock
+from transforms.steps.index.files import DEEP, RowBlock, stack
 from transforms.steps.index.held_out import KnownQueries
 from transforms.steps.index.listed import ListedSource, leave_listed
-from transforms.steps.index.ranges import RangeSpan, write_range
-from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Repair
+from transforms.steps.index.ranges import RangeSpan, WrittenRange, write_range
+from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, Repair
 from transforms.store.index_entries import ChangeEntry, IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import check_shard, open_shard, read_wanted, take_rows
 
 
-@progress.stage("index: repairing a range")
+@progress.stage("index: repairing a segment")
 def repair(job: IndexUpdateJob, segment: SegmentEntry, why: str) -> Repair:
-    """Write a damaged range again, and leave its true neighbours of the known queries.
+    """Write a damaged segment again, and leave its true neighbours of the known queries.
 
     Raises DamagedIndexError if another file of the index is damaged, so that it cannot be made.
     """
     update = job.update()
-    assert segment.lists is not None
-    first, stop = segment.lists
-    plan = job.plan(update)
     trained = update.current.trained
     writer = SegmentWriter(index_files.read(job.folder.stored(trained.path), trained.sha256))
     refine = RefineWriter(job.dim) if update.current.rerank else None
@@ -52,36 +49,88 @@ def repair(job: IndexUpdateJob, segment: SegmentEntry, why: str) -> Repair:
         writer.add(block.vectors)
         if refine:
             refine.add(block.vectors)
+    added = stack(vectors, job.dim)
+    table = locator.table()
+    if segment.lists:
+        written = _range_again(job, update, segment, (writer, refine, table))
+        entry = written.segment
+        added = added[written.origins & 0xFFFFFFFF]
+    else:
+        entry = job.folder.segment(segment.number, segment.kind, writer.finish(), table, refine)
+    if entry.rows != segment.live:
+        raise DamagedIndexError(f"{why}; its rows are not known")
+    exact = ExactNeighbours(_known_vectors(job, update), DEEP, update.metric)
+    exact.add(added, segment.number << 32)
+    job.folder.put(scratch.repaired(segment.number), exact.to_bytes())
+    return Repair(replace(entry, closeness=segment.closeness, repairs=segment.repairs + 1), why)
+
+
+def _range_again(
+    job: IndexUpdateJob,
+    update: IndexUpdate,
+    segment: SegmentEntry,
+    rows: tuple[SegmentWriter, RefineWriter | None, pa.Table],
+) -> WrittenRange:
+    """Write a range of those of some rows that are in its lists.
+
+    The rows have codes, their vectors if candidates are scored again, and places.
+    """
+    writer, refine, locator = rows
+    assert segment.lists is not None
+    first, stop = segment.lists
+    plan = job.plan(update)
     every = writer.by_list()
     bounds = np.concatenate([[0], np.cumsum(every.sizes)])[[first, stop]]
     here = slice(*bounds)
     listed = ListedRows(every.sizes[first:stop], every.codes[here], every.rows[here])
-    if len(listed.rows) != segment.live:
-        raise DamagedIndexError(f"{why}; its rows are not known")
     kept = refine.rows() if refine else None
     # the names of what the steps of an update leave of the same segment are others
     folder = replace(job.folder, prefix="repair")
-    leave_listed(folder, segment.number, listed, first, plan.nlist, locator.table(), kept)
+    leave_listed(folder, segment.number, listed, first, plan.nlist, locator, kept)
     source = ListedSource(
         segment.number, len(listed.rows), writer.code_size, lists=(segment.lists,)
     )
     span = RangeSpan(segment.number, first, stop, segment.first_id, (source,))
-    written = write_range(folder, span, plan)
-    block = np.concatenate(vectors)[written.origins & 0xFFFFFFFF]
-    exact = ExactNeighbours(_known_vectors(job, update), DEEP, update.metric)
-    exact.add(block, segment.number << 32)
-    job.folder.put(scratch.repaired(segment.number), exact.to_bytes())
-    entry = replace(written.segment, closeness=segment.closeness, repairs=segment.repairs + 1)
-    return Repair(entry, why)
+    return write_range(folder, span, plan)
 
 
 def restore(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry, why: str) -> Repair:
-    """Write a damaged range again with every row in its place.
+    """Write a damaged segment again with every row in its place.
 
-    This is for damage met after rows were matched by their places. The code of a deleted row, which
-    no search returns, is zeros. Raises DamagedIndexError if another file of the index is damaged,
-    or if a row belongs to another list now.
+    This is for damage met after rows were matched by their places. No search returns a deleted row.
+    Raises DamagedIndexError if another file of the index is damaged, the locator too, or if a row
+    of a range belongs to another list now.
     """
+    if segment.kind == HELD_OUT:
+        raise DamagedIndexError(why)
+    if segment.lists:
+        return Repair(_restored_range(job, update, segment, why), why)
+    return Repair(_restored_rows(job, update, segment, why), why)
+
+
+def _restored_rows(
+    job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry, why: str
+) -> SegmentEntry:
+    """Write a segment of rows again; a deleted row has the code of another row."""
+    locator = locators.from_bytes(job.folder.locator(segment))
+    vectors, live = _vectors_in_place(job, update, locator)
+    if not len(live):
+        raise DamagedIndexError(f"{why}; all of its rows are deleted")
+    vectors[~locator.column("shard").is_valid().to_numpy()] = vectors[live[0]]
+    trained = update.current.trained
+    writer = SegmentWriter(index_files.read(job.folder.stored(trained.path), trained.sha256))
+    writer.add(vectors)
+    refine = RefineWriter(job.dim) if update.current.rerank else None
+    if refine:
+        refine.add(vectors)
+    entry = job.folder.segment(segment.number, segment.kind, writer.finish(), locator, refine)
+    return replace(entry, closeness=segment.closeness, repairs=segment.repairs + 1)
+
+
+def _restored_range(
+    job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry, why: str
+) -> SegmentEntry:
+    """Write a range again; the code of a deleted row is zeros."""
     assert segment.lists is not None
     first, stop = segment.lists
     trained = update.current.trained
@@ -109,7 +158,7 @@ def restore(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry, why
         refine = RefineWriter(job.dim)
         refine.add(vectors)
         entry = replace(entry, refine=job.folder.file(refine.to_bytes(), "refine"))
-    return Repair(entry, why)
+    return entry
 
 
 def _vectors_in_place(
@@ -171,7 +220,7 @@ def _named_rows(job: IndexUpdateJob, update: IndexUpdate) -> dict[str, list[np.n
             job.folder.check(segment)
             locator = locators.from_bytes(job.folder.locator(segment), ["shard", "row"])
         except DamagedIndexError:
-            if not segment.lists:
+            if segment.kind == HELD_OUT:
                 raise
             continue
         numbers, names = locators.shards_of(locator)
@@ -197,7 +246,7 @@ def _known_vectors(job: IndexUpdateJob, update: IndexUpdate) -> np.ndarray:
 def repaired(
     job: IndexUpdateJob, update: IndexUpdate, repairs: Sequence[Repair]
 ) -> tuple[IndexUpdateJob, IndexUpdate]:
-    """Return the job and the update of the index with repaired ranges, which is recorded."""
+    """Return the job and the update of the index with repaired segments, which is recorded."""
     segments = {one.segment.number: one.segment for one in repairs}
     named = job.folder.write(_known_again(job, update, list(segments)).to_bytes(), "parquet")
     why = "; ".join(sorted(one.why for one in repairs))
@@ -214,7 +263,7 @@ def repaired(
 
 
 def _known_again(job: IndexUpdateJob, update: IndexUpdate, numbers: list[int]) -> KnownQueries:
-    """Return the known queries with the repaired ranges' neighbours at their present places."""
+    """Return the known queries with the repaired segments' neighbours at their present places."""
     known = job.known_queries(update)
     queries = _known_vectors(job, update)
     gone = np.isin(known.positions >> 32, numbers)

@@ -26,8 +26,9 @@ left by list: the ranges to write; and `index_update_ranges.write`, for each of 
 7. `index_update_recall.conclude`: recall is measured again; the manifest's entry, or why the index
 has to be retrained.
 
-A damaged file of the index is not read any further: the index is trained and built again from the
-shards, which are checked then too.
+A damaged segment is made again alone, from the shards. If another file of the index is damaged, or
+the segment cannot be made, the index is trained and built again from the shards, which are checked
+then too.
 """
 
 import functools
@@ -51,6 +52,7 @@ from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
 
+DELTA = "delta"
 HELD_OUT = "held-out"
 ADDED = "added"
 REMOVED = "removed"
@@ -146,7 +148,7 @@ class IndexUpdate(JsonEntry):
 class IndexUpdateJob:
     """Store, run, dimension and metric, by which the steps of an update find the rest.
 
-    `repaired` says that damaged ranges of the last index have been made again.
+    `repaired` says that damaged segments of the last index have been made again.
     """
 
     root: str
@@ -207,7 +209,7 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Repair:
-    """A range that was made again, and the line that names its damaged file."""
+    """A segment that was made again, and the line that names its damaged file."""
 
     segment: SegmentEntry
     why: str
@@ -217,7 +219,7 @@ class Repair:
 class Reading:
     """The end of a reading: sound, a damaged file of the last index, or a damaged shard.
 
-    `repair` is a range that was damaged and has been made again.
+    `repair` is a segment that was damaged and has been made again.
     """
 
     damaged: str | None = None

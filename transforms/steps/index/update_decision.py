@@ -9,13 +9,12 @@ from transforms.base.pairs import group_by_size
 from transforms.index.upkeep import Compaction, RangeMerge, SegmentRows, choose_merge, compaction
 from transforms.steps.index import scratch
 from transforms.steps.index.files import most_rows
-from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from transforms.steps.index.update import DELTA, HELD_OUT, IndexUpdate, IndexUpdateJob
 from transforms.steps.index.update_recall import leave_queries
 from transforms.steps.index.update_rows import BucketMatch
 from transforms.store.index_entries import ChangeEntry
 
 BASE = "base"
-DELTA = "delta"
 
 
 @dataclass(frozen=True)

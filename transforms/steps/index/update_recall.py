@@ -64,8 +64,8 @@ class BuiltSegment:
 class SegmentBuild:
     """A built segment, rows left by list, or the line that names a damaged file of the last index.
 
-    None of these if there are no rows. `restored` is the line of a damaged range that was made
-    again.
+    None of these if there are no rows. `restored` names the damaged files of segments that were
+    made again.
     """
 
     built: BuiltSegment | None = None

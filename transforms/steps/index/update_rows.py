@@ -24,6 +24,7 @@ from transforms.steps.index.held_out import newly_held_out
 from transforms.steps.index.repair import repair
 from transforms.steps.index.update import (
     ADDED,
+    DELTA,
     HELD_OUT,
     REMOVED,
     STANDING,
@@ -87,17 +88,18 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[Sen
 
 
 def _repaired(job: IndexUpdateJob, segment: SegmentEntry) -> Repair | None:
-    """Check a segment, and make a damaged range again; None if it is sound.
+    """Check a segment, and make a damaged one again; None if it is sound.
 
-    Raises DamagedIndexError for another segment. Of one that is read later, only the locator is
-    checked, when it is read.
+    Of a segment of rows that is read later, only a delta's locator is checked, by which its rows
+    are matched. Raises DamagedIndexError for the held-out segment.
     """
-    if not segment.lists and not job.update().is_none:
-        return None
     try:
-        job.folder.check(segment)
+        if segment.lists or job.update().is_none:
+            job.folder.check(segment)
+        elif segment.kind == DELTA:
+            job.folder.check_locator(segment)
     except DamagedIndexError as error:
-        if not segment.lists:
+        if segment.kind == HELD_OUT:
             raise
         return repair(job, segment, job.folder.relative(error))
     return None

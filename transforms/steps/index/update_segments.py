@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.base import progress
-from transforms.base.errors import DamagedIndexError
+from transforms.base.errors import DamagedIndexError, SentenceBeamError
 from transforms.index import SegmentFile, TrainedIndex, train
 from transforms.index.choose import depth_for, plan_for
 from transforms.index.refine import RefineWriter, row_type
@@ -49,26 +49,38 @@ BLOCK_ROWS = 10_000
 def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
     """Write the changes of a segment, and leave its part of the recall measurement.
 
-    If a range turns out to be damaged, it is made again alone.
+    If one of its sources turns out to be damaged, that is made again alone.
     """
     update = job.update()
     try:
         return _built(job, update, target)
     except DamagedIndexError as error:
         damaged = SegmentBuild(damaged=job.folder.relative(error))
-    ranges = [update.segments[number] for number in target.sources]
-    if not ranges or not ranges[0].lists:
-        return damaged
     try:
-        again = restore(job, update, ranges[0], damaged.damaged or "")
-        return replace(_built(job, _with(update, again), target), restored=again.why)
-    except DamagedIndexError:
+        repairs = _restored(job, update, target)
+        if not repairs:
+            return damaged
+        why = "; ".join(one.why for one in repairs)
+        return replace(_built(job, _with(update, repairs), target), restored=why)
+    except SentenceBeamError:  # another file of the index is damaged, or a removed shard is gone
         return damaged
 
 
-def _with(update: IndexUpdate, again: Repair) -> IndexUpdate:
-    """Return the update of the index with a range that was made again."""
-    segments = {**update.segments, again.segment.number: again.segment}
+def _restored(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> list[Repair]:
+    """Make the damaged sources of a segment again. Raises DamagedIndexError if one cannot be."""
+    repairs = []
+    for number in target.sources:
+        segment = update.segments[number]
+        try:
+            job.folder.check(segment)
+        except DamagedIndexError as error:
+            repairs.append(restore(job, update, segment, job.folder.relative(error)))
+    return repairs
+
+
+def _with(update: IndexUpdate, repairs: list[Repair]) -> IndexUpdate:
+    """Return the update of the index with segments that were made again."""
+    segments = {**update.segments, **{one.segment.number: one.segment for one in repairs}}
     return replace(update, current=replace(update.current, segments=tuple(segments.values())))
 
 

@@ -16,7 +16,13 @@ from transforms.steps.index.build import TrainingGroup
 from transforms.steps.index.files import SEGMENT_ROWS
 from transforms.steps.index.matching import BUCKET_ROWS
 from transforms.steps.index.repair import repaired
-from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Reading, ShardRows
+from transforms.steps.index.update import (
+    HELD_OUT,
+    IndexUpdate,
+    IndexUpdateJob,
+    Reading,
+    ShardRows,
+)
 from transforms.steps.index.update_recall import retrain
 from transforms.store.index_entries import IndexEntry, IndexRequest
 from transforms.store.manifest import Manifest, read_manifest
@@ -158,7 +164,7 @@ def buckets_to_match(
     """Yield the buckets to match, or what needs none.
 
     These are the groups to train on if a file of the index is damaged, the last index if it stays,
-    or the problem of a damaged shard. Repaired ranges are those of the index from now on.
+    or the problem of a damaged shard. Repaired segments are those of the index from now on.
     """
     job = read[0][0]
     problems = [reading.problem for _, reading in read if reading.problem is not None]
@@ -239,14 +245,14 @@ def _other_index(
 def _damage(root: str, index: IndexEntry) -> str | None:
     """Return the line for the first file of an index that is missing or damaged.
 
-    Files that are read as a whole are compared by sha256, others by size. Those of ranges are
-    looked at later, because a range is made again alone.
+    Files that are read as a whole are compared by sha256, others by size. Those of ranges and other
+    segments are looked at later, because each is made again alone, but for the held-out rows.
     """
-    ranges = {name for one in index.segments if one.lists for name in one.files}
+    alone = {name for one in index.segments if one.kind != HELD_OUT for name in one.files}
     sizes = {segment.path: segment.bytes for segment in index.segments}
     whole = {entry.path: entry.sha256 for entry in (index.trained, index.queries)}
     for name, _ in index.files:
-        if name in ranges:
+        if name in alone:
             continue
         path = storage.join(root, name)
         entry = storage.storage_of(root).stat(path)

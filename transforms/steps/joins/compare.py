@@ -41,6 +41,9 @@ class ComparedRows(Protocol):
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return the lists to search, once for all groups; None without lists."""
 
+    def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
+        """Return those of the queries, int64, that may have a candidate in a group."""
+
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         """Return gains and positions of the best candidates of a group."""
 
@@ -89,6 +92,19 @@ class ByIndex:
         else:
             nprobe = self._nprobe
         return coarse_search(self._trained, queries, nprobe)
+
+    def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
+        """Return the queries whose lists are in a group; all if it has a segment of rows."""
+        bounds = [segment.lists for segment in self._index.segments[slice(*group)]]
+        if coarse is None:
+            return queries
+        is_asked = np.zeros(len(queries), bool)
+        for lists in bounds:
+            if lists is None:
+                return queries
+            inside = (coarse.lists >= lists[0]) & (coarse.lists < lists[1])
+            is_asked |= inside.any(axis=1)
+        return queries[is_asked]
 
     @cached_property
     def _trained(self) -> TrainedIndex | None:
@@ -157,6 +173,10 @@ class ByRow:
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return None: there are no lists."""
 
+    def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
+        """Return all queries."""
+        return queries
+
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         """Return gains and positions of the k best rows of some shards."""
         scores, positions = exact_search(self._vectors(group), queries, self._k, self._metric)
@@ -185,10 +205,14 @@ class ByFilter:
 
     @property
     def groups(self) -> list[Group]:
-        return [(0, len(self._searcher.manifest.shard_paths))]
+        return [(0, len(self._searcher.manifest.shard_units))]
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return None: the search chooses among the lists with matching rows."""
+
+    def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
+        """Return all queries."""
+        return queries
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         """Return gains and positions of the k best matching rows."""

@@ -5,12 +5,9 @@ output, so that only descriptions travel. A block's result is one file, named by
 written once; an existing one is not made again.
 """
 
-import io
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +18,20 @@ from transforms.base.arrow import parquet_bytes, table_of
 from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
 from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS
-from transforms.index.exact import best_first
-from transforms.index.parts import Coarse, TopK
+from transforms.index.parts import Coarse
 from transforms.index.vectors import prepared
 from transforms.search import Hits, Searcher
 from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
 from transforms.steps.joins.queries import Queries, StoredRows, stored_queries
+from transforms.steps.joins.work_files import (
+    best_of,
+    refuse_damaged_work,
+    take_arrays,
+    write_arrays,
+)
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import Problem
-from transforms.store.shards.reading import take_rows
+from transforms.store.shards.shard_files import take_numbered
 
 BLOCK_ROWS = 32_768
 BLOCK_BYTES = 128 << 20
@@ -89,11 +91,15 @@ class StoredBlock:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A block of queries, left in a file, and the groups of rows that it is to be compared with."""
+    """A block of queries, left in a file, and the groups of rows that it is to be compared with.
+
+    Some groups are compared with `parts` of the block, which have files of their own.
+    """
 
     block: str
     groups: tuple[Group, ...]
     rejected: int = 0
+    parts: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,48 +224,61 @@ class NeighbourSearch:
         vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
         with progress.stage("choosing lists"):
             coarse = rows.coarse(vectors)
-        if coarse is None:
-            arrays = {}
-        else:
-            arrays = {"lists": coarse.lists.astype(np.int32), "scores": coarse.scores}
+        every = np.arange(len(vectors))
+        asked = {group: rows.asked(group, every, coarse) for group in rows.groups}
+        groups = tuple(group for group in rows.groups if len(asked[group])) or (rows.groups[0],)
+        parts = tuple(group for group in groups if len(asked[group]) < len(every))
+        for group in parts:
+            which = asked[group]
+            part = {"which": which, "vectors": vectors[which], **_lists(coarse, which)}
+            write_arrays(self._part_path(block, group), **part)
         names = np.frombuffer(json.dumps(queries.names).encode(), np.uint8)
         own = {"names": names, "vectors": vectors, "shard": queries.shard, "row": queries.row}
         if queries.piece is not None:
             own["piece"] = queries.piece
         if queries.texts is not None:
             own["texts"] = np.frombuffer(json.dumps(queries.texts).encode(), np.uint8)
-        write_arrays(self._job.work(f"{block}.npz"), **own, **arrays)
-        return PreparedBlock(comparison=Comparison(block, tuple(rows.groups), rejected))
+        write_arrays(self._job.work(f"{block}.npz"), **own, **_lists(coarse, every))
+        return PreparedBlock(comparison=Comparison(block, groups, rejected, parts))
 
-    def compare(self, block: str, group: Group) -> Problem | None:
-        """Leave the best candidates that a group of rows has for a block's queries."""
+    def compare(self, work: Comparison, group: Group) -> Problem | None:
+        """Leave the best candidates that a group of rows has for the queries that look into it."""
         try:
-            queries, coarse = self._read_queries(block)
-            with progress.stage("comparing", len(queries.names), "queries"):
-                gains, positions = self._open()[2].scan(group, queries.vectors, coarse)
-            write_arrays(self._candidates_path(block, group), gains=gains, positions=positions)
+            path = self._job.work(f"{work.block}.npz")
+            if group in work.parts:
+                path = self._part_path(work.block, group)
+            arrays = take_arrays(path)
+            with refuse_damaged_work(path):
+                vectors = arrays["vectors"]
+                which = arrays.get("which", np.arange(len(vectors)))
+                coarse = None
+                if "lists" in arrays:
+                    lists = np.ascontiguousarray(arrays["lists"], np.int64)
+                    coarse = Coarse(arrays["scores"], lists)
+            with progress.stage("comparing", len(vectors), "queries"):
+                gains, positions = self._open()[2].scan(group, vectors, coarse)
+            found = {"which": which, "gains": gains, "positions": positions}
+            write_arrays(self._candidates_path(work.block, group), **found)
         except SentenceBeamError as error:
             return Problem.of(_mended(error))
         return None
 
+    def _part_path(self, block: str, group: Group) -> str:
+        return self._job.work(f"{block}-{group[0]}-{group[1]}-queries.npz")
+
     def _candidates_path(self, block: str, group: Group) -> str:
         return self._job.work(f"{block}-{group[0]}-{group[1]}.npz")
 
-    def _read_queries(self, block: str) -> tuple[Queries, Coarse | None]:
+    def _read_queries(self, block: str) -> Queries:
         path = self._job.work(f"{block}.npz")
-        arrays = _take(path)
-        with _refuse_damage(path):
+        arrays = take_arrays(path)
+        with refuse_damaged_work(path):
             names = json.loads(arrays["names"].tobytes())
             texts = None
             if "texts" in arrays:
                 texts = json.loads(arrays["texts"].tobytes())
-            queries = Queries(
+            return Queries(
                 names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"), texts
-            )
-            if "lists" not in arrays:
-                return queries, None
-            return queries, Coarse(
-                arrays["scores"], np.ascontiguousarray(arrays["lists"], np.int64)
             )
 
     def finish(self, work: Comparison) -> BlockRecord | Problem:
@@ -277,12 +296,10 @@ class NeighbourSearch:
         queries = Queries([], none, none, none)
         hits = Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
         if work.groups:
-            queries, _ = self._read_queries(work.block)
+            queries = self._read_queries(work.block)
+            found = (self._candidates_path(work.block, group) for group in work.groups)
             with progress.stage("scoring again", len(queries.names), "queries"):
-                hits = rows.hits(
-                    queries.vectors,
-                    _best(self._candidates_path(work.block, group) for group in work.groups),
-                )
+                hits = rows.hits(queries.vectors, best_of(len(queries.names), found))
             if self._job.itself:
                 hits = _without_itself(hits, queries)
         table = _table(queries, hits, self._job, manifest)
@@ -291,6 +308,7 @@ class NeighbourSearch:
         path = self._job.path(work.block)
         storage.ensure(path, parquet_bytes(counted, compression="zstd", write_page_checksum=True))
         left = [self._candidates_path(work.block, group) for group in work.groups]
+        left += [self._part_path(work.block, group) for group in work.parts]
         if left:
             storage.storage_of(path).delete(*left, self._job.work(f"{work.block}.npz"))
         return BlockRecord(path, len(queries.names), len(table), work.rejected)
@@ -302,38 +320,12 @@ def _mended(error: SentenceBeamError) -> SentenceBeamError:
     return error
 
 
-def write_arrays(path: str, **arrays: Any) -> None:
-    """Write a file of the work, in place of one of an earlier run."""
-    sink = io.BytesIO()
-    np.savez(sink, **arrays)
-    storage.ensure(path, sink.getvalue())
-
-
-def _take(path: str) -> dict[str, np.ndarray]:
-    """Return the arrays of a file of the work. Raises SentenceBeamError if it is damaged."""
-    data = storage.read_bytes(path)
-    with _refuse_damage(path), np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
-def _refuse_damage(path: str) -> AbstractContextManager[None]:
-    return refuse_damage(f"{path} is not what the job wrote", "run again to go on")
-
-
-def _best(paths: Iterator[str]) -> TopK:
-    """Return the best candidates of all groups, as many as one group has."""
-    best: TopK | None = None
-    for path in paths:
-        arrays = _take(path)
-        gains = arrays["gains"]
-        positions = arrays["positions"]
-        most = gains.shape[1]
-        if best is not None:
-            gains = np.concatenate([best[0], gains], axis=1)
-            positions = np.concatenate([best[1], positions], axis=1)
-        best = best_first(gains, positions, most)
-    assert best is not None, "a block is compared with one group at least"
-    return best
+def _lists(coarse: Coarse | None, which: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the lists of some queries as arrays of a file; none without lists."""
+    if coarse is None:
+        return {}
+    some = coarse.of(which)
+    return {"lists": some.lists.astype(np.int32), "scores": some.scores}
 
 
 def _without_itself(hits: Hits, queries: Queries) -> Hits:
@@ -383,7 +375,7 @@ def _columns_of(
     order = np.lexsort((row, shard))
     for number in np.unique(shard).tolist():
         rows, place = np.unique(row[shard == number], return_inverse=True)
-        table = take_rows(manifest.shard_paths[number], rows, list(kinds)).select(list(kinds))
+        table = take_numbered(manifest, number, rows, list(kinds)).select(list(kinds))
         found.append(
             table.replace_schema_metadata(None).cast(schema).take(pa.array(np.sort(place)))
         )

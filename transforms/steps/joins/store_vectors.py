@@ -12,7 +12,7 @@ from transforms.base.arrow import as_hashes, as_keys, as_matrix
 from transforms.index import IndexPlan, TrainedIndex, train
 from transforms.index.vectors import prepared
 from transforms.search import Selection
-from transforms.store.shards.reading import open_shard, take_rows
+from transforms.store.shards.shard_files import open_numbered, take_numbered
 
 TEXT_CHARACTERS = 200
 TEXT = "text"  # the column with the texts of rows in what a join writes
@@ -43,11 +43,11 @@ class StoreVectors:
         shape = (len(selection), manifest.space.dim)
         vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=shape)
         columns = ["id", "row_hash", "embedding"]
-        with open_shard(manifest.shard_paths[0]) as parquet:
+        with open_numbered(manifest, 0) as parquet:
             if "piece" in parquet.schema_arrow.names:
                 columns.insert(1, "piece")
         batches = []
-        counts = np.zeros(len(manifest.shard_paths), np.int64)
+        counts = np.zeros(len(manifest.shard_units), np.int64)
         at = 0
         for shard, batch in selection.read(columns, "reading the store"):
             matrix = as_matrix(batch.column("embedding"))
@@ -91,7 +91,7 @@ class StoreVectors:
             selected = self.selection.rows_of(shard)
             if selected is not None:
                 places = selected[places]
-            table = take_rows(manifest.shard_paths[shard], places, [text])
+            table = take_numbered(manifest, shard, places, [text])
             for place, value in zip(here.tolist(), table.column(0).to_pylist(), strict=True):
                 texts[place] = str(value or "")
         return texts

@@ -84,19 +84,19 @@ def _are_counts(found: Any) -> bool:
 
 
 @contextlib.contextmanager
-def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
+def open_shard(
+    path: str, size: int | None = None, *, whole: bool = False
+) -> Iterator[pq.ParquetFile]:
     """Yield a shard, opened for reading.
 
-    `size` (in bytes) is given if most of it will be read: a remote shard of ordinary size is then
-    fetched in one request. Raises SentenceBeamError naming the shard if it is missing or damaged.
+    If `size` (in bytes) is given, the storage is not asked for it. `whole` says that most of the
+    shard will be read: if its size is given and ordinary, one request fetches it. Raises
+    SentenceBeamError naming the shard if it is missing or damaged.
     """
     try:
-        if storage.is_local(path):
-            source: Any = path
-        elif size is not None and size <= FETCHED_WHOLE:
-            source = pa.BufferReader(storage.read_bytes(path))
-        else:
-            source = storage.storage_of(path).open(path)
+        source: Any = path
+        if not storage.is_local(path):
+            source = _remote(path, size, whole)
         with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
             _check_types(parquet.schema_arrow)
             yield parquet
@@ -106,6 +106,16 @@ def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
             f"{path} cannot be read ({reason}); sentence-beam verify lists the damage, remove the"
             " file and embed makes it again"
         ) from error
+
+
+def _remote(path: str, size: int | None, whole: bool) -> Any:
+    """Return a remote shard as a file for pyarrow."""
+    if size is None:
+        return storage.storage_of(path).open(path)
+    if whole and size <= FETCHED_WHOLE:
+        return pa.BufferReader(storage.read_bytes(path))
+    entry = storage.Entry(path, size, checksum="", version="")
+    return storage.storage_of(path).open(path, entry)
 
 
 def _check_types(schema: pa.Schema) -> None:
@@ -123,9 +133,10 @@ def _check_types(schema: pa.Schema) -> None:
 def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterator[pa.RecordBatch]:
     """Yield blocks of at most one row group with the named columns, in row order.
 
-    `embedding` is decoded to float32 vectors.
+    `embedding` is decoded to float32 vectors. `size` (in bytes) is given if most of the shard will
+    be read.
     """
-    with open_shard(path, size) as parquet:
+    with open_shard(path, size, whole=True) as parquet:
         decode = decoder(parquet.schema_arrow, path, columns)
         for group in range(parquet.num_row_groups):
             threads = storage.threads_may_read(path)
@@ -220,12 +231,12 @@ def _compare(path: str, found: str, wanted: str | None) -> None:
         raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs); {mend}")
 
 
-def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
+def take_rows(path: str, rows: np.ndarray, columns: list[str], size: int | None = None) -> pa.Table:
     """Return rows int64 [m] of one shard, in the given order; `embedding` as float32 vectors.
 
-    Only the row groups that hold them are read.
+    Only the row groups that hold them are read. `size` is that of the shard in bytes, if known.
     """
-    with open_shard(path) as parquet:
+    with open_shard(path, size) as parquet:
         decode = decoder(parquet.schema_arrow, path, columns)
         sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
         starts = np.concatenate([[0], np.cumsum(sizes)])

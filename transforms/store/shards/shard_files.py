@@ -1,15 +1,33 @@
-"""The shards of a remote snapshot as files for Arrow, each open only while it is read.
+"""The shards of a snapshot by their numbers, and as files for Arrow if it is remote.
 
-Sizes are the manifest's, so that no request asks for them.
+Sizes are the manifest's, so that no request asks for them. A shard is open only while it is read.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from transforms import storage
 from transforms.store.manifest import Manifest
+from transforms.store.shards.reading import open_shard, take_rows
+
+
+def open_numbered(manifest: Manifest, number: int) -> AbstractContextManager[pq.ParquetFile]:
+    """Open a shard of a snapshot, as `open_shard` does."""
+    unit = manifest.shard_units[number]
+    return open_shard(storage.join(manifest.root, str(unit.path)), unit.bytes)
+
+
+def take_numbered(
+    manifest: Manifest, number: int, rows: np.ndarray, columns: list[str]
+) -> pa.Table:
+    """Return rows int64 [m] of a shard of a snapshot, as `take_rows` does."""
+    unit = manifest.shard_units[number]
+    return take_rows(storage.join(manifest.root, str(unit.path)), rows, columns, unit.bytes)
 
 
 def shard_files(manifest: Manifest) -> fs.FileSystem:

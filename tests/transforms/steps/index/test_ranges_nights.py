@@ -331,6 +331,70 @@ def test_two_damaged_ranges_are_made_again(
     assert list(faults(nights.manifest)) == []
 
 
+def with_delta(nights: Nights, factory: str) -> Files:
+    """Commit an index, and then some rows of a delta; some rows of the delta are deleted."""
+    files = collection()
+    nights.commit(files, IndexRequest(factory))
+    files["d"] = [(f"d{n}", f"{TOPICS[n % 4]} {n} delta") for n in range(12)]
+    nights.commit(files)
+    files["d"] = files["d"][2:]
+    nights.commit(files)
+    return files
+
+
+def delta_of(index: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (segment for segment in index["segments"] if segment["kind"] == "delta")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("factory", "what", "how", "changes"),
+    [
+        ("IVF8,SQ8", "locator", "list", True),
+        ("IVF8,RaBitQ", "path", "gone", True),
+        ("IVF8,RaBitQ", "refine", "list", False),
+        pytest.param("IVF8,SQ8", "locator", "gone", False, marks=pytest.mark.slow),
+        pytest.param("IVF8,SQ8", "locator", "gone", True, marks=pytest.mark.slow),
+        pytest.param("IVF8,SQ8", "path", "list", True, marks=pytest.mark.slow),
+        pytest.param("IVF8,SQ8", "path", "cut", False, marks=pytest.mark.slow),
+    ],
+)
+def test_a_damaged_delta_is_made_again_alone(
+    tmp_path: Path, factory: str, what: str, how: str, changes: bool
+) -> None:
+    nights, sound = Nights(tmp_path / "store"), Nights(tmp_path / "sound")
+    files = with_delta(nights, factory)
+    with_delta(sound, factory)
+    damaged = delta_of(nights.index)
+    path = damaged[what]["path"] if what == "refine" else damaged[what]
+    damage(nights.root / path, how)
+    if changes:
+        files["d"] = files["d"][1:]
+        files["e"] = [("e", "b 3 e")]
+        sound.commit(files)
+    again = nights.commit(files)
+    assert again["trained"] == sound.index["trained"]
+    assert again["change"]["what"] == ("followed" if changes else "repaired")
+    assert path in again["change"]["why"]
+    assert base(again) == base(sound.index)
+    assert list(faults(nights.manifest)) == []
+    assert again["recall"] == sound.index["recall"]
+    for k, nprobe in ((3, 1), (500, 8)):
+        assert nights.search(["b 2 delta"], k, nprobe=nprobe) == sound.search(
+            ["b 2 delta"], k, nprobe=nprobe
+        )
+    assert nights.commit(files) == again
+
+
+def test_a_delta_is_not_made_again_by_a_damaged_quantizer(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "store")
+    files = with_delta(nights, "IVF8,SQ8")
+    damage(nights.root / delta_of(nights.index)["path"], "gone")
+    damage(nights.root / nights.index["trained"]["path"], "list")
+    assert nights.commit(files)["change"]["what"] == "trained"
+    assert list(faults(nights.manifest)) == []
+
+
 def read_lists(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files of ranges of which lists are read from now on, with repeats."""
     read: list[str] = []
