@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1] / "transforms"
 LAYERS = ("calibration", "index", "store", "search", "report", "steps")
 PARSERS = {"json.loads", "pq.ParquetFile", "pq.read_metadata", "table_of", "np.load", "load"}
 # `parsed` of a run's folder takes the parser as an argument
-GUARDS = {"refuse_damage", "_refuse_damage", "parsed"}
+GUARDS = {"refuse_damage", "_refuse_damage", "refuse_damaged_work", "parsed"}
 # Functions that parse without a guard of their own, and why no error gets past them.
 OTHERS = {
     ("index/array_bytes.py", "unpack"): "called by parsed",
@@ -21,7 +21,7 @@ OTHERS = {
     ("store/watched.py", "from_bytes"): "called within refuse_damage",
     ("store/watched.py", "answers_from_bytes"): "called within refuse_damage",
     ("store/watched.py", "judgements_from_bytes"): "called within refuse_damage",
-    ("store/runs/plan_work.py", "_work"): "called within refuse_damage",
+    ("store/runs/plan_rows.py", "spans"): "called within refuse_damage",
     ("store/shards/writing.py", "_leaves"): "the bytes were made here",
     (
         "store/shards/reading.py",

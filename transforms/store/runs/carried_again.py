@@ -16,7 +16,7 @@ from transforms.store.runs.plan_work import CarriedSpan
 
 
 @dataclass
-class _Wanted:
+class _WantedUnits:
     """The units to carry over.
 
     `counts` has the number of spans of each unchanged file, by relative path; all units of these
@@ -55,7 +55,7 @@ def carried_again(
     A manifest in parts is read part by part, so that its units are never all in memory.
     """
     by_files = has_ranges(last)
-    wanted = _Wanted()
+    wanted = _WantedUnits()
     for span in spans:
         wanted.add(span, by_files)
     if not by_files:
