@@ -12,6 +12,7 @@ import numpy as np
 
 from transforms.index.faiss_module import load_faiss
 from transforms.index.kmeans import kmeans
+from transforms.index.nearest_row import nearest_row
 from transforms.index.vectors import faiss_metric, squared_lengths
 
 # most lists of one k-means: it then takes as long as adding the rows of such an index
@@ -61,6 +62,9 @@ def nearest(
     rows: np.ndarray, centroids: np.ndarray, metric: str, count: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return scores (greater is nearer) and numbers int64 [n, count] of the nearest centroids."""
+    if count == 1:
+        best, places = nearest_row(rows, centroids, metric)
+        return best[:, None], places[:, None]
     faiss = load_faiss()
     scores, numbers = faiss.knn(rows, centroids, count, metric=faiss_metric(faiss, metric))
     if metric != "ip":

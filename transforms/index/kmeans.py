@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from transforms.base import nvidia
 from transforms.base.errors import first_line
 from transforms.index.faiss_module import load_faiss
+from transforms.index.nearest_row import nearest_row
 
 _LOGGER = logging.getLogger(__name__)
 ITERATIONS = 10
@@ -18,7 +20,12 @@ _MOST_PER_LIST = 256  # rows of the sample for each centroid; more do not move i
 # least distances of one iteration for a GPU; the processor finishes fewer before it starts
 WORTH_A_GPU = 1 << 24
 _BLOCK_DISTANCES = 1 << 26  # distances in a GPU's memory at a time
+_BLOCK_ROWS = 1 << 13  # whose sums are taken at once
 _APART = 1 / 1024  # distance of the two halves of a split list, in their lengths
+
+# Assign every row to its nearest centroid, float32 [lists, d]; return the sums of the rows of each
+# list, float32 [lists, d], and their numbers, int64 [lists].
+Sums = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def kmeans(
@@ -42,13 +49,79 @@ def kmeans(
         centroids = _by_gpu(sample, lists, spherical, start, iterations, seed)
         if centroids is not None:
             return centroids
-    return _by_faiss(sample, lists, spherical, start, iterations, seed)
+    rows, first = _chosen(sample, lists, start, seed)
+    return _move(partial(sums_of_lists, rows, spherical=spherical), first, spherical, iterations)
 
 
 @lru_cache(maxsize=1)
 def has_gpu() -> bool:
     """Whether this process sees a GPU of CUDA."""
     return nvidia.sees_gpu()
+
+
+def _chosen(
+    sample: np.ndarray, lists: int, start: np.ndarray | None, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of a sample by which lists are found, and their first centroids.
+
+    They are those that faiss's k-means chooses.
+    """
+    rows = sample
+    if len(sample) > _MOST_PER_LIST * lists:
+        rows = sample[_permutation(len(sample), seed)[: _MOST_PER_LIST * lists]]
+    first = start
+    if first is None:
+        first = rows[_permutation(len(rows), seed + 1)[:lists]]
+    return rows, np.ascontiguousarray(first, np.float32)
+
+
+def _permutation(count: int, seed: int) -> np.ndarray:
+    """Return a permutation of so many numbers, int32, as faiss draws it."""
+    faiss = load_faiss()
+    found = np.empty(count, np.int32)
+    faiss.rand_perm(faiss.swig_ptr(found), count, seed)
+    return found
+
+
+def _move(sums_of: Sums, first: np.ndarray, spherical: bool, iterations: int) -> np.ndarray:
+    """Move centroids float32 [lists, d] to the middles of their rows, so many times."""
+    centroids = first
+    for _ in range(iterations):
+        sums, counts = sums_of(centroids)
+        middles = sums / np.maximum(counts, 1)[:, None]
+        centroids = np.where(counts[:, None] > 0, middles, centroids).astype(np.float32)
+        _split_largest(centroids, counts)
+        if spherical:
+            lengths = np.linalg.norm(centroids, axis=1, keepdims=True)
+            centroids /= np.where(lengths > 0, lengths, 1)
+    return centroids
+
+
+def _split_largest(centroids: np.ndarray, counts: np.ndarray) -> None:
+    """Give each list without rows a half of one of the largest lists, moved apart; in place."""
+    empty = np.flatnonzero(counts == 0)
+    largest = np.argsort(-counts, kind="stable")[: len(empty)]
+    empty = empty[: len(largest)]
+    sign = 1 - 2 * (np.arange(centroids.shape[1]) % 2)
+    centroids[empty] = centroids[largest] * (1 + _APART * sign)
+    centroids[largest] = centroids[largest] * (1 - _APART * sign)
+
+
+def sums_of_lists(
+    rows: np.ndarray, centroids: np.ndarray, spherical: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `Sums` says, of rows float32 [n, d]; the same at any number of threads."""
+    metric = "ip" if spherical else "l2"
+    sums = np.zeros_like(centroids)
+    counts = np.zeros(len(centroids), np.int64)
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        block = rows[start : start + _BLOCK_ROWS]
+        _, numbers = nearest_row(block, centroids, metric)
+        order = np.argsort(numbers, kind="stable")
+        lists, starts = np.unique(numbers[order], return_index=True)
+        sums[lists] += np.add.reduceat(block[order], starts, axis=0)
+        counts += np.bincount(numbers, minlength=len(centroids))
+    return sums, counts
 
 
 def _by_gpu(
@@ -62,7 +135,7 @@ def _by_gpu(
     """Centroids by a GPU, None if it cannot find them: by faiss if it supports GPUs, else torch."""
     try:
         if load_faiss().get_num_gpus() > 0:
-            return _by_faiss(sample, lists, spherical, start, iterations, seed, gpu=True)
+            return _by_faiss(sample, lists, spherical, start, iterations, seed)
         return by_torchs_gpu(sample, lists, spherical, start, iterations, seed)
     except RuntimeError as error:  # no memory, or a library without code for this GPU
         _LOGGER.warning("k-means: the processor takes over from the GPU: %s", first_line(error))
@@ -76,9 +149,8 @@ def _by_faiss(
     start: np.ndarray | None,
     iterations: int,
     seed: int,
-    gpu: bool = False,
 ) -> np.ndarray:
-    """k-means by faiss, on its GPUs if requested."""
+    """k-means by faiss on its GPUs."""
     found = load_faiss().Kmeans(
         sample.shape[1],
         lists,
@@ -87,7 +159,7 @@ def _by_faiss(
         spherical=spherical,
         min_points_per_centroid=1,
         max_points_per_centroid=_MOST_PER_LIST,
-        gpu=gpu,
+        gpu=True,
     )
     found.train(sample, init_centroids=start)
     return np.asarray(found.centroids, np.float32)
@@ -127,28 +199,19 @@ def by_torch(
     """
     import torch
 
-    chosen = np.random.default_rng(seed).permutation(len(sample))[: _MOST_PER_LIST * lists]
-    first = start
-    if first is None:
-        first = sample[chosen[:lists]]
-    if len(chosen) < len(sample):
-        sample = sample[np.sort(chosen)]
-    rows = torch.from_numpy(sample).to(device)
-    centroids = torch.from_numpy(np.ascontiguousarray(first)).to(device)
+    chosen, first = _chosen(sample, lists, start, seed)
+    rows = torch.from_numpy(chosen).to(device)
+
+    def sums_of(centroids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        there = torch.from_numpy(centroids).to(device)
+        nearest = _nearest(torch, rows, there, spherical)
+        counts = torch.bincount(nearest, minlength=lists)
+        order = torch.argsort(nearest, stable=True)
+        sums = torch.segment_reduce(rows[order], "sum", lengths=counts, axis=0)
+        return sums.cpu().numpy(), counts.cpu().numpy()
+
     with torch.inference_mode():
-        for _ in range(iterations):
-            nearest = _nearest(torch, rows, centroids, spherical)
-            counts = torch.bincount(nearest, minlength=lists)
-            sums = torch.segment_reduce(
-                rows[torch.argsort(nearest, stable=True)], "sum", lengths=counts, axis=0
-            )
-            centroids = torch.where(
-                counts[:, None] > 0, sums / counts.clamp(min=1)[:, None], centroids
-            )
-            _split_largest(torch, centroids, counts)
-            if spherical:
-                centroids = torch.nn.functional.normalize(centroids)
-    return np.asarray(centroids.cpu().numpy(), np.float32)
+        return _move(sums_of, first, spherical, iterations)
 
 
 def _nearest(torch: Any, rows: Any, centroids: Any, spherical: bool) -> Any:
@@ -159,13 +222,3 @@ def _nearest(torch: Any, rows: Any, centroids: Any, spherical: bool) -> Any:
         away = (centroids * centroids).sum(dim=1) / 2
     blocks = rows.split(max(1, _BLOCK_DISTANCES // len(centroids)))
     return torch.cat([(block @ centroids.T - away).argmax(dim=1) for block in blocks])
-
-
-def _split_largest(torch: Any, centroids: Any, counts: Any) -> None:
-    """Give each list without rows a half of one of the largest lists, moved apart; in place."""
-    empty = torch.nonzero(counts == 0)[:, 0]
-    largest = torch.argsort(counts, descending=True, stable=True)[: len(empty)]
-    empty = empty[: len(largest)]
-    sign = 1 - 2 * (torch.arange(centroids.shape[1], device=centroids.device) % 2)
-    centroids[empty] = centroids[largest] * (1 + _APART * sign)
-    centroids[largest] = centroids[largest] * (1 - _APART * sign)
