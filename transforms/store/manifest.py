@@ -291,7 +291,20 @@ class Manifest(JsonEntry):
 
     def shard_number(self, path: str) -> int:
         """Return the number of a shard of the snapshot, by its path in the store."""
-        return bisect_left(self.shard_units, layout.unit(path), key=lambda unit: unit.unit)
+        units = self.shard_units
+        number = bisect_left(units, layout.unit(path), key=lambda unit: unit.unit)
+        if number < len(units) and units[number].path == path:
+            return number
+        return self._renamed_shards[path]
+
+    @cached_property
+    def _renamed_shards(self) -> dict[str, int]:
+        """The numbers of shards by path, if their unit got another name with its file."""
+        return {
+            str(unit.path): number
+            for number, unit in enumerate(self.shard_units)
+            if layout.unit(str(unit.path)) != unit.unit
+        }
 
     @property
     def shard_paths(self) -> list[str]:
