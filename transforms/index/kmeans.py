@@ -40,15 +40,18 @@ def kmeans(
     """Centroids float32 [lists, d] of the rows of a sample, float32 [n, d], n at least `lists`.
 
     For inner products (`metric` ip) centroids have length 1. `start` float32 [lists, d] are the
-    first centroids; by default `seed` chooses rows. The same rows in the same order give the same
-    centroids at any number of threads. Those of a GPU differ from the processor's by rounding. If
-    the GPU fails, for example without memory, the processor finds them.
+    first centroids; by default `seed` chooses rows, and as many rows as lists are the centroids.
+    The same rows in the same order give the same centroids at any number of threads. Those of a GPU
+    differ from the processor's by rounding. If the GPU fails, for example without memory, the
+    processor finds them.
     """
     spherical = metric == "ip"
     if has_gpu() and len(sample) * lists >= WORTH_A_GPU:
         centroids = _by_gpu(sample, lists, spherical, start, iterations, seed)
         if centroids is not None:
             return centroids
+    if len(sample) == lists and start is None:
+        return np.array(sample, np.float32)
     rows, first = _chosen(sample, lists, start, seed)
     return _move(partial(sums_of_lists, rows, spherical=spherical), first, spherical, iterations)
 

@@ -144,3 +144,8 @@ def test_a_gpu_on_which_faiss_fails_is_left_to_the_processor(
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     np.testing.assert_array_equal(kmeans(clustered(100), 4, "ip"), expected)
     assert "no kernel image" in caplog.text
+
+
+def test_as_many_rows_as_lists_are_the_centroids() -> None:
+    sample = np.repeat(clustered(3), 2, axis=0)
+    np.testing.assert_array_equal(kmeans(sample, 6, "l2"), sample)
