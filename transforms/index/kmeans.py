@@ -13,6 +13,7 @@ from transforms.base import nvidia
 from transforms.base.errors import first_line
 from transforms.index.faiss_module import load_faiss
 from transforms.index.nearest_row import nearest_row
+from transforms.index.vectors import prepared
 
 _LOGGER = logging.getLogger(__name__)
 ITERATIONS = 10
@@ -95,8 +96,7 @@ def _move(sums_of: Sums, first: np.ndarray, spherical: bool, iterations: int) ->
         centroids = np.where(counts[:, None] > 0, middles, centroids).astype(np.float32)
         _split_largest(centroids, counts)
         if spherical:
-            lengths = np.linalg.norm(centroids, axis=1, keepdims=True)
-            centroids /= np.where(lengths > 0, lengths, 1)
+            centroids = prepared(centroids, "cosine")
     return centroids
 
 
