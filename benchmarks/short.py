@@ -21,10 +21,10 @@ from benchmarks.common import SENTENCES, Row, report
 
 # A module of this folder, and its options for two cores.
 WITH_TEXTS = {
-    "encode": ("--rows", "1000", "--runs", "3"),
+    "encode": ("--rows", "500", "--runs", "3", "--base-texts", "32"),
     "pipeline": ("--rows", "5000", "--runs", "1"),
-    "poolers": ("--rows", "300", "--base-rows", "40", "--runs", "3"),
-    "nightly": ("--rows", "5000", "--growth", "10000", "100000"),
+    "poolers": ("--rows", "150", "--base-rows", "20", "--runs", "3"),
+    "nightly": ("--rows", "5000", "--growth", "5000", "50000"),
     "host": ("--rows", "20000"),
     "memory": (),
 }
@@ -32,7 +32,7 @@ INT8 = {"int8": ("--rows", "1000")}
 OTHERS = {
     "start": ("--rows", "1000", "--runs", "3"),
     "ingest": ("--rows", "300000"),
-    "index": ("--rows", "50000"),
+    "index": ("--rows", "25000", "--segments", "1"),
 }
 
 
