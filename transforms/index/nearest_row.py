@@ -7,7 +7,6 @@ multiply with a slower library than numpy's.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 
 import numpy as np
 
@@ -49,9 +48,5 @@ def _greatest(products: np.ndarray) -> np.ndarray:
     if threads < 2 or products.size < FEW:
         return products.argmax(axis=1)
     parts = np.array_split(products, threads)
-    return np.concatenate(list(_pool(threads).map(lambda part: part.argmax(axis=1), parts)))
-
-
-@lru_cache(maxsize=1)
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "greatest")
+    with ThreadPoolExecutor(threads, "greatest") as pool:
+        return np.concatenate(list(pool.map(lambda part: part.argmax(axis=1), parts)))

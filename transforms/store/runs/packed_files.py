@@ -246,7 +246,7 @@ class PackedPlan:
 
     @property
     def examples(self) -> list[PlannedFile]:
-        """One file of each types of kept columns."""
+        """A file for each combination of types of kept columns."""
         return list(_one_of_each_types(item for part in self.parts for item in part.examples))
 
     @property
