@@ -21,7 +21,7 @@ _MOST_PER_LIST = 256  # rows of the sample for each centroid; more do not move i
 # least distances of one iteration for a GPU; the processor finishes fewer before it starts
 WORTH_A_GPU = 1 << 24
 _BLOCK_DISTANCES = 1 << 26  # distances in a GPU's memory at a time
-_BLOCK_ROWS = 1 << 13  # whose sums are taken at once
+_BLOCK_ROWS = 1 << 11  # whose sums are taken at once
 _APART = 1 / 1024  # distance of the two halves of a split list, in their lengths
 
 # Assign every row to its nearest centroid, float32 [lists, d]; return the sums of the rows of each
