@@ -1,43 +1,47 @@
 """The host's part of encoding: tokens a second from texts to batches, on one core and on all.
 
-    python -m benchmarks.host [--sentences FOLDER] [--rows 20000] [--runs 3] [--output FILE.json]
+    python -m benchmarks.host [--sentences FOLDER] [--rows 20000] [--runs 5] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). MiniLM's tokenizer and the planning of
-batches in one process: what a GPU waits for. "New words": an empty memory of words; "known words":
-the same texts again. One core is a process pinned to it.
+batches in one process: what a GPU waits for. "New words": an empty table of words; "known words":
+the same texts again. One core: all threads are pinned to it, in turn with all cores.
 
-More cores than the machine has are counted: while the work runs on one core, a thread wakes up
+More cores than the machine has are counted: while the work runs on one thread, another wakes up
 every millisecond and notes whether Python's lock was taken. What is done under the lock is done by
 one core at a time, so 16 cores are at most one over that share as fast as one.
 """
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.common import SENTENCES, Row, real_texts, report, seconds
+from benchmarks.common import SENTENCES, Row, median_ratio, real_texts, report, seconds
 from pipelines.common import command
 from transforms.encoder import Encoder
 from transforms.encoder.tokenize import TEXTS_AT_ONCE, TextTokenizer
 from transforms.space import resolve_model
 
-KINDS = ("new words", "known words")
+NEW, KNOWN = KINDS = ("new words", "known words")
+KNOWN_PASSES = 9  # of each tokenizer: one takes a twentieth of a second
 MANY = 16
 BAR = 1.3  # times the time that cores in proportion would take
 WAKE_UP = 1e-3  # seconds
-# a wake-up that is later than this part of those of an idle process waited for the lock
+LOCK_PASSES = {NEW: 5, KNOWN: 40}  # two seconds, or 2,000 wake-ups
+# A wake-up that is later than this part of those of an idle process waited for the lock; as many of
+# the others are later by chance.
 ON_TIME = 0.95
 
+Work = Callable[[], object]
 
-def lateness(work: Callable[[], object]) -> list[float]:
+
+def lateness(work: Work) -> list[float]:
     """Return by how many seconds each wake-up of a thread was late while the work ran."""
     late: list[float] = []
     ended = threading.Event()
@@ -56,56 +60,68 @@ def lateness(work: Callable[[], object]) -> list[float]:
     return late
 
 
-def share_under_lock(work: Callable[[], object]) -> float:
+def share_under_lock(work: Work) -> float:
     """Return the share of the work's time in which its thread has Python's lock."""
     idle = sorted(lateness(partial(time.sleep, 1.0)))
     limit = idle[int(ON_TIME * len(idle))]
     late = lateness(work)
-    return sum(each > limit for each in late) / len(late)
+    share = sum(each > limit for each in late) / len(late)
+    return max(0.0, (share - 1 + ON_TIME) / ON_TIME)
 
 
-def batches(encoder: Encoder, texts: list[str]) -> None:
-    """Tokenize texts and cut them into batches."""
-    encoder.plan(encoder.tokenize(texts))
+def pin(cores: set[int]) -> None:
+    """Let all threads of this process run on these cores alone."""
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread), cores)
 
 
-def in_this_thread(encoder: Encoder, texts: list[str]) -> None:
-    """Do the same, a part of the texts after the other."""
-    for start in range(0, len(texts), TEXTS_AT_ONCE):
-        encoder.plan(encoder.text_tokenizer.tokenize_part(texts[start : start + TEXTS_AT_ONCE]))
+class Host:
+    """An encoder and texts, whose words are new after `forget`."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+        self.files = resolve_model("minilm")
+        self.encoder = Encoder.load("minilm", dtype="float32", device="cpu")
+        self.tokens = len(self.encoder.tokenize(texts).ids)
+
+    def forget(self) -> None:
+        """Begin again with a tokenizer that knows no words."""
+        self.encoder.text_tokenizer = TextTokenizer(self.files)
+
+    def plan(self) -> None:
+        """Tokenize the texts and cut them into batches."""
+        self.encoder.plan(self.encoder.tokenize(self.texts))
+
+    def plan_in_this_thread(self) -> None:
+        """Do the same, a part of the texts after the other."""
+        bounds = [*range(0, len(self.texts), TEXTS_AT_ONCE), len(self.texts)]
+        for start, stop in pairwise(bounds):
+            part = self.encoder.text_tokenizer.tokenize_part(self.texts[start:stop])
+            self.encoder.plan(part)
+
+    def passes(self, kind: str) -> None:
+        """Do it several times, with words of a kind."""
+        for _ in range(LOCK_PASSES[kind]):
+            if kind == NEW:
+                self.forget()
+            self.plan_in_this_thread()
 
 
-def alone(texts: list[str], runs: int) -> dict[str, float]:
-    """Return the seconds of new and of known words, the tokens, and the shares under the lock."""
-    files = resolve_model("minilm")
-    encoder = Encoder.load("minilm", dtype="float32", device="cpu")
-    took: dict[str, list[float]] = {kind: [] for kind in KINDS}
+def times_by_cores(host: Host, runs: int) -> dict[str, dict[str, list[float]]]:
+    """Return the seconds of each kind of words: on one core, and on all."""
+    every = os.sched_getaffinity(0)
+    took: dict[str, dict[str, list[float]]] = {kind: {"one": [], "all": []} for kind in KINDS}
     for _ in range(runs):
-        encoder.text_tokenizer = TextTokenizer(files)
-        for kind in KINDS:
-            took[kind].append(seconds(partial(batches, encoder, texts)))
-    found = {kind: statistics.median(times) for kind, times in took.items()}
-    found["tokens"] = len(encoder.tokenize(texts).ids)
-    if len(os.sched_getaffinity(0)) > 1:
-        encoder.text_tokenizer = TextTokenizer(files)
-        for kind in KINDS:
-            work = partial(in_this_thread, encoder, texts)
-            found[f"{kind}: lock"] = share_under_lock(work)
-    return found
-
-
-def measured(arguments: list[str], cores: set[int], **environment: str) -> dict[str, float]:
-    """Run `alone` in a process of its own that has these cores."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.host", "--alone", *arguments],
-        preexec_fn=partial(os.sched_setaffinity, 0, cores),
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-    )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        for name, cores in (("one", {min(every)}), ("all", every)):
+            host.forget()
+            pin(cores)
+            took[NEW][name].append(seconds(host.plan))
+            pin(cores)  # the threads that the first pass started
+            known = [seconds(host.plan) for _ in range(KNOWN_PASSES)]
+            took[KNOWN][name].append(statistics.median(known))
+    pin(every)
+    return took
 
 
 def main() -> None:
@@ -117,34 +133,32 @@ def main() -> None:
     )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=20_000)
-    p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--runs", type=int, default=5)
     p.add_argument("--output")
-    p.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     args = p.parse_args()
-    if args.alone:
-        command.quiet_logs()
-        print(json.dumps(alone(real_texts(args.sentences, args.rows), args.runs)))
-        return
-    arguments = ["--rows", str(args.rows), "--runs", str(args.runs)]
-    if args.sentences:
-        arguments += ["--sentences", str(args.sentences)]
-    cores = os.sched_getaffinity(0)
-    one = measured(arguments, {min(cores)})
-    every = measured(arguments, cores)
-    serial = measured(arguments, cores, TOKENIZERS_PARALLELISM="false")
+    command.quiet_logs()
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    host = Host(real_texts(args.sentences, args.rows))
+    cores = len(os.sched_getaffinity(0))
+    took = times_by_cores(host, args.runs)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     rows: list[Row] = []
+    locks = {}
     for kind in KINDS:
-        rate = f"{one['tokens'] / one[kind]:,.0f} tokens/s"
+        one, every = took[kind]["one"], took[kind]["all"]
+        rate = f"{host.tokens / statistics.median(one):,.0f} tokens/s"
         rows.append((f"{kind}, one core", rate, ""))
-        rate = f"{every['tokens'] / every[kind]:,.0f} tokens/s"
-        over = len(cores) * every[kind] / one[kind]
-        bar = f"bar {BAR}x; {over:.2f} times the time of {len(cores)} cores in proportion"
-        rows.append((f"{kind}, {len(cores)} cores", rate, bar))
-        lock = serial[f"{kind}: lock"]
-        over = max(1.0, MANY * lock)
-        bar = f"bar {BAR}x; {100 * lock:.0f} % of the time under Python's lock"
+        rate = f"{host.tokens / statistics.median(every):,.0f} tokens/s"
+        over = cores * median_ratio(every, one)
+        bar = f"bar {BAR}x; {over:.2f} times the time of {cores} cores in proportion"
+        rows.append((f"{kind}, {cores} cores", rate, bar))
+        host.forget()
+        host.plan()
+        locks[kind] = share_under_lock(partial(host.passes, kind))
+        over = max(1.0, MANY * locks[kind])
+        bar = f"bar {BAR}x; {100 * locks[kind]:.0f} % of the time under Python's lock"
         rows.append((f"{kind}, {MANY} cores, counted", f"{over:.2f} times", bar))
-    data = {"one": one, "every": every, "serial": serial}
+    data = {"seconds": took, "lock": locks, "tokens": host.tokens}
     report(f"from text to batches, {args.rows:,} texts", rows, args.output, data)
 
 

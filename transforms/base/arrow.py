@@ -102,11 +102,14 @@ def string_array(texts: Sequence[str]) -> pa.StringArray:
     `pa.array` would import pandas to learn whether a list is one of its types. Raises
     UnicodeEncodeError for half of a surrogate pair.
     """
-    encoded = [text.encode() for text in texts]
-    ends = np.zeros(len(encoded) + 1, np.int32)
-    np.cumsum([len(data) for data in encoded], out=ends[1:])
-    data = pa.py_buffer(b"".join(encoded))
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), data)
+    parts: Sequence[str] | Sequence[bytes] = texts
+    joined = "".join(texts)
+    if not joined.isascii():
+        parts = [text.encode() for text in texts]
+    ends = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, parts), np.int32, len(parts)), out=ends[1:])
+    data = pa.py_buffer(joined.encode())
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), data)
 
 
 def mask_array(mask: np.ndarray) -> pa.BooleanArray:

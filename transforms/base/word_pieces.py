@@ -1,72 +1,31 @@
-"""Token ids of ASCII texts from a cache of words, so that the tokenizer reads each word once.
+"""Token ids of ASCII texts from a table of known words: the tokenizer reads each word once.
 
-A tokenizer cuts a text before it looks for pieces, so that the ids of a text are those of its
-words, one after the other. Words are found in the bytes of all texts at once, by one of three
-rules. A text with other characters, or with the tokenizer's special tokens in it, goes the
-tokenizer's own way.
+The ids of a text are those of its words, one after the other (`split_texts`). A text with other
+characters, or with the tokenizer's special tokens in it, goes the tokenizer's own way.
 
-| tokenizer | words |
-|---|---|
-| BERT's normalizer and pre-tokenizer, WordPiece | runs of letters and digits, single marks |
-| byte-level BPE with the pattern of GPT-2, Llama 3 or Qwen | see `split_parts` |
-| Unigram behind a split at blanks (T5, XLM-RoBERTa) | what is between blanks |
+Nearly all of it is done by numpy on whole arrays, outside Python's lock, so that threads work side
+by side.
 """
 
-import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
-from tokenizers.models import BPE, Unigram, WordPiece
 
 from transforms.base.arrow import mask_array, mask_of, string_array
+from transforms.base.gather import places_of
+from transforms.base.split_texts import SplitTexts, splitter_of, unusual_texts
+from transforms.base.word_table import WordKeys, WordTable, first_of_each
 
-# Most words in the cache, about 100 MB: text of random letters would fill it without end.
+# Most words that are known, about 20 MB: text of random letters would fill it without end.
 MOST_WORDS = 500_000
 _MANY_WORDS = 1000  # of texts that are tokenized together
-_BLANK, _LINE_END, _PUNCTUATION, _LETTER, _OTHER = range(5)
-# Normalizers that leave ASCII texts, or their words, as they are (lower-cased).
-_BERT_NORMALIZERS = frozenset(("BertNormalizer", "Lowercase"))
-_NORMALIZERS = frozenset(("NFC", "NFD", "NFKC", "NFKD", "Lowercase"))
-_SPM_NORMALIZERS = _NORMALIZERS | {"Precompiled", "Nmt", "Strip"}
-_ONE_BLANK = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-# The patterns of Llama 3 (with `{1,3}`) and Qwen.
-_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_PATTERNS = (_PATTERN % "{1,3}", _PATTERN % "")
-
-
-def _kinds_of_bytes() -> np.ndarray:
-    """Return the kind of every byte, [256] uint8."""
-    kinds = np.full(256, _OTHER, np.uint8)
-    kinds[33:127] = _PUNCTUATION
-    for letters in (b"0123456789", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
-        kinds[list(letters)] = _LETTER
-    kinds[list(b" \t")] = _BLANK
-    kinds[list(b"\r\n")] = _LINE_END
-    return kinds
-
-
-_KINDS = _kinds_of_bytes()
-
-
-@dataclass(frozen=True)
-class SplitTexts:
-    """The words of `B` texts, joined in order.
-
-    `words`: a string array [W]; `offsets`: the index of each text's first word, [B + 1] int64.
-    """
-
-    words: pa.StringArray
-    offsets: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -77,76 +36,36 @@ class OwnTokens:
     offsets: np.ndarray
 
 
-Splitter = Callable[[pa.StringArray], SplitTexts]
+@dataclass(frozen=True)
+class KnownWords:
+    """Words with the ids of their pieces; it does not change, so that threads may read it.
 
-
-def is_split_at_words(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer gives to an ASCII text the ids of its words, one after the other."""
-    return splitter_of(tokenizer) is not None
-
-
-def splitter_of(tokenizer: Tokenizer) -> Splitter | None:
-    """Return the function that finds words of ASCII texts; None if ids are not those of words."""
-    normalizers = _steps(tokenizer.normalizer, "normalizers")
-    splits = _steps(tokenizer.pre_tokenizer, "pretokenizers")
-    model = tokenizer.model
-    splitter: Splitter | None = None
-    allowed: frozenset[str] = frozenset()
-    if isinstance(model, WordPiece) and _splits_as_bert(splits):
-        splitter = split_words
-        allowed = _BERT_NORMALIZERS
-    elif isinstance(model, BPE) and _splits_bytes(splits) and not model.dropout:
-        splitter = split_parts
-        allowed = _NORMALIZERS
-    elif isinstance(model, Unigram) and _splits_at_blanks(splits):
-        splitter = split_at_blanks
-        allowed = _SPM_NORMALIZERS
-        normalizers = [step for step in normalizers if step != _ONE_BLANK]
-    if all(step["type"] in allowed for step in normalizers):
-        return splitter
-    return None
-
-
-def _steps(part: Any, name: str) -> list[dict[str, Any]]:
-    """Return the steps of a normalizer or a pre-tokenizer, as tokenizers writes them."""
-    if part is None:
-        return []
-    state = json.loads(part.__getstate__())
-    if state["type"] != "Sequence":
-        return [state]
-    return list(state[name])
-
-
-def _splits_as_bert(steps: list[dict[str, Any]]) -> bool:
-    """Whether the only step is BERT's pre-tokenizer."""
-    return [step["type"] for step in steps] == ["BertPreTokenizer"]
-
-
-def _splits_at_blanks(steps: list[dict[str, Any]]) -> bool:
-    """Whether the steps split at blanks, and mark each word alike.
-
-    The scheme "first" marks only the first word of a text.
+    Word w of `table` has the `lengths[w]` ids from `starts[w]` on; word 0 stands for none.
     """
-    if [step["type"] for step in steps] != ["WhitespaceSplit", "Metaspace"]:
-        return False
-    return bool(steps[1]["prepend_scheme"] != "first")
+
+    table: WordTable
+    starts: np.ndarray
+    lengths: np.ndarray
+    ids: np.ndarray
+
+    def with_words(self, keys: WordKeys, pieces: OwnTokens) -> "KnownWords":
+        """Add distinct words and their pieces, without those that are known."""
+        new = np.flatnonzero(self.table.find(keys) == 0)
+        starts = len(self.ids) + pieces.offsets[:-1]
+        return KnownWords(
+            self.table.with_words(keys.take(new)),
+            np.concatenate([self.starts, starts[new]]),
+            np.concatenate([self.lengths, np.diff(pieces.offsets)[new]]),
+            np.concatenate([self.ids, pieces.ids]),
+        )
 
 
-def _splits_bytes(steps: list[dict[str, Any]]) -> bool:
-    """Whether the steps split a text by the pattern of GPT-2, Llama 3 or Qwen, then write bytes."""
-    if not steps or steps[-1]["type"] != "ByteLevel" or steps[-1]["add_prefix_space"]:
-        return False
-    if len(steps) == 1:
-        return bool(steps[0]["use_regex"])
-    if len(steps) != 2 or steps[-1]["use_regex"] or steps[0]["type"] != "Split":
-        return False
-    pattern = steps[0]["pattern"].get("Regex")
-    is_isolated = steps[0]["behavior"] == "Isolated" and not steps[0]["invert"]
-    return is_isolated and pattern in _PATTERNS
+_NO_PIECES = np.zeros(1, np.int64)
+NO_WORDS = KnownWords(WordTable.EMPTY, _NO_PIECES, _NO_PIECES, np.zeros(0, np.int32))
 
 
 class WordPieces:
-    """A tokenizer with a cache of words, for tokenizers that pass `is_split_at_words`.
+    """A tokenizer with a table of words, for tokenizers that pass `is_split_at_words`.
 
     Threads may share it. It adds no special tokens and truncates nothing.
     """
@@ -161,10 +80,7 @@ class WordPieces:
         added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         self._added = "|".join(re.escape(content) for content in added if content)
         self._lock = threading.Lock()
-        self.places: dict[str, int] = {}
-        self._starts = np.zeros(0, np.int64)
-        self._lengths = np.zeros(0, np.int64)
-        self._table = np.zeros(0, np.int32)
+        self.known = NO_WORDS
 
     def has_words_of(self, texts: pa.StringArray) -> np.ndarray:
         """Return which texts can be tokenized by their words, [B] bool.
@@ -172,30 +88,28 @@ class WordPieces:
         These have only printable ASCII characters, tabs and line ends, and no special or added
         token.
         """
-        plain = pc.string_is_ascii(texts)
+        found = np.ones(len(texts), bool)
         if self._added:
-            tokens = pc.match_substring_regex(texts, self._added, ignore_case=True)
-            plain = pc.and_not(plain, tokens)
-        found = mask_of(plain)
-        data, offsets = _bytes_of(texts)
-        others = np.flatnonzero(_KINDS[data] == _OTHER)
-        found[np.searchsorted(offsets, others, side="right") - 1] = False
+            found = ~mask_of(pc.match_substring_regex(texts, self._added, ignore_case=True))
+        found[unusual_texts(texts)] = False
         return found
 
     def __call__(self, texts: pa.StringArray) -> OwnTokens:
         """The ids of texts for which `has_words_of` holds."""
-        words = self._split(texts)
-        encoded = words.words.dictionary_encode()
-        distinct = encoded.dictionary.to_pylist()
-        if self._are_mostly_new(distinct, len(words.words)):
-            return self._by_tokenizer(texts.to_pylist())
-        starts, lengths, table = self._look_up(distinct)
-        places = _places_of(encoded.indices)
-        length_of_words = lengths[places]
-        ends = np.concatenate([[0], np.cumsum(length_of_words)])
-        tokens = np.repeat(starts[places] - ends[:-1], length_of_words)
-        tokens += np.arange(int(ends[-1]))
-        return OwnTokens(table[tokens], ends[words.offsets])
+        split = self._split(texts)
+        keys = WordKeys.of(split)
+        known = self.known
+        numbers = known.table.find(keys)
+        while not numbers.all():  # another thread may begin again with no words
+            new = first_of_each(keys, np.flatnonzero(numbers == 0))
+            if _are_mostly_new(len(new), len(numbers)):
+                return self._by_tokenizer(texts.to_pylist())
+            known = self._learn(split, keys, new)
+            numbers = known.table.find(keys)
+        lengths = known.lengths.take(numbers)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        tokens = places_of(known.starts.take(numbers), lengths)
+        return OwnTokens(known.ids.take(tokens), ends[split.offsets])
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
         """Count the tokens of each text, which may have any characters, [B] int64."""
@@ -208,129 +122,33 @@ class WordPieces:
         counts[~has_words] = np.fromiter(map(len, encodings), np.int64, len(others))
         return counts
 
-    def _are_mostly_new(self, distinct: Sequence[str], words: int) -> bool:
-        """Return whether most of many words are new: numbers and hashes, which do not come again.
-
-        To learn a word takes up to three times as long as to encode it in its text.
-        """
-        if words < _MANY_WORDS or 2 * len(distinct) < words:
-            return False
-        with self._lock:
-            known = sum(word in self.places for word in distinct)
-        return 2 * (len(distinct) - known) > words
-
-    def _by_tokenizer(self, texts: Sequence[str]) -> OwnTokens:
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    def _by_tokenizer(self, texts: list[str]) -> OwnTokens:
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
-        ids = [np.array(encoding.ids, np.int32) for encoding in encodings]
-        return OwnTokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(lengths)]))
+        ids = chain.from_iterable(encoding.ids for encoding in encodings)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return OwnTokens(np.fromiter(ids, np.int32, int(offsets[-1])), offsets)
 
-    def _look_up(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the start and number of each word's ids in the table, [W] each, and the table."""
+    def _learn(self, split: SplitTexts, keys: WordKeys, new: np.ndarray) -> KnownWords:
+        """Return known words with the new ones, or with all words of these texts and no others."""
+        begins_again = self.known.table.count + len(new) > self._most_words
+        if begins_again:
+            new = first_of_each(keys, np.arange(len(keys)))
+        pieces = self._by_tokenizer(split.words(new))
         with self._lock:
-            if len(self.places) + len(words) > self._most_words:
-                self._forget()
-            new = [word for word in words if word not in self.places]
-            if new:
-                self._learn(new)
-            places = np.fromiter(map(self.places.__getitem__, words), np.int64, len(words))
-            return self._starts[places], self._lengths[places], self._table
-
-    def _learn(self, words: Sequence[str]) -> None:
-        encodings = self._tokenizer.encode_batch_fast(list(words), add_special_tokens=False)
-        ids = [np.array(encoding.ids, np.int32) for encoding in encodings]
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        ends = len(self._table) + np.cumsum(lengths)
-        known = len(self.places)
-        self.places |= {word: known + new for new, word in enumerate(words)}
-        self._starts = np.concatenate([self._starts, ends - lengths])
-        self._lengths = np.concatenate([self._lengths, lengths])
-        self._table = np.concatenate([self._table, *ids])
-
-    def _forget(self) -> None:
-        self.places = {}
-        self._starts = self._starts[:0]
-        self._lengths = self._lengths[:0]
-        self._table = self._table[:0]
+            known = self.known
+            if begins_again:
+                known = NO_WORDS
+            self.known = known.with_words(keys.take(new), pieces)
+            return self.known
 
 
-def split_words(texts: pa.StringArray) -> SplitTexts:
-    """Return the words of ASCII texts: runs of letters and digits, and each punctuation mark."""
-    data, offsets = _bytes_of(texts)
-    kinds = _KINDS[data]
-    is_letter = kinds == _LETTER
-    begins = np.ones(len(data), bool)
-    begins[1:] = ~(is_letter[1:] & is_letter[:-1])
-    return _cut_shown(data, offsets, begins, kinds > _LINE_END)
+def _are_mostly_new(new: int, words: int) -> bool:
+    """Return whether most of many words are new: numbers and hashes, which do not come again.
 
-
-def split_at_blanks(texts: pa.StringArray) -> SplitTexts:
-    """Return the words of ASCII texts: all that is between blanks."""
-    data, offsets = _bytes_of(texts)
-    is_shown = _KINDS[data] > _LINE_END
-    begins = np.ones(len(data), bool)
-    begins[1:] = ~is_shown[:-1]
-    return _cut_shown(data, offsets, begins, is_shown)
-
-
-def split_parts(texts: pa.StringArray) -> SplitTexts:
-    """Return parts of ASCII texts that no match of the byte-level patterns reaches across.
-
-    A part begins before a run of blanks, before a line end behind a letter or a digit, and before
-    a mark behind one. In the patterns nothing but a blank stands before a blank, no mark is behind
-    a letter, and only blanks look at what follows. Other borders depend on the pattern: `.` and a
-    line end are one match of Qwen's, `(` and a word too, `'` and an s everywhere.
+    To learn a word takes up to three times as long as to encode it in its text.
     """
-    data, offsets = _bytes_of(texts)
-    kinds = _KINDS[data]
-    before = np.empty_like(kinds)
-    before[:1] = _BLANK
-    before[1:] = kinds[:-1]
-    begins = (kinds == _BLANK) & (before > _LINE_END)
-    begins |= (before == _LETTER) & ((kinds == _LINE_END) | (kinds == _PUNCTUATION))
-    begins[_first_bytes(data, offsets)] = True
-    counts = np.concatenate([[0], np.cumsum(begins)])
-    return SplitTexts(_words_of(data, begins), counts[offsets])
-
-
-def _cut_shown(
-    data: np.ndarray, offsets: np.ndarray, begins: np.ndarray, is_shown: np.ndarray
-) -> SplitTexts:
-    """Cut texts where words begin, and leave out the bytes that are not shown."""
-    begins[_first_bytes(data, offsets)] = True
-    begins &= is_shown
-    counts = np.concatenate([[0], np.cumsum(begins)])
-    return SplitTexts(_words_of(data[is_shown], begins[is_shown]), counts[offsets])
-
-
-def _first_bytes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the places of the first byte of each text that has one."""
-    return offsets[:-1][offsets[:-1] < len(data)]
-
-
-def _words_of(letters: np.ndarray, begins: np.ndarray) -> pa.StringArray:
-    """Return the words that begin at these letters, each up to the next one."""
-    starts = np.flatnonzero(begins).astype(np.int32)
-    ends = np.append(starts, np.int32(len(letters)))
-    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(ends), pa.py_buffer(letters))
-
-
-def _places_of(indices: pa.Int32Array) -> np.ndarray:
-    """Return indices without nulls; `to_numpy` would import pandas."""
-    if not len(indices):
-        return np.zeros(0, np.int32)
-    return np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)]
-
-
-def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of all texts, [N] uint8, and the offset of each text, [B + 1] int64."""
-    _, offset_buffer, data_buffer = texts.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    data = np.zeros(0, np.uint8)
-    if data_buffer is not None:
-        data = np.frombuffer(data_buffer, np.uint8)
-    first = int(offsets[0])
-    return data[first : int(offsets[-1])], offsets.astype(np.int64) - first
+    return words >= _MANY_WORDS and 2 * new > words
 
 
 @dataclass(frozen=True)
@@ -347,26 +165,30 @@ class TokenFrame:
 
     def around(self, own: OwnTokens) -> OwnTokens:
         """Truncate each text to its room and put the special tokens around it."""
+        kept = self._truncate(own)
+        framed = np.diff(kept.offsets) + (len(self.before) + len(self.after))
+        offsets = np.concatenate([[0], np.cumsum(framed)])
+        ids = np.empty(int(offsets[-1]), np.int32)
+        is_own = np.ones(len(ids), bool)
+        special = [(offsets[:-1] + place, token) for place, token in enumerate(self.before)]
+        end = offsets[1:] - len(self.after)
+        special += [(end + place, token) for place, token in enumerate(self.after)]
+        for places, token in special:
+            ids[places] = token
+            is_own[places] = False
+        ids[np.flatnonzero(is_own)] = kept.ids
+        return OwnTokens(ids, offsets)
+
+    def _truncate(self, own: OwnTokens) -> OwnTokens:
         lengths = np.diff(own.offsets)
-        kept = lengths
+        if self.room is None or lengths.max(initial=0) <= self.room:
+            return own
+        kept = np.minimum(lengths, self.room)
         first = own.offsets[:-1]
-        if self.room is not None:
-            kept = np.minimum(lengths, self.room)
         if self.keeps_end:
             first = own.offsets[1:] - kept
-        ends = np.concatenate([[0], np.cumsum(kept)])
-        framed = kept + (len(self.before) + len(self.after))
-        offsets = np.concatenate([[0], np.cumsum(framed)])
-        in_text = np.arange(int(ends[-1])) - np.repeat(ends[:-1], kept)
-        ids = np.empty(int(offsets[-1]), np.int32)
-        ids[np.repeat(offsets[:-1] + len(self.before), kept) + in_text] = own.ids[
-            np.repeat(first, kept) + in_text
-        ]
-        for place, token in enumerate(self.before):
-            ids[offsets[:-1] + place] = token
-        for place, token in enumerate(self.after):
-            ids[offsets[1:] - len(self.after) + place] = token
-        return OwnTokens(ids, offsets)
+        offsets = np.concatenate([[0], np.cumsum(kept)])
+        return OwnTokens(own.ids[places_of(first, kept)], offsets)
 
 
 def frame_of(tokenizer: Tokenizer) -> TokenFrame:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from transforms.base.gather import places_of
 from transforms.encoder.tokenize import Tokenized
 
 MOST_TEXTS = 65_535  # texts of a batch are a dimension of FlashAttention's grid, limited by CUDA
@@ -133,9 +134,12 @@ def plan_alike(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
 
 def _longest_first(tokenized: Tokenized) -> Batch:
     lengths = tokenized.lengths
-    order = np.argsort(-lengths, kind="stable")
+    shorter = lengths.max(initial=0) - lengths
+    # numbers of 16 bits are ordered ten times as fast as those of 64
+    smallest = np.min_scalar_type(shorter.max(initial=0))
+    order = np.argsort(shorter.astype(smallest), kind="stable")
     order = order[: np.count_nonzero(lengths)]
-    tokens = _gather(tokenized.offsets[order], lengths[order])
+    tokens = places_of(tokenized.offsets[order], lengths[order])
     types = _select(tokenized.types, tokens)
     if types is not None:
         types = types.astype(np.int64)
@@ -163,9 +167,3 @@ def _texts_of(length: int, budget: int) -> int:
 
 def _select(values: np.ndarray | None, which: slice | np.ndarray) -> np.ndarray | None:
     return None if values is None else values[which]
-
-
-def _gather(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the places start, start + 1, ... of every row's tokens, row after row; int64."""
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

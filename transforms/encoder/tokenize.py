@@ -1,5 +1,6 @@
 """Tokenize texts into packed ids, with exact counts of the tokens that truncation cuts off."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,9 @@ from tokenizers import Encoding, Tokenizer
 
 from transforms.base.arrow import mask_array, string_array
 from transforms.base.errors import OptionError
-from transforms.base.word_pieces import TokenFrame, WordPieces, frame_of, is_split_at_words
+from transforms.base.gather import places_of
+from transforms.base.split_texts import is_split_at_words
+from transforms.base.word_pieces import TokenFrame, WordPieces, frame_of
 from transforms.encoder.load_tokenizer import load_tokenizer, unknown_id, untruncated
 from transforms.encoder.template import FilledTemplate, PromptTemplate
 from transforms.pooling.remove_biases import kept_text
@@ -22,6 +25,7 @@ from transforms.space.model_files import ModelFiles
 
 Rewrite = Callable[[list[str]], list[str]]
 TEXTS_AT_ONCE = 4096
+_FEWEST_TEXTS = 512  # of a part, if there are several
 # An Arrow array of strings holds 2 GB; a character takes one byte or more.
 _MOST_CHARACTERS = 2**28
 _SPECIAL, _KNOWN, _UNKNOWN = range(3)
@@ -53,7 +57,7 @@ class Tokenized:
         """Select the texts at these places, in this order."""
         lengths = self.lengths[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        tokens = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+        tokens = places_of(self.offsets[rows], lengths)
         types = None if self.types is None else self.types[tokens]
         masks = None if self.masks is None else self.masks[rows]
         return Tokenized(
@@ -109,10 +113,10 @@ class TextTokenizer:
         An empty text gives only the special tokens. Raises `OptionError` with the place of an item
         that is no text.
         """
-        _check_strings(texts)
         try:
             return self._tokenize(texts)
         except (TypeError, UnicodeEncodeError):
+            _check_strings(texts)
             _check_unicode(texts)
             raise
 
@@ -120,16 +124,22 @@ class TextTokenizer:
         if len(texts) <= TEXTS_AT_ONCE:
             return self.tokenize_part(texts)
         # while the library encodes one part on all cores, a thread copies the ids of another
-        starts = range(0, len(texts), TEXTS_AT_ONCE)
-        parts = [texts[start : start + TEXTS_AT_ONCE] for start in starts]
+        rounds = math.ceil(len(texts) / (TEXTS_AT_ONCE * self._cores))
+        size = max(_FEWEST_TEXTS, math.ceil(len(texts) / (rounds * self._cores)))
+        parts = [texts[start : start + size] for start in range(0, len(texts), size)]
         return _join(list(self._threads.map(self.tokenize_part, parts)))
 
     @cached_property
+    def _cores(self) -> int:
+        return os.cpu_count() or 1
+
+    @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(os.cpu_count(), "tokenize")
+        return ThreadPoolExecutor(self._cores, "tokenize")
 
     def tokenize_part(self, texts: Sequence[str]) -> Tokenized:
-        """Tokenize texts at once, in this thread."""
+        """Tokenize texts at once, in this thread; raises TypeError for an item that is no text."""
+        size = len("".join(texts)) + len(texts) * len(self._prompt)
         if self.template is not None:
             return _pack(self.template(list(texts)))
         prompted = list(texts)
@@ -137,7 +147,7 @@ class TextTokenizer:
             prompted = [self._prompt + text for text in texts]
         if self._rewrite is not None:
             prompted = self._rewrite(prompted)
-        if self._words is not None and sum(map(len, prompted)) < _MOST_CHARACTERS:
+        if self._words is not None and size < _MOST_CHARACTERS:
             return self._tokenize_words(prompted, self._words)
         return self._counted(self._tokenizer.encode_batch_fast(prompted))
 
