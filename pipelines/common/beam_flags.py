@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -17,6 +18,7 @@ from pipelines.common.options import RUNNER, check_text
 from transforms.base.errors import OptionError
 from transforms.base.values import nearest
 
+Options = TypeVar("Options", bound=PipelineOptions)
 FLAG = re.compile(r"--?[a-zA-Z]")
 # What other programs call an option; what it is here, and after a bar what it is in commands
 # without the former.
@@ -41,6 +43,25 @@ MEANT = {
 }  # fmt: skip
 # what people write without its flag, in this order
 WITHOUT_FLAG = ("--input", "--store", "--query")
+
+
+class OptionsWithViews(PipelineOptions):
+    """Beam's options, whose views are made once.
+
+    Beam asks for a view at every transform, and would make an argument parser for each.
+    """
+
+    def view_as(self, cls: type[Options]) -> Options:
+        """Return the options that a class defines, the same object each time."""
+        views = self.__dict__.setdefault("views", {})
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        view: Options = views[cls]
+        return view
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the views, which a copy makes anew."""
+        return {name: value for name, value in super().__getstate__().items() if name != "views"}
 
 
 def parse(
@@ -91,7 +112,7 @@ def pipeline_options(
 
     Raises OptionError for an unusable runner.
     """
-    options = PipelineOptions([*flags, *after])
+    options = OptionsWithViews([*flags, *after])
     if options.view_as(StandardOptions).runner is None:
         options.view_as(StandardOptions).runner = RUNNER
     _check_runner(options.view_as(StandardOptions).runner)
