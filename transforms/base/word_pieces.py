@@ -21,9 +21,9 @@ from tokenizers import Tokenizer
 from transforms.base.arrow import mask_array, mask_of, string_array
 from transforms.base.gather import places_of
 from transforms.base.split_texts import SplitTexts, splitter_of, unusual_texts
-from transforms.base.word_table import WordKeys, WordTable, first_of_each
+from transforms.base.word_table import EMPTY_TABLE, WordKeys, WordTable, first_of_each
 
-# Most words that are known, about 20 MB: text of random letters would fill it without end.
+# Most words that are known, about 35 MB: text of random letters would fill it without end.
 MOST_WORDS = 500_000
 _MANY_WORDS = 1000  # of texts that are tokenized together
 
@@ -61,7 +61,7 @@ class KnownWords:
 
 
 _NO_PIECES = np.zeros(1, np.int64)
-NO_WORDS = KnownWords(WordTable.EMPTY, _NO_PIECES, _NO_PIECES, np.zeros(0, np.int32))
+NO_WORDS = KnownWords(EMPTY_TABLE, _NO_PIECES, _NO_PIECES, np.zeros(0, np.int32))
 
 
 class WordPieces:

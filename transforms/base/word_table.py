@@ -3,7 +3,6 @@
 import os
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import ClassVar
 
 import numpy as np
 
@@ -81,8 +80,6 @@ class WordTable:
     keys: WordKeys
     slots: np.ndarray
 
-    EMPTY: ClassVar["WordTable"]
-
     @property
     def count(self) -> int:
         """Number of words."""
@@ -134,7 +131,7 @@ class WordTable:
 
 
 _NO_KEYS = WordKeys(np.zeros(1, np.uint64), np.zeros(1, np.uint64))
-WordTable.EMPTY = WordTable(_NO_KEYS, np.zeros(2, np.int32))
+EMPTY_TABLE = WordTable(_NO_KEYS, np.zeros(2, np.int32))
 
 
 def first_of_each(keys: WordKeys, rows: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.base.split_texts import split_at_blanks
-from transforms.base.word_table import WordKeys, WordTable, first_of_each
+from transforms.base.word_table import EMPTY_TABLE, WordKeys, first_of_each
 
 
 def keys_of(words: list[str]) -> WordKeys:
@@ -31,7 +31,7 @@ def test_words_of_any_length_have_their_own_keys() -> None:
 @given(known=WORDS, others=WORDS)
 def test_words_are_found(known: list[str], others: list[str]) -> None:
     known = list(dict.fromkeys(known))
-    table = WordTable.EMPTY.with_words(keys_of(known))
+    table = EMPTY_TABLE.with_words(keys_of(known))
     assert table.count == len(known)
     numbers = {word: 1 + place for place, word in enumerate(known)}
     asked = [*known, *others]
@@ -40,7 +40,7 @@ def test_words_are_found(known: list[str], others: list[str]) -> None:
 
 def test_a_table_grows_and_earlier_ones_stay() -> None:
     words = [f"word-{number}" for number in range(3000)]
-    table = WordTable.EMPTY
+    table = EMPTY_TABLE
     for start in range(0, len(words), 7):
         earlier = table
         table = table.with_words(keys_of(words[start : start + 7]))
