@@ -21,9 +21,9 @@ from benchmarks.common import SENTENCES, Row, report
 
 # A module of this folder, and its options for two cores.
 WITH_TEXTS = {
-    "encode": ("--rows", "400", "--runs", "3", "--base-texts", "8"),
+    "encode": ("--rows", "300", "--runs", "3", "--base-texts", "8"),
     "pipeline": ("--rows", "4000", "--runs", "1"),
-    "poolers": ("--rows", "100", "--base-rows", "10", "--runs", "3"),
+    "poolers": ("--rows", "80", "--base-rows", "8", "--runs", "3"),
     "nightly": ("--rows", "5000", "--growth", "5000", "50000"),
     "host": ("--rows", "20000"),
     "memory": (),

@@ -24,8 +24,7 @@ from transforms.pooling.remove_biases import kept_text
 from transforms.space.model_files import ModelFiles
 
 Rewrite = Callable[[list[str]], list[str]]
-TEXTS_AT_ONCE = 4096
-_FEWEST_TEXTS = 512  # of a part, if there are several
+CHARACTERS_AT_ONCE = 1 << 18  # of a part: its arrays of words fit the cache of a core
 # An Arrow array of strings holds 2 GB; a character takes one byte or more.
 _MOST_CHARACTERS = 2**28
 _SPECIAL, _KNOWN, _UNKNOWN = range(3)
@@ -121,13 +120,14 @@ class TextTokenizer:
             raise
 
     def _tokenize(self, texts: Sequence[str]) -> Tokenized:
-        if len(texts) <= TEXTS_AT_ONCE:
+        parts = math.ceil(sum(map(len, texts)) / CHARACTERS_AT_ONCE)
+        if parts <= 1 or len(texts) == 1:
             return self.tokenize_part(texts)
         # while the library encodes one part on all cores, a thread copies the ids of another
-        rounds = math.ceil(len(texts) / (TEXTS_AT_ONCE * self._cores))
-        size = max(_FEWEST_TEXTS, math.ceil(len(texts) / (rounds * self._cores)))
-        parts = [texts[start : start + size] for start in range(0, len(texts), size)]
-        return _join(list(self._threads.map(self.tokenize_part, parts)))
+        even = math.ceil(parts / self._cores) * self._cores
+        size = math.ceil(len(texts) / even)
+        cut = [texts[start : start + size] for start in range(0, len(texts), size)]
+        return _join(list(self._threads.map(self.tokenize_part, cut)))
 
     @cached_property
     def _cores(self) -> int:

@@ -152,12 +152,16 @@ def test_documents_in_windows_are_handed_over_while_those_before_are_computed(
             assert found.seconds > 0
 
 
-def test_texts_are_tokenized_in_parts_as_they_are_at_once(tiny, monkeypatch):
-    texts = [f"{text} {number}" for number in range(9) for text in TEXTS] + ["", "dog " * 600]
+MANY_SHORT = [f"{text} {number}" for number in range(9) for text in TEXTS] + ["", "dog " * 600]
+FEW_LONG = ["dog " * 600, "", "cat " * 700, "the dog, " * 300]
+
+
+@pytest.mark.parametrize("texts", [MANY_SHORT, FEW_LONG], ids=["many short", "few long"])
+def test_texts_are_tokenized_in_parts_as_they_are_at_once(tiny, monkeypatch, texts):
     encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu")
     whole, threads = encoder.tokenize(texts), set()
     part = encoder.text_tokenizer.tokenize_part
-    monkeypatch.setattr(tokenize, "TEXTS_AT_ONCE", 7)
+    monkeypatch.setattr(tokenize, "CHARACTERS_AT_ONCE", 300)
     monkeypatch.setattr(
         encoder.text_tokenizer,
         "tokenize_part",
