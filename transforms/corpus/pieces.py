@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from transforms.base.arrow import as_hashes, hash_prefixes
 from transforms.base.errors import OptionError
+from transforms.base.gather import places_of
 from transforms.corpus.rows import MOST, UnitRows
 from transforms.corpus.spans import estimated_tokens
 from transforms.space import row_hashes
@@ -218,7 +219,7 @@ def piece_sums(pieces: pa.Table) -> tuple[int, int]:
     document = _mixed(hash_prefixes(hashes) ^ hash_prefixes(hashes[:, 8:]) + count * _STEP)
     first = piece == 0
     required = count[first].astype(np.int64)
-    each = np.arange(required.sum()) - np.repeat(np.cumsum(required) - required, required)
+    each = places_of(np.zeros(len(required), np.int64), required)
     existing_sum = _summed(document, piece)
     required_sum = _summed(np.repeat(document[first], required), each.astype(np.uint64))
     return existing_sum, required_sum

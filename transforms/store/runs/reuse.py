@@ -10,6 +10,7 @@ import pyarrow as pa
 from transforms import storage
 from transforms.base.arrow import as_hashes, as_matrix, hash_prefixes
 from transforms.base.errors import SentenceBeamError
+from transforms.base.gather import places_of
 from transforms.corpus import InputFile, UnitRows
 from transforms.corpus.buckets import Bucket, parse_name
 from transforms.corpus.files import key_of
@@ -308,8 +309,7 @@ class OldShards:
         start = np.searchsorted(self._keys, keys, "left")
         stop = np.searchsorted(self._keys, keys, "right")
         count = stop - start
-        place = np.repeat(np.arange(len(keys)), count)
-        return place, np.arange(len(place)) + np.repeat(start - np.cumsum(count) + count, count)
+        return np.repeat(np.arange(len(keys)), count), places_of(start, count)
 
     def _take(
         self, number: int, rows: np.ndarray, hashes: np.ndarray
