@@ -23,7 +23,7 @@ from transforms.base.gather import places_of
 from transforms.base.split_texts import SplitTexts, splitter_of, unusual_texts
 from transforms.base.word_table import EMPTY_TABLE, WordKeys, WordTable, first_of_each
 
-# Most words that are known, about 35 MB: text of random letters would fill it without end.
+# Most words that are known, about 30 MB: text of random letters would fill it without end.
 MOST_WORDS = 500_000
 _MANY_WORDS = 1000  # of texts that are tokenized together
 
