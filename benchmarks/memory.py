@@ -22,10 +22,8 @@ from transforms.store import open_store
 
 UNIT_TOKENS = 20_000
 UNITS_PER_FILE = 5
-# As the command does, without pandas, which Arrow and Beam import if it is installed.
-BEGIN = "from transforms.base.imports import hide; hide('pandas');"
 RUN = (
-    BEGIN + "import resource, sys; from pipelines import embed; code = embed.main(sys.argv[1:]);"
+    "import resource, sys; from pipelines import embed; code = embed.main(sys.argv[1:]);"
     "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); sys.exit(code)"
 )
 TEXTS = 2000
@@ -89,7 +87,7 @@ def say_steps() -> None:
 
 def who_holds_what(texts: list[str]) -> list[tuple[str, str, str]]:
     """Return a row for each step of STEPS: what it adds to the resident memory, and the sum."""
-    code = BEGIN + "from benchmarks.memory import say_steps; say_steps()"
+    code = "from benchmarks.memory import say_steps; say_steps()"
     done = subprocess.run(
         [sys.executable, "-c", code],
         input=json.dumps(texts[:TEXTS]),

@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from transforms.base.errors import STOPPED
-from transforms.base.imports import hide, keep_all, uncollected
+from transforms.base.imports import keep_all, uncollected
 from transforms.base.logs import keep_root_logger
 from transforms.base.values import nearest
 
@@ -66,11 +66,6 @@ MEANT = {
     "http": "serve", "sync": "push", "upload": "push", "deduplicate": "dedup",
     "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster", "erase": "forget",
 }  # fmt: skip
-# Arrow and Beam import pandas if it is installed, which takes half a second, and do without it.
-WITHOUT_PANDAS = ("embed", "search")
-# Beam imports them with Google's clients, which takes as long; Dataflow's runner asks for them.
-CLOUD_SOURCES = ("apache_beam.io.gcp.bigquery", "apache_beam.io.gcp.pubsub")
-NAME_RUNNER = ("--runner", "--config")
 SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"
 
@@ -169,20 +164,9 @@ def complete(arguments: list[str]) -> int:
     return 0
 
 
-def unneeded_modules(arguments: list[str]) -> tuple[str, ...]:
-    """Return the modules that libraries import if they can, and that a command does without."""
-    if not arguments or arguments[0] not in WITHOUT_PANDAS:
-        return ()
-    if any(word.startswith(NAME_RUNNER) for word in arguments):
-        return ("pandas",)
-    return ("pandas", *CLOUD_SOURCES)
-
-
 def run() -> int:
     """Return the exit status of `main`, with which the process ends."""
     keep_all()  # no search for garbage in what commands import
-    for module in unneeded_modules(sys.argv[1:]):
-        hide(module)
     code = main()
     # without it Python searches all imported objects for garbage at the end, which takes seconds
     gc.freeze()

@@ -7,19 +7,23 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from pipelines.common.progress import aside, unwatched
 from transforms.base.errors import OptionError
 from transforms.corpus import files
-from transforms.evaluation.diagnostics.options import DiagnoseOptions
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.index import FitOptions
-from transforms.steps.options.joins import PairsOptions
-from transforms.training.distill_options import DistillOptions
+
+if TYPE_CHECKING:
+    from transforms.evaluation.diagnostics.options import DiagnoseOptions
+    from transforms.steps.options import EmbedOptions
+    from transforms.steps.options.index import FitOptions
+    from transforms.steps.options.joins import PairsOptions
+    from transforms.training.distill_options import DistillOptions
 
 STDIN = "-"
-Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions, DiagnoseOptions)
+Asked = TypeVar(
+    "Asked", "EmbedOptions", "FitOptions", "PairsOptions", "DistillOptions", "DiagnoseOptions"
+)
 
 
 @contextlib.contextmanager

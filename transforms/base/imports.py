@@ -1,4 +1,4 @@
-"""Import large packages faster, or not at all."""
+"""Import large packages faster."""
 
 import contextlib
 import gc
@@ -37,32 +37,3 @@ def uncollected() -> Iterator[None]:
                 gc.unfreeze()  # now all objects count as old
         if collects:
             gc.enable()
-
-
-class _Hidden:
-    """A finder of Python's imports that finds one package missing."""
-
-    def __init__(self, package: str) -> None:
-        self.package = package
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Raise ModuleNotFoundError for the package."""
-        if name == self.package:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-def hide(package: str) -> None:
-    """Let imports of a package or module fail from now on, as if it were not installed.
-
-    This is for a process that ends with one command: libraries remember whether a package is there.
-    """
-    sys.meta_path.insert(0, _Hidden(package))
-
-
-def unhide(package: str) -> None:
-    """Let imports of a package succeed again, for a library that cannot do without it."""
-    sys.meta_path[:] = [
-        finder
-        for finder in sys.meta_path
-        if not isinstance(finder, _Hidden) or finder.package != package
-    ]

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from transforms.base.errors import MissingExtraError, OptionError, first_line
 from transforms.base.extras import pip_line
-from transforms.base.imports import unhide
 from transforms.encoder.batches import plan_batches
 from transforms.encoder.encoder import Encoder
 from transforms.encoder.load import load_model, quiet_transformers
@@ -79,7 +78,6 @@ def _quiet() -> Iterator[None]:
 
 
 def _nncf_module() -> Any:
-    unhide("pandas")
     try:
         import nncf
     except ImportError:

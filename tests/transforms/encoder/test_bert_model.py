@@ -182,8 +182,6 @@ def test_another_tokenizer_is_left_to_transformers(
 LARGE = ("transformers", "pandas", "torch._dynamo", "scipy")
 SEARCH = f"""
 import sys
-from transforms.base.imports import hide
-hide("pandas")
 from transforms.encoder import Encoder
 Encoder.load(sys.argv[1]).encode(["a man is eating", "naïve"])
 found = [name for name in {LARGE} if name in sys.modules]
@@ -193,19 +191,3 @@ assert not found, found
 
 def test_a_query_imports_no_large_package(word_pieces: Path) -> None:
     subprocess.run([sys.executable, "-c", SEARCH, str(word_pieces)], check=True)
-
-
-def test_a_hidden_package_counts_as_missing() -> None:
-    code = """
-from transforms.base.imports import hide
-hide("pandas")
-try:
-    import pandas
-except ModuleNotFoundError as error:
-    assert error.name == "pandas"
-else:
-    raise AssertionError
-import pyarrow as pa
-assert pa.array(["a"]).to_pylist() == ["a"]
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.base.arrow import as_matrix, fixed_size
+from transforms.base.arrow import as_matrix, fixed_size, index_array
 from transforms.base.errors import SentenceBeamError, first_line, refuse_damage
 from transforms.store.records import COUNTS
 from transforms.store.shards.columns import PIECE_COLUMNS, schema_of_own
@@ -246,9 +246,8 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str], size: int | None 
             wanted.tolist(), columns, use_threads=storage.threads_may_read(path)
         )
         offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
-        return decode(
-            table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)]))
-        )
+        places = rows - starts[group] + offsets[np.searchsorted(wanted, group)]
+        return decode(table.take(index_array(places)))
 
 
 def pooled_columns(schema: pa.Schema) -> list[str]:
