@@ -1,11 +1,12 @@
 # `make demo` and `make test` set up everything they need; `make PYTHON=python3.11 ...` chooses another interpreter.
 PYTHON ?= python3
 VENV := .venv
+COMMAND := .venv-command
 BIN := $(VENV)/bin
 # `make test ARGS='-k store -x'` hands options to pytest.
 ARGS ?=
 
-.PHONY: demo test coverage mutants test-engines faults bench gpu-check lint format docs clean
+.PHONY: demo test test-command coverage mutants test-engines faults bench gpu-check lint format docs clean
 
 demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
@@ -21,6 +22,15 @@ demo: $(VENV)/cpu.stamp
 # processes should not compile all modules anew, whatever the environment says.
 test: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --dist worksteal $(ARGS)
+
+# The command as a user installs it: with the extra cpu alone, then with serve too, and none of the packages of the tests.
+test-command: $(VENV)/dev.stamp
+	rm -rf build $(COMMAND)
+	$(PYTHON) -m venv $(COMMAND)
+	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt '.[cpu]'
+	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -rs tests/command
+	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt '.[cpu,serve]'
+	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/command/test_nights.py -k question
 
 # The same tests, with a table of the lines and branches that they reach, by folder.
 coverage: $(VENV)/dev.stamp
@@ -73,7 +83,7 @@ docs: $(VENV)/dev.stamp
 	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants
+	rm -rf $(VENV) $(COMMAND) demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants
 
 # A stamp is newer than what its installation was made from, or the installation is brought up to date.
 $(VENV)/cpu.stamp: setup.py constraints.txt | $(BIN)/python
