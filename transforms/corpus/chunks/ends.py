@@ -78,7 +78,8 @@ LevelPlaces = dict[Level, "array[int]"]
 _PARAGRAPHS = re.compile(r"\n\s*\n|[\f\u2029]\s*")
 _SIGN = re.compile(r"\S")
 # Ends inside long parts: of lines, clauses and words, each with the least distance in characters.
-_LINE = re.compile(r"\n")
+# The blanks before a line's end are part of the match: each run of them is passed over once.
+_LINE = re.compile(r"\S\s*\n")
 _CLAUSE = re.compile(r"[.,;:!?)\]…–—](?=\s)|[，、；：]")
 _WORD = re.compile(r"\S(?=\s)")
 _WITHIN = ((_LINE, 128, Level.CLAUSE), (_CLAUSE, 48, Level.CLAUSE), (_WORD, 48, Level.BLANK))

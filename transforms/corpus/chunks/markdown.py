@@ -22,6 +22,15 @@ _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\S")
 _ROW = re.compile(r"[ \t]*\|")
+_SIGNATURE = "-- "  # the line above a signature in mail
+# YAML or TOML at the head of a text, as Jekyll and Hugo read it
+_FRONT_MATTER = re.compile(
+    r"\ufeff?(?:---[ \t]*\r?\n(?=.*\S)(?:.*\n)*?(?:---|\.\.\.)"
+    r"|\+\+\+[ \t]*\r?\n(?:.*\n)*?\+\+\+)[ \t]*\r?(?=\n|\Z)"
+)
+_COMMENT = re.compile(r"<!--.*?(?:-->|$)")
+# HTML whose lines are not Markdown: a comment anywhere in a line, a block at its start
+_HTML = re.compile(r"<!--|^ {0,3}<(script|pre|style|textarea)\b", re.IGNORECASE)
 
 
 class Kind(Enum):
@@ -74,7 +83,8 @@ class _StructureReader:
     """Reads the structure of a text line by line.
 
     The open region has the kind `_kind` and begins at `_start`; its last line ends at `_end`.
-    `_fence` is the fence of the open code block, or "".
+    `_fence` is the fence of the open code block, or "". Lines before `_resume` are front matter or
+    HTML. `_unclosed` are the ends of HTML that no later line has.
     """
 
     def __init__(self, text: str) -> None:
@@ -85,20 +95,57 @@ class _StructureReader:
         self._end = 0
         self._fence = ""
         self._after_blank = True
+        self._resume = 0
+        self._unclosed: set[str] = set()
+        front_matter = _FRONT_MATTER.match(text)
+        if front_matter:
+            self._skip(0, front_matter.end())
 
     def read_line(self, start: int, stop: int) -> None:
         """Read the line `text[start:stop]`."""
-        line = self._text[start : min(stop, start + 1000)].rstrip()
+        if start < self._resume:
+            return
+        whole = self._text[start : min(stop, start + 1000)]
+        line = whole.rstrip()
+        if whole.rstrip("\r") == _SIGNATURE:
+            self._after_blank = True  # underlines nothing
         if line and self._fence:
             self._read_code(line, stop)
         elif line:
             self._read_text(line, start, stop)
-        self._after_blank = not line
+            self._skip_html(line, start, stop)
+        self._after_blank = not line or self._resume > stop
 
     def close_region(self) -> None:
         """Add the open region, if it is of a kind that is kept together."""
         if self._kind in (Kind.CODE, Kind.LIST, Kind.TABLE):
             self.structure.regions.append((self._start, self._end, self._kind))
+
+    def _skip(self, start: int, end: int) -> None:
+        """Add a region without headings, which ends with the line that holds `end`."""
+        self.close_region()
+        stop = self._text.find("\n", end)
+        if stop < 0:
+            stop = len(self._text)
+        self.structure.regions.append((start, end_before(self._text, stop, start), Kind.CODE))
+        self._kind = Kind.TEXT
+        self._resume = stop + 1
+
+    def _skip_html(self, line: str, start: int, stop: int) -> None:
+        """Skip the lines below one in which a comment or a block of HTML begins, if it is closed."""
+        if self._fence or line.startswith(("    ", "\t")):
+            return
+        for match in _HTML.finditer(line):
+            closing = f"</{match[1]}>".lower() if match[1] else "-->"
+            is_code = line.count("`", 0, match.start()) % 2
+            if is_code or closing in self._unclosed:
+                continue
+            closed = re.compile(closing, re.IGNORECASE).search(self._text, start + match.end())
+            if not closed:
+                self._unclosed.add(closing)
+            elif closed.end() > stop:
+                self._skip(stop + 1, closed.end())
+                return
 
     def _read_code(self, line: str, stop: int) -> None:
         self._end = stop
@@ -131,7 +178,8 @@ class _StructureReader:
         else:
             start = self._text.rfind("\n", 0, self._end) + 1
             depth = 1 if "=" in line else 2
-            title = self._text[start : self._end].strip()
+            title = self._text[start : self._end]
+        title = _COMMENT.sub("", title).strip()
         self.structure.headings.append((start, depth, title[:200]))
         region_end = end_before(self._text, stop, start)
         self.structure.regions.append((start, region_end, Kind.HEADING))

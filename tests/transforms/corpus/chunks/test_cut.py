@@ -1,7 +1,5 @@
 """Documents cut into pieces: what holds for every text, and where the cuts are.
 
-Covers transforms/corpus/chunks/ends.py.
-Covers transforms/corpus/chunks/markdown.py.
 Covers transforms/corpus/chunks/pack.py.
 Covers transforms/corpus/chunks/refine.py.
 Covers transforms/corpus/chunks/room.py.
