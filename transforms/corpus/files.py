@@ -19,6 +19,7 @@ from transforms.storage.base import BLOCK
 from transforms.storage.globs import literal_part
 
 STDIN = "stdin"  # stem of the name of the file that holds standard input
+LARGEST_WINDOW = 1 << 31  # bytes: what `zstd --long=31` writes
 PACKED_AT_ONCE = 1 << 10  # bytes of zstd, at most 32 MB of text
 BROKEN = "link to nothing"  # the version of a broken link
 
@@ -168,7 +169,7 @@ class _ZstdReader(io.RawIOBase):
 
     def __init__(self, raw: BinaryIO):
         self._raw = raw
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._frame = _zstd_frame()
         self._started = False
         self._block = b""
         self._at = 0
@@ -199,12 +200,16 @@ class _ZstdReader(io.RawIOBase):
 
     def _feed(self, packed: bytes) -> bytes:
         if self._frame.eof:
-            self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._frame = _zstd_frame()
         self._started = True
         data = self._frame.decompress(packed)
         if self._frame.eof:
             self._at -= len(self._frame.unused_data)
         return data
+
+
+def _zstd_frame() -> Any:
+    return zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
 
 
 _READERS: dict[str, Callable[..., Any]] = {

@@ -110,6 +110,11 @@ class UnitRows:
             return self.files[row]
         return self.relative
 
+    def reject(self, row: int, reason: str) -> Rejected:
+        """Return a row as a rejected one."""
+        excerpt = self.texts[row][:EXCERPT]
+        return Rejected(self.ids[row], self.positions[row], reason, excerpt, self.file_of(row))
+
 
 def blocks_of(span: Span, columns: Columns) -> Iterator[Block]:
     """The rows of a span in order. Raises SentenceBeamError naming an unreadable file."""

@@ -196,7 +196,23 @@ class TextTokenizer:
     @cached_property
     def around_text(self) -> int:
         """Number of special tokens and prompt tokens around a text."""
-        return int(self([""]).counts[0])
+        return int(self._nothing.counts[0])
+
+    @cached_property
+    def _nothing(self) -> Tokenized:
+        """The empty text."""
+        return self([""])
+
+    def find_unseen(self, tokenized: Tokenized) -> np.ndarray:
+        """Return the places of texts whose tokens are those of an empty text, int64.
+
+        They are made of characters that the tokenizer drops: zero-width ones, control characters.
+        """
+        nothing = self._nothing
+        rows = np.flatnonzero(tokenized.counts == nothing.counts[0])
+        tokens = places_of(tokenized.offsets[rows], tokenized.lengths[rows])
+        ids = tokenized.ids[tokens].reshape(len(rows), len(nothing.ids))
+        return rows[(ids == nothing.ids).all(axis=1)]
 
     def count(self, text: str) -> int:
         """Count a text's own tokens."""

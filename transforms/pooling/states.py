@@ -20,6 +20,7 @@ class Status(IntEnum):
     FALLBACK = 1  # no token counted or weighed: plain weights were used
     ZERO = 2  # length below `SHORTEST`
     NONFINITE = 3
+    EMPTY = 4  # the model sees nothing of the text: its tokens are those of an empty one
 
 
 @dataclass(frozen=True)

@@ -236,3 +236,11 @@ def test_an_engine_needs_a_dtype_and_its_accelerator_is_the_device(
     hinted = embed_rows(model).with_resource_hints(accelerator="type:nvidia-l4;count:1")
     assert expanded("PortableRunner", hinted).device == "cuda"
     assert expanded("FnApiRunner", hinted).device == "auto"
+
+
+@pytest.mark.parametrize("chunks", ["none", "budget", "budget:combine=mean"])
+def test_a_text_of_which_the_model_sees_nothing_is_empty(chunks: str) -> None:
+    rows = [{"id": 1, "text": "a dog"}, {"id": 2, "text": "\u200b\u00ad"}]
+    found = eager.outputs(embed_rows(Path("minilm"), chunks=chunks), rows, names=OUTPUTS)
+    assert [row["id"] for row in found["rows"]] == [1]
+    assert [(row["id"], row["reason"]) for row in found["rejected"]] == [(2, "empty text")]

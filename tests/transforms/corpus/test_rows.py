@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from helpers.corpora import PACK
 from helpers.examples import examples
 from hypothesis import assume, given, settings
@@ -259,6 +260,15 @@ def test_several_zstd_frames_are_one_text(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.zst"
     path.write_bytes(PACK[".zst"](b"one\ntw") + PACK[".zst"](b"o\nthree\n"))
     assert [t for u in read_all(path) for t in u.texts] == ["one", "two", "three"]
+
+
+def test_a_zstd_frame_of_the_largest_window_is_read(tmp_path: Path) -> None:
+    """As `zstd --long=31` writes dumps of forums."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=31, write_content_size=False)
+    frame = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    path = tmp_path / "a.txt.zst"
+    path.write_bytes(frame.compress(b"one\ntwo\n") + frame.flush())
+    assert [t for u in read_all(path) for t in u.texts] == ["one", "two"]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.parquet", "a.txt.gz"])

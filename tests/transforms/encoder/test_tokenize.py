@@ -44,3 +44,19 @@ def test_the_end_of_a_text_is_no_unknown_word(tmp_path: Path) -> None:
     words = found.words(found(["คน", "a<|end|>"]))
     assert (words.unknown.tolist(), words.known.tolist()) == ([0, 0], [6, 1])
     assert words.known.dtype == np.int64
+
+
+UNSEEN = ["\u200b", "\u200b\u200d", "\u00ad", "\x00\x01", "\ufeff", "\U000e0041", "\u2060 \u00a0"]
+
+
+@pytest.mark.parametrize("prompt", ["", "query: ", "\u200b"])
+def test_texts_that_the_tokenizer_drops_are_unseen(prompt: str) -> None:
+    tokenizer = TextTokenizer(resolve_model("minilm"), prompt=prompt, limit=24)
+    texts = ["a dog", *UNSEEN, "...", "❤", "", "query:"]
+    assert tokenizer.find_unseen(tokenizer(texts)).tolist() == [*range(1, 8), 10]
+
+
+def test_a_text_of_which_the_prompt_leaves_nothing_is_not_unseen(tmp_path: Path) -> None:
+    folder = save_tiny_model("bert", tmp_path)
+    tokenizer = tokenizer_of(folder, prompt="the dog is " * 10, limit=8)
+    assert tokenizer.find_unseen(tokenizer(["cat", "dog"])).tolist() == []

@@ -31,7 +31,7 @@ _CERTAINLY_LONG = 8
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of one document, in its order; a blank document has none.
+    """The pieces of one document, in its order; a document without a token has none.
 
     `spans` [n] characters: `text[start:end]` is a piece, without blanks around it; `tokens` [n] its
     own tokens; `headings` [n] the Markdown headings above it, `"Install > From source"`, or "".
@@ -140,6 +140,8 @@ class Cutter:
                 first = first_of_next(atoms, first, stop, overlap, budget)
                 after = stop
                 start = atoms.start(first)
+        if not any(pieces.tokens):
+            return Pieces([], [], [])
         return pieces
 
     def _choose_stop(

@@ -132,7 +132,7 @@ class _StructureReader:
         self._resume = stop + 1
 
     def _skip_html(self, line: str, start: int, stop: int) -> None:
-        """Skip the lines below one in which a comment or a block of HTML begins, if it is closed."""
+        """Skip the lines below one that begins a comment or a block of HTML, if it is closed."""
         if self._fence or line.startswith(("    ", "\t")):
             return
         for match in _HTML.finditer(line):

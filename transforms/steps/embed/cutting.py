@@ -5,9 +5,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from transforms.corpus import UnitRows, read_span
 from transforms.corpus.groups import AnySpan, GroupSpan, read_group
-from transforms.corpus.pieces import as_pieces, cut_texts, numbered, prefix_of, split
+from transforms.corpus.pieces import (
+    as_pieces,
+    cut_texts,
+    numbered,
+    prefix_of,
+    split,
+    take_rows,
+)
+from transforms.corpus.row_blocks import EMPTY_TEXT
 from transforms.corpus.rows import Parts
 from transforms.space import Recipe, Space
 from transforms.space.chunks import ChunksSpec
@@ -53,7 +63,7 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
     """
     if not job.chunks.cuts:
         return rows
-    found = cut_texts(rows, cutter_of(job))
+    rows, found = _reject_unseen(rows, cut_texts(rows, cutter_of(job)))
     text_column = None
     if job.columns.of_text is None:
         text_column = job.columns.text
@@ -62,6 +72,17 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
     if cut.parts is None:
         return cut
     return without_erased_means(cut, job)
+
+
+def _reject_unseen(rows: UnitRows, found: "list[Pieces]") -> "tuple[UnitRows, list[Pieces]]":
+    """Return the documents that have a piece, and their pieces; the others are rejected."""
+    unseen = [place for place, pieces in enumerate(found) if not pieces.spans]
+    if not unseen:
+        return rows, found
+    rejects = [*rows.rejects, *(rows.reject(place, EMPTY_TEXT) for place in unseen)]
+    seen = np.flatnonzero([bool(pieces.spans) for pieces in found])
+    left = replace(take_rows(rows, seen), rejects=rejects)
+    return left, [found[place] for place in seen.tolist()]
 
 
 def with_inputs(

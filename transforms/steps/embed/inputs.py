@@ -1,7 +1,7 @@
 """Inputs of the model for the rows of a unit: texts, pieces, or documents in windows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, cast
@@ -13,7 +13,15 @@ from transforms.space import pieces_hashes, row_hashes
 from transforms.store.shards.vectors import Vectors
 
 if TYPE_CHECKING:
-    from transforms.encoder import Embedded, Encoder, PiecesUnit, Tokenized, UnitBatches, Windows
+    from transforms.encoder import (
+        Embedded,
+        Encoder,
+        Passing,
+        PiecesUnit,
+        Tokenized,
+        UnitBatches,
+        Windows,
+    )
 
 Progress = Callable[[int, int], None]
 Finish = Callable[[], "Embedded"]  # waits until the model is through, and makes the final vectors
@@ -21,14 +29,23 @@ Finish = Callable[[], "Embedded"]  # waits until the model is through, and makes
 
 @dataclass(frozen=True)
 class Texts:
-    """Rows whose whole text goes into the model."""
+    """Rows whose whole text goes into the model; `unseen` are places of texts without a token."""
 
     tokenized: "Tokenized"
     batches: "UnitBatches"
+    unseen: np.ndarray
 
     def start(self, encoder: "Encoder", progress: Progress) -> Finish:
         """Hand the texts to the model without waiting; each has a vector."""
-        return partial(encoder.finish, encoder.start(self.batches, progress))
+        return partial(self._finish, encoder, encoder.start(self.batches, progress))
+
+    def _finish(self, encoder: "Encoder", passing: "Passing") -> "Embedded":
+        from transforms.pooling import Status
+
+        embedded = encoder.finish(passing)
+        status = embedded.status.copy()
+        status[self.unseen] = int(Status.EMPTY)
+        return replace(embedded, status=status)
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """Return the vectors as shards hold them."""
@@ -114,7 +131,10 @@ def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
         return Late(windows, wanted, encoder.plan_pieces(windows, wanted))
     if rows.parts is None:
         tokenized = encoder.tokenize([rows.texts[i] for i in places])
-        return Texts(tokenized, encoder.plan(tokenized))
+        unseen = np.empty(0, np.int64)
+        if rows.pieces is None:  # a cutter makes no document of such pieces alone
+            unseen = encoder.text_tokenizer.find_unseen(tokenized)
+        return Texts(tokenized, encoder.plan(tokenized), unseen)
     texts = [rows.parts.texts[i] for i in places]
     tokens = [rows.parts.tokens[i] for i in places]
     bounds = np.concatenate([[0], np.cumsum([len(one) for one in texts])])

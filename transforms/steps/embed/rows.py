@@ -16,6 +16,7 @@ from transforms.base.python_names import parameters_of, python_names
 from transforms.corpus import UnitRows
 from transforms.corpus.column_values import NOT_UTF8
 from transforms.corpus.pieces import cut_where_possible, own_texts, take_rows
+from transforms.corpus.row_blocks import EMPTY_TEXT
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import Template, parse
 from transforms.space import FLOAT32_ONLY, Machine, Recipe, Space, resolve_dtype
@@ -43,6 +44,7 @@ from transforms.steps.options.auto import UNKNOWN_PROCESSORS
 from transforms.store.calibrations import read_calibration
 
 if TYPE_CHECKING:
+    from transforms.corpus.chunks.cut import Pieces
     from transforms.encoder import Encoder
 
 WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are given away
@@ -265,15 +267,18 @@ class RowEmbedder:
         if not chunks.cuts:
             return rows, {}, {}
         tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, chunks))
-        not_cut = {
-            rows.positions[n]: str(one)
-            for n, one in enumerate(tried)
-            if isinstance(one, OptionError)
-        }
+        found: list[Pieces] = []
+        not_cut = {}
+        for position, one in zip(rows.positions, tried, strict=True):
+            if isinstance(one, OptionError):
+                not_cut[position] = str(one)
+            elif one.spans:
+                found.append(one)
+            else:
+                not_cut[position] = EMPTY_TEXT
         if not_cut:
-            is_cut = [place not in not_cut for place in rows.positions]
+            is_cut = [position not in not_cut for position in rows.positions]
             rows = take_rows(rows, np.flatnonzero(is_cut))
-        found = [one for one in tried if not isinstance(one, OptionError)]
         cut = with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.space))
         if cut.pieces is None:
             return cut, {}, not_cut

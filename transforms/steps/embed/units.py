@@ -13,8 +13,8 @@ import numpy as np
 from transforms.base.errors import DataGateError
 from transforms.base.measures import Stopwatch, with_waits
 from transforms.corpus import Rejected, UnitRows
-from transforms.corpus.column_values import EXCERPT
 from transforms.corpus.pieces import take_rows
+from transforms.corpus.row_blocks import EMPTY_TEXT
 from transforms.steps.embed.finish import Finisher
 from transforms.steps.embed.inputs import Inputs, hashes_of, inputs_of
 from transforms.steps.options.job import EmbedJob
@@ -317,10 +317,14 @@ def no_vectors(dim: int) -> Vectors:
 
 
 def reasons_of(status: np.ndarray) -> dict[int, str]:
-    """Return the places of unusable vectors, ascending, and the reason for each."""
+    """Return the places of rows without a usable vector, ascending, and the reason for each."""
     from transforms.pooling import Status
 
-    names = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
+    names = {
+        int(Status.ZERO): "zero vector",
+        int(Status.NONFINITE): "non-finite vector",
+        int(Status.EMPTY): EMPTY_TEXT,
+    }
     return {
         int(place): names[int(status[place])]
         for place in np.flatnonzero(np.isin(status, list(names)))
@@ -334,12 +338,7 @@ def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, lis
     bad = np.isin(np.arange(len(status)), first)
     if rows.pieces is not None:
         first, bad = _of_whole_documents(rows, bad)
-    late = [
-        Rejected(
-            rows.ids[i], rows.positions[i], reasons[i], rows.texts[i][:EXCERPT], rows.file_of(i)
-        )
-        for i in first.tolist()
-    ]
+    late = [rows.reject(place, reasons[place]) for place in first.tolist()]
     return np.flatnonzero(~bad), late
 
 
