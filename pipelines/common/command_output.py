@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transforms.base.plain_values import json_value
+
 
 @dataclass(frozen=True)
 class CommandOutput:
@@ -27,7 +29,9 @@ class CommandOutput:
             as_it_is = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
             print(
                 json.dumps(
-                    {"command": command, **self.values}, ensure_ascii=not as_it_is, default=str
+                    json_value({"command": command, **self.values}),
+                    ensure_ascii=not as_it_is,
+                    allow_nan=False,
                 )
             )
         elif self.lines and (self.always or not quiet):

@@ -98,6 +98,11 @@ class LanceTarget:
                     f"--to {self.where}: LanceDB takes no column name with a dot ({field.name!r});"
                     " rename it in the input, or leave it out of --keep-columns"
                 )
+            if not _can_be_merged(field.type):
+                raise OptionError(
+                    f"--to {self.where}: LanceDB merges no rows with a column of the type"
+                    f" {field.type} ({field.name!r}); leave it out of --keep-columns"
+                )
         self._keys = list(table.keys)
         self.turn.take(table, record, lambda notes: self._create(table.columns, notes))
         if self._state is not None:
@@ -160,6 +165,13 @@ class LanceTarget:
     def finish(self) -> None:
         """Record that the push is done, and end its turn."""
         self.turn.finish()
+
+
+def _can_be_merged(kind: pa.DataType) -> bool:
+    """Return whether LanceDB merges rows of a column of this type."""
+    if pa.types.is_map(kind) or pa.types.is_interval(kind):
+        return False
+    return all(_can_be_merged(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _quote(text: str) -> str:

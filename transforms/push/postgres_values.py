@@ -11,7 +11,7 @@ from pyarrow import types
 
 from transforms.base.arrow import as_matrix
 from transforms.base.errors import DataGateError, OptionError, first_line
-from transforms.push.values import json_value
+from transforms.base.plain_values import json_value, python_values
 
 LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer names
 VECTOR = "vector"
@@ -92,11 +92,12 @@ def values_of(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> S
         if kind in ("timestamp", "timestamptz"):
             column = column.cast(pa.timestamp("us", field.type.tz))
         if kind == "jsonb":
-            return [json_value(value, name) for value in column.to_pylist()]
+            return [json_value(value) for value in python_values(column)]
         if kind == "float4":
             return column.cast(pa.float32()).to_pylist()
         return column.to_pylist()
     except (pa.ArrowInvalid, ValueError, OverflowError) as error:
         raise DataGateError(
-            f"{name} has a value that PostgreSQL cannot hold ({first_line(error)}); {mend}"
+            f"{name} ({field.type}) has a value that PostgreSQL cannot hold"
+            f" ({first_line(error)}); {mend}"
         ) from error

@@ -21,10 +21,10 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from transforms.base.arrow import as_matrix
 from transforms.base.errors import first_line
+from transforms.base.plain_values import json_value, python_values
 from transforms.push.state import MARK, Notes, PushRecord, State, note_name
 from transforms.push.target import Table, refused
 from transforms.push.turn import Turn
-from transforms.push.values import json_value
 
 API_KEY = "QDRANT_API_KEY"
 SECONDS = 60
@@ -141,7 +141,7 @@ class QdrantTarget:
 
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Write points; they replace those with the same ids."""
-        for part in _requests(rows, self.where):
+        for part in _requests(rows):
             self._send(partial(self._client.upsert, self._alias, part, wait=True))
 
     def delete(self, keys: pa.RecordBatch) -> None:
@@ -184,7 +184,7 @@ class PointWriter:
         """Write points; they replace those with the same ids."""
         with contextlib.closing(_client_of(self.url)) as client:
             for rows in batches:
-                for part in _requests(rows, self.where):
+                for part in _requests(rows):
                     _send(partial(client.upsert, self.alias, part, wait=True))
 
 
@@ -197,15 +197,13 @@ def _client_of(url: str) -> QdrantClient:
         )
 
 
-def _requests(rows: pa.RecordBatch, where: str) -> Iterator[list[models.PointStruct]]:
+def _requests(rows: pa.RecordBatch) -> Iterator[list[models.PointStruct]]:
     """Yield the points of rows, as many at a time as one request takes."""
     vectors = as_matrix(rows.column("embedding"))
     names = [name for name in rows.schema.names if name != "embedding"]
     columns = []
     for name in names:
-        values = rows.column(name).to_pylist()
-        column = f"--to {where}: the column {name!r}"
-        columns.append([json_value(value, column) for value in values])
+        columns.append([json_value(value) for value in python_values(rows.column(name))])
     payloads = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
     points = [
         models.PointStruct(id=point, vector=vector.tolist(), payload=payload)

@@ -1,6 +1,5 @@
 """The rows of a snapshot for search: their kept columns, documents and passages."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.base.arrow import as_matrix
-from transforms.base.errors import SentenceBeamError
+from transforms.base.plain_values import python_rows
 from transforms.corpus.column_types import word_for_numbers
 from transforms.corpus.passages import Piece, in_context, passage
 from transforms.search.hits import Hit, Hits
@@ -103,7 +102,7 @@ class SnapshotRows:
             values = parquet.read_row_group(0, [column]).drop_null()
         if not len(values):
             return None
-        return plain_rows(values.slice(0, 1))[0][column]
+        return python_rows(values.slice(0, 1))[0][column]
 
     def with_ids(self, ids: Sequence[str]) -> StoredRows:
         """Return the rows that have one of the ids."""
@@ -126,7 +125,7 @@ class SnapshotRows:
     def first_with_id(self, name: str) -> dict[str, Any]:
         """Return the fields of the first row that has an id; there must be one."""
         stored = self.with_ids([name])
-        return plain_rows(self._with_fields(int(stored.shard[0]), stored.row[:1]))[0]
+        return python_rows(self._with_fields(int(stored.shard[0]), stored.row[:1]))[0]
 
     def ids_of(self, shard: np.ndarray, row: np.ndarray) -> list[str]:
         """Return the ids of rows, by shard and row in it, both int64 [m]."""
@@ -162,7 +161,7 @@ class SnapshotRows:
             tables.append(self._with_fields(number, rows))
             keys += [(number, row) for row in rows.tolist()]
         if tables:
-            values = dict(zip(keys, plain_rows(pa.concat_tables(tables)), strict=True))
+            values = dict(zip(keys, python_rows(pa.concat_tables(tables)), strict=True))
         return [_described(*query, values) for query in zip(*hits.columns, strict=True)]
 
     def add_passages(
@@ -220,25 +219,3 @@ def _described(
         if shard >= 0:
             hits.append(Hit({"rank": rank, "score": float(score), **values[int(shard), int(row)]}))
     return hits
-
-
-def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows as dicts of Python values.
-
-    A column of times is returned as text if Python cannot represent one of them.
-    """
-    columns = [_plain(name, table.column(name)) for name in table.column_names]
-    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
-    try:
-        return column.to_pylist()
-    except (ValueError, OverflowError, KeyError):  # a year beyond 9999, an unknown time zone
-        pass
-    for text in (pa.string(), pa.int64(), pa.list_(pa.string())):
-        with contextlib.suppress(pa.ArrowException):
-            return column.cast(text).to_pylist()
-    raise SentenceBeamError(
-        f"kept column {name} ({column.type}) holds values that Python has no type for"
-    )

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.plain_values import json_value
 from transforms.search import UnknownIdError
 from transforms.serve.question import RefusedError
 
@@ -20,25 +20,10 @@ def as_json(
     content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a response with a JSON object on one line."""
-    text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(json_value(content), ensure_ascii=False, allow_nan=False)
     return Response(
         f"{text}\n".encode("utf8", "replace"), status, dict(headers or {}), "application/json"
     )
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: bytes as hex, NaN and infinity as null, others as text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value)
 
 
 def line_of(error: Exception) -> str:

@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from transforms.base.plain_values import json_value
 from transforms.report.html import environment
-from transforms.serve.answers import plain
 from transforms.serve.followed import Followed
 from transforms.serve.question import DEFAULT_K, MOST_CHARACTERS, MOST_HITS
 from transforms.serve.texts import shown
@@ -106,7 +106,7 @@ def _text_of(value: Any) -> str:
     """Return a value as filters write it, without quotes."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(plain(value))
+    return str(json_value(value))
 
 
 def _cut(text: str) -> str:

@@ -310,6 +310,8 @@ def figure(text: str, name: str, **labels: str) -> float:
 
 
 def test_metrics_count_requests_and_tell_the_snapshot(served: Served) -> None:
+    served.get("/search", q="dog")
+    served.get("/search", q="")
     before = served.get("/metrics").text
     served.get("/search", q="dog")
     served.get("/search", q="")

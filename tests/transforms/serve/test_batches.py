@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.base.errors import OptionError
+from transforms.base.plain_values import json_value
 from transforms.serve import batches
-from transforms.serve.answers import plain
 from transforms.serve.batches import Batches
 from transforms.serve.followed import Answer
 from transforms.serve.guard import host_of
@@ -122,7 +122,7 @@ VALUES = st.recursive(
 @settings(max_examples=examples(30))
 @given(VALUES)
 def test_every_value_is_json(value: object) -> None:
-    json.loads(json.dumps(plain(value), allow_nan=False))
+    json.loads(json.dumps(json_value(value), allow_nan=False))
 
 
 @pytest.mark.parametrize(
