@@ -101,6 +101,6 @@ class CutFn(beam.DoFn):
         from transforms.encoder.tokenize import TextTokenizer
 
         files = Recipe(self._model).files()
-        space = Recipe(self._model).space(files)
+        space = Recipe(self._model).as_exported(files).for_rows(files).space(files)
         tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
         return Cutter(self._chunks, tokenizer.whole, tokenizer.room, space.prompt)

@@ -74,16 +74,22 @@ def expand(
     return poolers, grid
 
 
-def matched(spaces: Mapping[str, Space], paths: Sequence[str]) -> dict[str, dict[str, Calibration]]:
+def matched(
+    spaces: Mapping[str, Space], of_documents: Mapping[str, Space], paths: Sequence[str]
+) -> dict[str, dict[str, Calibration]]:
     """Return the calibrations that were fitted on each pooler's vectors, by pooler and path.
 
-    Raises SpaceMismatchError for a calibration of none of the poolers.
+    `of_documents` are the spaces of documents that have a prompt of their own. Raises
+    SpaceMismatchError for a calibration of none of the poolers.
     """
     by_pooler: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in spaces}
     for path in paths:
         calibration = read_calibration(path)
         fitting = [
-            pooler for pooler, space in spaces.items() if space.pooled_id == calibration.pooled_id
+            pooler
+            for known in (spaces, of_documents)
+            for pooler, space in known.items()
+            if space.pooled_id == calibration.pooled_id
         ]
         if not fitting:
             check_space(calibration.info, next(iter(spaces.values())), path)
