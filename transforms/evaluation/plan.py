@@ -82,11 +82,7 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
     )
     poolers, grid = expand(model, options.poolers)
     spaces = {name: model.space(pooler) for name, pooler in poolers.items()}
-    documents = model.for_documents()
-    of_documents = {}
-    if documents is not None:
-        of_documents = {name: documents.space(pooler) for name, pooler in poolers.items()}
-    calibrations = matched(spaces, of_documents, options.calibrations)
+    calibrations = matched(model, poolers, options.calibrations)
     methods = {
         pooler: tuple(methods_of(pooler, space, calibrations[pooler], options.truncate_dims))
         for pooler, space in spaces.items()
@@ -94,7 +90,7 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
     return ScorePlan(
         model,
         model.for_queries(),
-        documents,
+        model.for_documents(),
         poolers,
         spaces,
         calibrations,

@@ -102,7 +102,7 @@ class StModules:
         """The name of a prompt that seems meant for documents but is not theirs, or None."""
         if self.document_prompt:
             return None
-        names = (*_LIKE_DOCUMENT, self.default_prompt)
+        names = (*_LIKE_DOCUMENT, self.default_prompt or "")
         return next((name for name in names if name != QUERY and self.prompts.get(name)), None)
 
 

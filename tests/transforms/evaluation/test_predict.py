@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.prompted import GEMMA, reference, save_prompted
+from helpers.commands import Run
+from helpers.corpora import sentences, write_parquet
+from helpers.prompted import GEMMA, reference, save_prompted, set_prompts
 
-from transforms.base.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError, SpaceMismatchError
 from transforms.evaluation.cache import Cache
 from transforms.evaluation.encode_many import Encoded
 from transforms.evaluation.options import EvaluateOptions
@@ -66,6 +68,23 @@ def test_texts_of_searches_have_their_prompts_and_others_the_default_one(
         (predictions[1][method]["queries"], model.encode_query(search.queries)),
     ):
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+
+
+def test_a_calibration_of_rows_serves_a_model_with_a_prompt_for_documents(
+    run: Run, tmp_path: Path
+) -> None:
+    folder = save_prompted(tmp_path / "own", GEMMA)
+    path = write_parquet(tmp_path / "in.parquet", sentences(40))
+    store, fitted = tmp_path / "store", tmp_path / "fitted"
+    made = ("--model", folder, "--dtype", "float32")
+    run("embed", "--input", path, "--store", store, *made).ok()
+    run("fit", "--store", store, "--method", "standardize", "--output", fitted).ok()
+    plan = make_plan(EvaluateOptions(model=str(folder), calibrations=(str(fitted),)))
+    assert [method.calibration for method in plan.vector_methods] == [None, str(fitted)]
+    run("diagnose", "--input", path, *made[:2], "--calibration", fitted).ok()
+    set_prompts(folder, {"document": "the red dog "})
+    with pytest.raises(SpaceMismatchError, match="prompt differ"):
+        make_plan(EvaluateOptions(model=str(folder), calibrations=(str(fitted),)))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
