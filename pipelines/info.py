@@ -25,6 +25,8 @@ OF_THE_MODEL = (
     "revision",
     "pooler",
     "prompt",
+    "query_prompt",
+    "own_prompts",
     "max_tokens",
     "chunks",
     "precision",

@@ -15,6 +15,7 @@ from pipelines.common.command_output import CommandOutput
 from pipelines.common.input_lines import bad_lines, beside_lines
 from pipelines.common.library import pipeline_function
 from pipelines.common.stdin import with_stdin
+from pipelines.common.summary import prompts_note
 from pipelines.common.tables import wrapped
 from transforms import storage
 from transforms.base.errors import OptionError
@@ -97,7 +98,15 @@ def lines(found: Prediction, store: str | None) -> list[str]:
         line("index", index_name(found)),
         *_index_size_lines(found),
         line("space", f"{space.id[:16]} ({space.dim} dimensions)"),
+        *_prompt_lines(found),
     ]
+
+
+def _prompt_lines(found: Prediction) -> list[str]:
+    note = prompts_note(found.resolved)
+    if note is None:
+        return []
+    return [line("prompts", note)]
 
 
 def _files_line(plan: Estimate) -> str:

@@ -48,7 +48,7 @@ def _serve(options: ServeOptions) -> CommandOutput:
         if served.searcher.queries.lacks_prompt:
             aside(f"note: {NO_QUERY_PROMPT}")
         address = address_of(listening)
-        application = Application(served)
+        application = Application(served, root_path=options.root_path)
         if not is_loopback(listening):
             aside(
                 f"note: whoever reaches {address} can read every row of {served.manifest.root};"

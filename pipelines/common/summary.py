@@ -14,6 +14,7 @@ from transforms.report.history import (
     RunSummary,
 )
 from transforms.report.report import summary_of
+from transforms.report.snapshot import describe_prompts
 from transforms.space.chunks import LATE_TOKENS
 from transforms.steps.options.resolve import Resolved
 from transforms.store import layout
@@ -68,6 +69,7 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
     """The lines about what not every run has, in their order."""
     n = result.ledger
     found: list[tuple[str, str | None]] = []
+    found.append(("prompts", prompts_note(resolved)))
     if n["unknown"]:
         found.append(("unknown", unknown_line(n)))
     found.append(("int8", int8_note(resolved)))
@@ -84,6 +86,19 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
     deterministic = resolved.job.machine.deterministic
     found += [*_reembedded(resolved), *_rare(result, deterministic)]
     return [line(label, text) for label, text in found if text is not None]
+
+
+def prompts_note(resolved: Resolved) -> str | None:
+    """Return the line about the prompts of rows and queries; None if the model has none."""
+    run = resolved.job.run
+    told = describe_prompts(run.space.prompt, run.options.query_prompt)
+    name = resolved.passed_over
+    if name is None:
+        return told or None
+    return (
+        f"{told or 'rows none, queries none'}; the model's prompt {name!r} is not used: say"
+        f" --prompt-name {name} to put it before rows, or --prompt ''"
+    )
 
 
 def int8_note(resolved: Resolved) -> str | None:

@@ -49,10 +49,12 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(store: object, every: float = OFTEN, **how: str | None) -> Iterator[Served]:
+def serving(
+    store: object, every: float = OFTEN, root_path: str = "", **how: str | None
+) -> Iterator[Served]:
     """A store's server; `how` are further arguments of `Followed`."""
     followed = Followed(str(store), **how)
-    application = Application(followed, every)
+    application = Application(followed, every, root_path)
     server = uvicorn.Server(configured(application, loopback=True))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.corpora import sentences, vectors_of, write_parquet
+from helpers.prompted import GEMMA, reference, save_prompted
 from helpers.tiny_models import HIDDEN, edit_json, save_tiny_model
 from helpers.variants import variants
 
@@ -145,6 +146,30 @@ def test_a_models_own_modules_stay(made, store, tmp_path, model):
     check_sentence_transformers(store, tmp_path / "e")
     exported = SentenceTransformer(str(tmp_path / "e"), device="cpu", local_files_only=True)
     assert exported.prompts["query"] == "a "
+
+
+@pytest.mark.parametrize(
+    ("options", "prompt", "query"),
+    [
+        ((), "a cat ", "the red dog "),
+        (("--prompt", "", "--query-prompt", "the man "), "", "the man "),
+        (("--prompt", "the big "), "the big ", "the red dog "),
+    ],
+)
+def test_prompts_of_rows_and_queries_are_exported(
+    made, run, store, tmp_path, inputs, options, prompt, query
+):
+    made(*options, model=save_prompted(tmp_path / "own", GEMMA, "STS"))
+    check_encoder(store, tmp_path / "e")
+    exported = reference(tmp_path / "e")
+    assert np.abs(exported.encode_document(TEXTS) - stored(store)).max() < 2e-5
+    queries = reference(tmp_path / "own").encode(["a dog"], prompt=query)
+    assert np.abs(exported.encode_query(["a dog"]) - queries).max() < 2e-5
+    again = tmp_path / "again"
+    run(*f"embed --input {inputs}/* --store {again} --model {tmp_path}/e".split()).ok()
+    made_again = open_store(str(again)).manifest
+    assert made_again.space.id == open_store(str(store)).space.id
+    assert (made_again.space.prompt, made_again.options.query_prompt) == (prompt, query)
 
 
 def test_the_folder_stands_alone_and_moves(made, run, store, tmp_path, inputs):

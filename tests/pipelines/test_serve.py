@@ -29,12 +29,13 @@ def test_it_answers_until_a_signal_ends_it(
     made: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     err = tmp_path / "err"
-    command = ["serve", "--store", str(made), "--port", "0"]
+    command = ["serve", "--store", str(made), "--port", "0", "--root-path", "/team/"]
     process = child_process(command, str(err))
     process.start()
     try:
         address = _address(err, process)
         assert len(httpx.get(f"{address}/search?q=dog", timeout=60).json()["hits"]) == 5
+        assert 'href="/team/style.css"' in httpx.get(f"{address}/team", timeout=60).text
         os.kill(int(process.pid or 0), number)
         process.join(60)
         assert process.exitcode == 0
@@ -59,6 +60,8 @@ def test_options_that_cannot_be(run: Run, made: Path, store: Path) -> None:
     run("serve", "--store", store.parent / "none").failed(2, "holds no store")
     for port in ("65536", "-1", "http", "8" * 5000):
         run("serve", "--store", made, "--port", port).failed(2, "--port", port)
+    for path in ("store", "//host", "/a b", "/a?b", "/a/../%2e", '/"'):
+        run("serve", "--store", made, "--root-path", path).failed(2, "--root-path", path)
     run("serve", "--store", made, "--host", "").failed(2, "--host", "is empty")
     run("serve", "--store", made, "--host", "no such host").failed(2, "--host no such host")
     run("serve", "--store", made, "--model", store.parent).failed(2, "config.json is missing")

@@ -149,6 +149,17 @@ def port(text: str) -> int:
     return int(text)
 
 
+def root_path(text: str) -> str:
+    """Read the path of a server behind a proxy, without a slash at the end; "" is the root."""
+    path = text.rstrip("/")
+    if path and not re.fullmatch(r"(/[\w.~-]+)+", path, re.ASCII):
+        raise OptionError(
+            f"{text} is not a path such as /store: it begins with / and has letters, digits, -, .,"
+            " _ and ~"
+        )
+    return path
+
+
 def fraction(text: str) -> float:
     """Read a number from 0 to 1."""
     return _number(text, 1, "a number from 0 to 1")

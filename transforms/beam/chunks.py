@@ -13,6 +13,7 @@ from transforms.base.values import StrPath, as_text
 from transforms.space.chunks import ChunksSpec
 from transforms.space.model_files import DEFAULT_MODEL
 from transforms.space.recipe import Recipe
+from transforms.steps.embed.row_shapes import check_keys
 
 if TYPE_CHECKING:
     from transforms.corpus import Cutter
@@ -78,6 +79,7 @@ class CutFn(beam.DoFn):
         """Yield the document's fields with the text and the place of each piece."""
         named = hasattr(document, "_asdict")
         fields = document._asdict() if named else document
+        check_keys(fields)
         text = fields[self._text]
         found = self._cutter.cut([text])[0]
         for piece, ((start, end), headings) in enumerate(
@@ -101,6 +103,6 @@ class CutFn(beam.DoFn):
         from transforms.encoder.tokenize import TextTokenizer
 
         files = Recipe(self._model).files()
-        space = Recipe(self._model).space(files)
+        space = Recipe(self._model).as_exported(files).for_rows(files).space(files)
         tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
         return Cutter(self._chunks, tokenizer.whole, tokenizer.room, space.prompt)

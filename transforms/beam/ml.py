@@ -3,7 +3,7 @@
 Importing this imports torch, since Beam's do.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict, Unpack
 
 import apache_beam as beam
@@ -15,11 +15,15 @@ from apache_beam.ml.transforms.base import (
     _TextEmbeddingHandler,
 )
 
+from transforms.base.errors import OptionError
 from transforms.base.values import StrPath
 from transforms.encoder import Encoder
 from transforms.space import Machine, Recipe, Space
 from transforms.space.model_files import DEFAULT_MODEL
+from transforms.steps.embed.row_shapes import faults
 from transforms.steps.embed.rows import RowsJob
+
+SHOWN = 60  # characters of a text in an error
 
 
 class EncoderOptions(TypedDict, total=False):
@@ -39,10 +43,11 @@ class EncoderOptions(TypedDict, total=False):
 class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
     """The encoder as a handler for `RunInference`.
 
-    Texts -> PredictionResults whose `inference` is float32 [d]. A batch is cut by tokens again
-    inside, so that large ones (`min_batch_size`) are good. An element that is not a text fails its
-    batch. Workers on other machines need files that make the same space, or loading the model
-    fails. Raises OptionError for options or a model that do not work.
+    Texts -> PredictionResults whose `inference` is float32 [d]. They are rows: without `prompt`
+    they get the model's for documents. A batch is cut by tokens again inside, so that large ones
+    (`min_batch_size`) are good. An element that `EmbedRows` would reject, such as an empty text,
+    fails its batch with the same reason. Workers on other machines need files that make the same
+    space, or loading the model fails. Raises OptionError for options or a model that do not work.
     """
 
     def __init__(
@@ -72,8 +77,8 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
     def run_inference(
         self, batch: Sequence[str], model: Encoder, inference_args: dict[str, Any] | None = None
     ) -> Iterable[Any]:
-        """Return the texts with their vectors."""
-        vectors = model.encode(list(batch))
+        """Return the texts with their vectors. Raises OptionError for a text that has none."""
+        vectors = _encode(batch, model)
         return [
             PredictionResult(text, vector, self._space["id"])
             for text, vector in zip(batch, vectors, strict=True)
@@ -94,12 +99,61 @@ class VectorsHandler(EncoderModelHandler):
     def run_inference(
         self, batch: Sequence[str], model: Encoder, inference_args: dict[str, Any] | None = None
     ) -> np.ndarray:
-        """Return the vectors of the texts."""
-        return model.encode(list(batch))
+        """Return the vectors of the texts. Raises OptionError for a text that has none."""
+        return _encode(batch, model)
+
+
+def _encode(texts: Sequence[str], model: Encoder) -> np.ndarray:
+    check_texts(texts)
+    return model.encode(list(texts))
+
+
+def check_texts(texts: Sequence[Any]) -> None:
+    """Raise OptionError for texts that `EmbedRows` would reject, with its reason."""
+    reasons = faults(list(texts), "text")
+    for place, reason in reasons.items():
+        raise OptionError(
+            f"{len(reasons):,} of {len(texts):,} texts cannot be embedded, first"
+            f" {repr(texts[place])[:SHOWN]} ({reason}); leave them out before"
+        )
+
+
+class EmbedItems(beam.PTransform):
+    """Items -> the same with vectors, for `MLTransform`.
+
+    With exception handling, an item whose text `EmbedRows` would reject fails alone. `texts_of`
+    returns the texts of several items.
+    """
+
+    def __init__(self, inference: RunInference, texts_of: Callable[[Sequence[Any]], Sequence[Any]]):
+        super().__init__()
+        self._inference = inference
+        self._texts_of = texts_of
+        self._handling: dict[str, Any] | None = None
+
+    def with_exception_handling(self, **handling: Any) -> "EmbedItems":
+        """Return the step with a second output: (failed items, error)."""
+        self._handling = handling
+        return self
+
+    def expand(self, items: beam.PCollection) -> Any:
+        check = beam.Map(self._checked).with_output_types(items.element_type)
+        if self._handling is None:
+            return items | "Check" >> check | self._inference
+        good, bad = items | "Check" >> check.with_exception_handling(**self._handling)
+        made, failed = good | self._inference.with_exception_handling(**self._handling)
+        return made, (bad, failed.failed_inferences) | beam.Flatten()
+
+    def _checked(self, item: Any) -> Any:
+        check_texts(self._texts_of([item]))
+        return item
 
 
 class TextEmbeddings(EmbeddingsManager):
     """The encoder for `MLTransform`: each of the `columns` becomes its vector, floats.
+
+    Its texts are rows: without `prompt` they get the model's for documents. A text that `EmbedRows`
+    would reject fails, with exception handling its item alone.
 
     Instead of columns, a `type_adapter` may name the texts, as `create_text_adapter()` of
     `apache_beam.ml.rag` does for its EmbeddableItems. The artifact has the space; a job that reads
@@ -137,4 +191,5 @@ class TextEmbeddings(EmbeddingsManager):
 
     def get_ptransform_for_processing(self, **kwargs: Any) -> beam.PTransform:
         """Return the step that embeds."""
-        return RunInference(_TextEmbeddingHandler(self), inference_args=self.inference_args)
+        inference = RunInference(_TextEmbeddingHandler(self), inference_args=self.inference_args)
+        return EmbedItems(inference, self.type_adapter.input_fn)

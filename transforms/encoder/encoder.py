@@ -117,13 +117,14 @@ class Encoder:
 
         `pooler` auto: the model's own modules, mean if it has none. `dtype` auto: the device's
         native one, if the model can run in it. `normalize` None: as the modules have it for pooler
-        auto, True for every other pooler. `calibration`: a folder that `fit` made or a Calibration,
-        "" for none even if an export has one; it must have been fitted on vectors of this space,
-        except for the prompt, because queries may have their own. `deterministic`: a text's vector
-        has the same bits beside any texts and with any number of threads. `route`: the default
-        route of texts in a model that has several. A folder that `export` made has its own values
-        for parameters that are not given. Raises `OptionError` for options or files that do not
-        work.
+        auto, True for every other pooler. `prompt` None: the model's default one, as `encode` of
+        sentence-transformers has it; rows of a store have the prompt named `document` if the model
+        has it. `calibration`: a folder that `fit` made or a Calibration, "" for none even if an
+        export has one; it must have been fitted on vectors of this space, except for the prompt,
+        because queries may have their own. `deterministic`: a text's vector has the same bits
+        beside any texts and with any number of threads. `route`: the default route of texts in a
+        model that has several. A folder that `export` made has its own values for parameters that
+        are not given. Raises `OptionError` for options or files that do not work.
         """
         fitted = None
         if isinstance(calibration, Calibration):

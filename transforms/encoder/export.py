@@ -17,7 +17,13 @@ from transforms.calibration.methods import AFFINE
 from transforms.space import ModelFiles, PoolerSpec, Space
 from transforms.space.exported import EXPORTED, Exported
 from transforms.space.spec import PoolerPart
-from transforms.space.st_modules import METRICS, POOLING_MODES, transformer_config
+from transforms.space.st_modules import (
+    DOCUMENT,
+    METRICS,
+    POOLING_MODES,
+    QUERY,
+    transformer_config,
+)
 
 MODEL = "model"
 CALIBRATION = "calibration"
@@ -125,6 +131,7 @@ def _describe(export: Export, folder: Path) -> Exported:
         model=MODEL,
         pooler=pooler,
         prompt=space.prompt,
+        query_prompt=export.query_prompt,
         max_tokens=space.max_tokens,
         normalize=space.normalize,
         truncate_dim=space.truncate_dim,
@@ -208,15 +215,11 @@ def _write_dense(folder: Path, matrix: np.ndarray, offset: np.ndarray) -> None:
 
 
 def _prompts(export: Export) -> dict[str, Any]:
-    """Return the model's prompts; the default is the prompt of the store's rows."""
-    prompts = dict(export.files.modules.prompts)
-    prompt = export.space.prompt
-    default = None
-    if prompt:
-        default = next((name for name, text in prompts.items() if text == prompt), "document")
-        prompts[default] = prompt
+    """Return the model's prompts with those of the store; that of its rows is the default."""
+    prompts = {**export.files.modules.prompts, DOCUMENT: export.space.prompt}
+    default = DOCUMENT if export.space.prompt else None
     if export.query_prompt is not None:
-        prompts["query"] = export.query_prompt
+        prompts[QUERY] = export.query_prompt
     similarity = next(name for name, metric in METRICS.items() if metric == export.metric)
     return {"prompts": prompts, "default_prompt_name": default, "similarity_fn_name": similarity}
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from transforms.calibration import load_calibration
 from transforms.space import (
+    ModelFiles,
     PoolerSpec,
     Space,
     resolve_dtype,
@@ -34,7 +35,7 @@ CHUNK_BYTES = 64 << 20  # of the vectors of all poolers for one chunk of texts
 class ModelSettings:
     """The settings that all poolers share: model, prompt, length, dtype, device and route.
 
-    If `prompt` is None, the model's own prompt for rows is used.
+    If `prompt` is None, the model's default prompt is used.
     """
 
     model: str
@@ -82,16 +83,36 @@ class ModelSettings:
 
         return Encoder.of(self.recipe(pooler), Machine(device=self.device), route=self.route)
 
-    def for_queries(self) -> "ModelSettings | None":
-        """Return the settings for queries, or None if the model takes them as it takes rows."""
-        modules = resolve_model(self.model, self.revision).modules
-        own = modules.prompts.get(modules.default_prompt or "", "")
-        prompt = modules.query_prompt or ""
-        if prompt == own and not modules.routes:
+    def for_documents(self) -> "ModelSettings | None":
+        """Return the settings for the documents of searches, or None if they are the same."""
+        files = resolve_model(self.model, self.revision)
+        modules = files.modules
+        default = modules.prompts.get(modules.default_prompt or "", "")
+        if files.exported is not None or modules.document_prompt == default:
             return None
-        if modules.routes:
+        return replace(self, prompt=modules.document_prompt)
+
+    def for_queries(self) -> "ModelSettings | None":
+        """Return the settings for queries, or None if they are those of documents."""
+        files = resolve_model(self.model, self.revision)
+        prompt = _query_prompt(files)
+        if prompt == _document_prompt(files) and not files.modules.routes:
+            return None
+        if files.modules.routes:
             return replace(self, prompt=prompt, route=QUERY)
         return replace(self, prompt=prompt, route=DOCUMENT)
+
+
+def _document_prompt(files: ModelFiles) -> str:
+    if files.exported is not None:
+        return files.exported.prompt
+    return files.modules.document_prompt
+
+
+def _query_prompt(files: ModelFiles) -> str:
+    if files.exported is not None and files.exported.query_prompt is not None:
+        return files.exported.query_prompt
+    return files.modules.query_prompt or ""
 
 
 @dataclass(frozen=True)

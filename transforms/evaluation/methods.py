@@ -74,19 +74,24 @@ def expand(
     return poolers, grid
 
 
-def matched(spaces: Mapping[str, Space], paths: Sequence[str]) -> dict[str, dict[str, Calibration]]:
+def matched(
+    model: ModelSettings, poolers: Mapping[str, PoolerSpec], paths: Sequence[str]
+) -> dict[str, dict[str, Calibration]]:
     """Return the calibrations that were fitted on each pooler's vectors, by pooler and path.
 
-    Raises SpaceMismatchError for a calibration of none of the poolers.
+    The vectors of the fit may have the prompt for documents. Raises SpaceMismatchError for a
+    calibration of none of the poolers.
     """
-    by_pooler: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in spaces}
+    by_pooler: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in poolers}
+    if not paths:
+        return by_pooler
+    models = [known for known in (model, model.for_documents()) if known is not None]
+    spaces = [(name, known.space(pooler)) for known in models for name, pooler in poolers.items()]
     for path in paths:
         calibration = read_calibration(path)
-        fitting = [
-            pooler for pooler, space in spaces.items() if space.pooled_id == calibration.pooled_id
-        ]
+        fitting = [name for name, space in spaces if space.pooled_id == calibration.pooled_id]
         if not fitting:
-            check_space(calibration.info, next(iter(spaces.values())), path)
+            check_space(calibration.info, spaces[0][1], path)
         for pooler in fitting:
             by_pooler[pooler][path] = calibration
     return by_pooler

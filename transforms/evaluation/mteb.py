@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 class MtebEncoder(AbsEncoder):
     """An encoder as a model of MTEB, which keeps results under the id of the space.
 
-    `queries` is an encoder with the prompt for queries, if they have their own. Prompts of the
-    tasks are not used.
+    `queries` and `documents` are encoders with the prompts for the texts of searches, if these have
+    their own. Prompts of the tasks are not used.
     """
 
-    def __init__(self, encoder: Encoder, queries: Encoder | None = None) -> None:
+    def __init__(
+        self, encoder: Encoder, queries: Encoder | None = None, documents: Encoder | None = None
+    ) -> None:
         self._encoder = encoder
         self._queries = queries or encoder
+        self._documents = documents or encoder
         space = encoder.space
         own = {"embed_dim": encoder.dim, "max_tokens": space.max_tokens}
         self.mteb_model_meta = ModelMeta.create_empty(
@@ -38,9 +41,9 @@ class MtebEncoder(AbsEncoder):
 
     @property
     def _revision(self) -> str:
-        """The id of the space, and the id of the queries' space if it differs."""
-        ids = dict.fromkeys([self._encoder.space.id, self._queries.space.id])
-        return "-".join(ids)
+        """The id of the space, and those of queries and documents if they differ."""
+        encoders = (self._encoder, self._queries, self._documents)
+        return "-".join(dict.fromkeys(encoder.space.id for encoder in encoders))
 
     def encode(
         self,
@@ -56,4 +59,6 @@ class MtebEncoder(AbsEncoder):
         texts = [text for batch in inputs for text in batch["text"]]
         if prompt_type == PromptType.query:
             return self._queries.encode(texts, route=QUERY)
+        if prompt_type == PromptType.document:
+            return self._documents.encode(texts, route=DOCUMENT)
         return self._encoder.encode(texts, route=DOCUMENT)

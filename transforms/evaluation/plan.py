@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 class ScorePlan:
     """The methods to compare, by pooler, with what makes their vectors.
 
-    `poolers` are by their requested SPECs. `queries` are the settings for queries, None if they are
-    encoded as other texts are. `grid` is the number of blocks and heads of `ditto:*`, if it is
-    among the poolers.
+    `poolers` are by their requested SPECs. `queries` and `documents` are the settings for the texts
+    of searches, None if these are encoded as other texts are. `grid` is the number of blocks and
+    heads of `ditto:*`, if it is among the poolers.
     """
 
     model: ModelSettings
     queries: ModelSettings | None
+    documents: ModelSettings | None
     poolers: Mapping[str, PoolerSpec]
     spaces: Mapping[str, Space]
     calibrations: Mapping[str, Mapping[str, Calibration]]
@@ -44,9 +45,19 @@ class ScorePlan:
         """All methods, in the order of the rows."""
         return [*self.vector_methods, *self.cross_encoders]
 
+    def model_of(self, task: Task) -> ModelSettings:
+        """Return the settings for the texts of a task; if it has queries, they are documents."""
+        if task.queries and self.documents is not None:
+            return self.documents
+        return self.model
+
     def key(self, task: Task, method: Method) -> str:
         """Return the key of what a method of vectors predicts for a task."""
-        space = self.spaces[method.pooler]
+        model = self.model_of(task)
+        if model is self.model:
+            space = self.spaces[method.pooler]
+        else:
+            space = model.space(self.poolers[method.pooler])
         query_space = space
         if self.queries and task.queries:
             query_space = self.queries.space(self.poolers[method.pooler])
@@ -71,7 +82,7 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
     )
     poolers, grid = expand(model, options.poolers)
     spaces = {name: model.space(pooler) for name, pooler in poolers.items()}
-    calibrations = matched(spaces, options.calibrations)
+    calibrations = matched(model, poolers, options.calibrations)
     methods = {
         pooler: tuple(methods_of(pooler, space, calibrations[pooler], options.truncate_dims))
         for pooler, space in spaces.items()
@@ -79,6 +90,7 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
     return ScorePlan(
         model,
         model.for_queries(),
+        model.for_documents(),
         poolers,
         spaces,
         calibrations,

@@ -11,7 +11,7 @@ from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.calibration import Calibration
 from transforms.evaluation.cache import Cache
-from transforms.evaluation.encode_many import Encoded, encode_many, groups
+from transforms.evaluation.encode_many import Encoded, ModelSettings, encode_many, groups
 from transforms.evaluation.evidence import ALL
 from transforms.evaluation.methods import Method
 from transforms.evaluation.plan import ScorePlan
@@ -99,14 +99,25 @@ def _parts(
 ) -> Iterator[list[int]]:
     """Yield the places of tasks with missing predictions, in parts of at most `SPILLED` bytes.
 
-    A task whose vectors take more is a part of its own.
+    A task whose vectors take more is a part of its own. The texts of a part are encoded alike.
     """
+    for model in dict.fromkeys(map(plan.model_of, tasks)):
+        alike = [
+            place
+            for place, task in enumerate(tasks)
+            if missing[place] and plan.model_of(task) == model
+        ]
+        yield from _parts_alike(plan, tasks, alike)
+
+
+def _parts_alike(
+    plan: ScorePlan, tasks: Sequence[Task], places: Sequence[int]
+) -> Iterator[list[int]]:
     width = 4 * sum(plan.spaces[pooler].dim for pooler in plan.methods)
     part: list[int] = []
     texts: set[str] = set()
-    for place, task in enumerate(tasks):
-        if not missing[place]:
-            continue
+    for place in places:
+        task = tasks[place]
         more = texts | set(task.texts) | set(task.queries)
         if part and len(more) * width > SPILLED:
             yield part
@@ -121,14 +132,18 @@ def _parts(
 def _compute(
     plan: ScorePlan, tasks: Sequence[Task], missing: Missing
 ) -> Iterator[tuple[int, Method, Predictions]]:
-    """Yield missing predictions with their place and method; a text is encoded once a pooler."""
+    """Yield missing predictions with their place and method; a text is encoded once a pooler.
+
+    The texts of all tasks are encoded alike.
+    """
+    model = plan.model_of(tasks[next(iter(missing))])
     distinct = _distinct_texts(plan, [tasks[place] for place in missing])
     used = {method.pooler for methods in missing.values() for method in methods}
     poolers = {name: pooler for name, pooler in plan.poolers.items() if name in used}
     texts = len(distinct.texts) + len(distinct.queries)
     scores = sum(map(len, missing.values()))
-    with Watch(texts * len(groups(plan.model, poolers)), scores) as watch:
-        for encoded, encoded_queries in _encode(plan, poolers, distinct, watch):
+    with Watch(texts * len(groups(model, poolers)), scores) as watch:
+        for encoded, encoded_queries in _encode(plan, model, poolers, distinct, watch):
             check_finite(encoded, distinct.texts)
             calibrations = plan.calibrations[encoded.pooler]
             for path, vectors, speed in _calibrate(
@@ -142,13 +157,17 @@ def _compute(
 
 
 def _encode(
-    plan: ScorePlan, poolers: Mapping[str, PoolerSpec], distinct: _DistinctTexts, watch: Watch
+    plan: ScorePlan,
+    model: ModelSettings,
+    poolers: Mapping[str, PoolerSpec],
+    distinct: _DistinctTexts,
+    watch: Watch,
 ) -> Iterator[tuple[Encoded, Encoded | None]]:
     """Yield each pooler's vectors of the texts, and of the queries if they have their own."""
     queries: Iterable[Encoded | None] = repeat(None)
     if plan.queries is not None and distinct.queries:
         queries = encode_many(plan.queries, poolers, list(distinct.queries), watch.encoded)
-    texts = encode_many(plan.model, poolers, list(distinct.texts), watch.encoded)
+    texts = encode_many(model, poolers, list(distinct.texts), watch.encoded)
     return zip(texts, queries, strict=False)
 
 

@@ -36,13 +36,25 @@ def facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("pooler", _pooler(manifest)),
         ("vectors", _vectors(manifest)),
         ("tokens", _max_tokens(manifest)),
-        ("prompt", manifest.space.prompt),
+        ("prompts", describe_prompts(manifest.space.prompt, manifest.options.query_prompt)),
         ("chunks", _chunks(manifest)),
         ("calibration", _calibration(manifest)),
         ("input", ", ".join(_globs(manifest.input))),
         ("index", _index(manifest.index)),
     ]
     return [(name, value) for name, value in rows if value]
+
+
+def describe_prompts(prompt: str, query_prompt: str | None) -> str:
+    """Return the prompts of rows and queries in quotes; "" if neither have one.
+
+    >>> describe_prompts("passage: ", "query: "), describe_prompts("passage: ", None)
+    ("rows 'passage: ', queries 'query: '", "rows 'passage: ', queries none")
+    """
+    if not prompt and not query_prompt:
+        return ""
+    rows, queries = (repr(text) if text else "none" for text in (prompt, query_prompt))
+    return f"rows {rows}, queries {queries}"
 
 
 def _model(manifest: Manifest) -> str:

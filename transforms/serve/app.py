@@ -22,7 +22,7 @@ from transforms.serve.followed import EVERY, Followed
 from transforms.serve.guard import LOOPBACK, POLICY, Guard
 from transforms.serve.metrics import TYPE, Counts
 from transforms.serve.page import Form, page, style
-from transforms.serve.question import RefusedError, question
+from transforms.serve.question import RefusedError, parameters_of, question
 
 REPORT_FOR = 30.0  # seconds that a report is kept
 STOPPED_WITHIN = 5.0  # seconds to finish a look at the store when the server ends
@@ -32,9 +32,13 @@ INLINE_STYLE = POLICY.replace("style-src 'self'", "style-src 'unsafe-inline'")
 class Application:
     """The answers of a server to requests about one store."""
 
-    def __init__(self, served: Followed, every: float = EVERY):
-        """`every` is the time between looks at the store, in seconds."""
+    def __init__(self, served: Followed, every: float = EVERY, root_path: str = ""):
+        """`every` is the time between looks at the store, in seconds.
+
+        `root_path` is the path of the server behind a proxy, without a slash at the end.
+        """
         self._served = served
+        self._root_path = root_path
         self._every = every
         self.counts = Counts()
         self._batches = Batches(served.answers, self.counts.batch)
@@ -61,7 +65,7 @@ class Application:
             lifespan=self._running,
         )
         names = LOOPBACK if loopback else None
-        return Guard(app, self._routes, self.counts, names)
+        return Guard(app, self._routes, self.counts, names, self._root_path)
 
     @contextlib.asynccontextmanager
     async def _running(self, _: Starlette) -> AsyncIterator[None]:
@@ -94,7 +98,7 @@ class Application:
 
     async def _hits(self, request: Request, kind: str) -> list[dict[str, Any]]:
         """Return the hits for a request, each with its text, None if the store keeps none."""
-        hits = await self._batches.ask(question(request.query_params.multi_items(), kind))
+        hits = await self._batches.ask(question(_parameters(request), kind))
         text = self._served.searcher.rows.text_field or ""
         return [
             {
@@ -109,20 +113,26 @@ class Application:
 
     async def page(self, request: Request) -> Response:
         """Return the page, with hits if its form is filled in."""
-        parameters = request.query_params
-        form = Form(*(parameters.get(name, "") for name in Form._fields))
+        form = Form()
         hits = None
         like = None
         try:
+            parameters = dict(_parameters(request))
+            form = Form(*(parameters.get(name, "") for name in Form._fields))
             if "id" in parameters:
                 hits = await self._hits(request, "id")
                 like = await asyncio.to_thread(self._row, form.id)
             elif parameters:
                 hits = await self._hits(request, "q")
-            return HTMLResponse(await asyncio.to_thread(page, self._served, form, hits, like=like))
+            return HTMLResponse(
+                await asyncio.to_thread(
+                    page, self._served, form, hits, like=like, root_path=self._root_path
+                )
+            )
         except Exception as error:
             status, line = status_of(error)
-            return HTMLResponse(page(self._served, form, error=line), status)
+            content = page(self._served, form, error=line, root_path=self._root_path)
+            return HTMLResponse(content, status)
 
     def _row(self, name: str) -> dict[str, Any]:
         """Return the row that has an id, with its text, None if the store keeps none."""
@@ -172,3 +182,7 @@ class Application:
             return error_response(RefusedError(404, line))
         line = f"{request.method} is not answered; ask by GET"
         return error_response(HTTPException(error.status_code, line, error.headers))
+
+
+def _parameters(request: Request) -> list[tuple[str, str]]:
+    return parameters_of(request.scope["query_string"])

@@ -32,13 +32,19 @@ class Guard:
 
     `names` are this server's own (None: any name). A page of another site may point its name at
     this machine's loopback, so that a browser sends requests here as if to that site (DNS
-    rebinding). Requests to other names are therefore refused.
+    rebinding). Requests to other names are therefore refused. Paths may begin with `root_path`.
     """
 
     def __init__(
-        self, app: ASGIApp, routes: Collection[str], counts: Counts, names: frozenset[str] | None
+        self,
+        app: ASGIApp,
+        routes: Collection[str],
+        counts: Counts,
+        names: frozenset[str] | None,
+        root_path: str = "",
     ):
         self._app = app
+        self._root_path = root_path
         self._routes = routes
         self._counts = counts
         self._names = names
@@ -47,6 +53,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = {**scope, "path": self._path_of(scope["path"])}
         started = time.perf_counter()
         status = 500
 
@@ -70,6 +77,13 @@ class Guard:
             if route not in self._routes:
                 route = "other"
             self._counts.request(route, status, time.perf_counter() - started)
+
+    def _path_of(self, path: str) -> str:
+        """Return the path of a route, without the root path if a proxy has left it there."""
+        rest = path.removeprefix(self._root_path)
+        if path in self._routes or not f"{rest}/".startswith("/"):
+            return path
+        return rest or "/"
 
     def _error_of(self, scope: Scope) -> RefusedError | None:
         """Return the error of a request that is out of bounds, None for others."""

@@ -33,10 +33,12 @@ def page(
     hits: Sequence[dict[str, Any]] | None = None,
     error: str = "",
     like: dict[str, Any] | None = None,
+    root_path: str = "",
 ) -> str:
     """Return the page with the hits of a question (None: no question) or the line of an error.
 
-    `like` is the row that the hits are similar to.
+    `like` is the row that the hits are similar to. Links are relative without a `root_path`, with
+    which they begin otherwise.
     """
     manifest = served.manifest
     columns: list[tuple[str, Any]] = []
@@ -50,6 +52,7 @@ def page(
         like_row = _row(like, "")
     template = _environment().get_template("search.html")
     return template.render(
+        base=f"{root_path}/" if root_path else "./",
         store=manifest.root,
         name=manifest.root.rstrip("/").rsplit("/")[-1],
         manifest=manifest,

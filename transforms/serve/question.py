@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import parse_qsl
 
 from transforms.base.errors import SentenceBeamError
 
@@ -35,6 +36,26 @@ class Question:
     def kind(self) -> tuple[bool, int, str]:
         """The properties that questions share if one search can answer them."""
         return self.id is None, self.k, self.where
+
+
+def parameters_of(query: bytes) -> list[tuple[str, str]]:
+    """Return the names and values in the query of an address, in order.
+
+    Raises RefusedError for bytes that are not UTF-8.
+    """
+    pairs = parse_qsl(
+        query.decode(errors="surrogateescape"), keep_blank_values=True, errors="surrogateescape"
+    )
+    for name, value in pairs:
+        try:
+            (name + value).encode()
+        except UnicodeEncodeError as error:
+            byte = ord(error.object[error.start]) & 0xFF
+            raise RefusedError(
+                400,
+                f"{name[:40]!a} has the byte %{byte:02X}, which is not UTF-8; write text as UTF-8",
+            ) from None
+    return pairs
 
 
 def question(pairs: Sequence[tuple[str, str]], key: str) -> Question:

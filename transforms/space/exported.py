@@ -24,6 +24,7 @@ class Exported:
     model: str
     pooler: PoolerSpec
     prompt: str
+    query_prompt: str | None
     max_tokens: int | None
     normalize: bool
     truncate_dim: int | None

@@ -69,6 +69,15 @@ class Recipe:
         """The recipe with the defaults of a model's folder that was exported from a store."""
         return replace(self, **files.as_exported(vars(self)))
 
+    def for_rows(self, files: ModelFiles) -> "Recipe":
+        """The recipe of rows: if no prompt is given or named, it is the model's for documents.
+
+        Without this, the prompt is the model's default one.
+        """
+        if self.prompt is not None or self.prompt_name is not None:
+            return self
+        return replace(self, prompt=files.modules.document_prompt)
+
     def space(
         self, files: ModelFiles, calibration: str | None = None, calibrated_dim: int | None = None
     ) -> Space:

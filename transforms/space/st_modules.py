@@ -19,6 +19,7 @@ _KNOWN = (*_FIRST, *_ROUTERS, *_BETWEEN, "Pooling", *LAYERS_AFTER)
 DOCUMENT = "document"
 QUERY = "query"
 _ALSO = {DOCUMENT: ("doc", "passage")}  # names of the route in older models
+_LIKE_DOCUMENT = ("passage", "corpus", "doc")  # prompts for documents by names that are not tried
 POOLING_MODES = {
     "cls": "cls",
     "max": "max",
@@ -83,9 +84,26 @@ class StModules:
         return METRICS[self.similarity]
 
     @property
+    def document_prompt(self) -> str:
+        """The prompt of sentence-transformers' `encode_document`.
+
+        It gives every model a prompt `document`, empty if the directory has none. Therefore its
+        other names (`passage`, `corpus`) and the default prompt never count.
+        """
+        return self.prompts.get(DOCUMENT, "")
+
+    @property
     def query_prompt(self) -> str | None:
-        """The model's own prompt for queries, None if it has none."""
-        return self.prompts.get("query")
+        """The prompt of sentence-transformers' `encode_query`, None if the directory has none."""
+        return self.prompts.get(QUERY)
+
+    @property
+    def passed_over(self) -> str | None:
+        """The name of a prompt that seems meant for documents but is not theirs, or None."""
+        if self.document_prompt:
+            return None
+        names = (*_LIKE_DOCUMENT, self.default_prompt or "")
+        return next((name for name in names if name != QUERY and self.prompts.get(name)), None)
 
 
 def read_modules(root: Path, route: str = DOCUMENT) -> StModules:

@@ -57,7 +57,7 @@ class RememberedOptions(ShownOptions, JsonEntry):
     The defaults are those of a new store, except `keep_text`.
 
     `keep_types` are the words for the types of kept columns that were given, or found in JSON, by
-    name.
+    name. `own_prompts` names those prompts that were not given and are the model's.
     """
 
     format: str = "auto"
@@ -88,6 +88,7 @@ class RememberedOptions(ShownOptions, JsonEntry):
     max_ndcg_drop: float | None = field(default=None, metadata=SPARSE)
     deterministic: bool = False
     query_prompt: str | None = None
+    own_prompts: tuple[str, ...] = field(default=(), metadata=SPARSE)
     hidden: bool = False
     dtype: str = "auto"
     metric: str | None = None

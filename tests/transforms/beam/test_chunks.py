@@ -53,3 +53,11 @@ def test_a_spec_that_cuts_nothing_is_refused_when_the_graph_is_made(spec: str, s
     with pytest.raises(OptionError) as error:
         Chunks(spec)
     assert said in str(error.value)
+
+
+def test_a_key_that_is_no_string_is_named() -> None:
+    with (
+        pytest.raises(OptionError, match="a row has the key 1 of type int"),
+        beam.Pipeline("FnApiRunner") as pipeline,
+    ):
+        _ = pipeline | beam.Create([{1: "x", "text": "One. Two."}]) | Chunks("sentences")

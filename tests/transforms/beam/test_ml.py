@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.ml.inference.base import RunInference
+from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
 from apache_beam.ml.rag.embeddings.base import create_text_adapter
 from apache_beam.ml.rag.types import EmbeddableItem
 from apache_beam.ml.transforms.base import MLTransform
@@ -86,6 +87,51 @@ def test_items_of_rag_get_their_embedding(
     for item in found:
         np.testing.assert_allclose(item.dense_embedding, expected[int(item.id)], rtol=0, atol=2e-5)
     assert len(found) == 3
+
+
+BAD = [
+    ("", "empty text"),
+    (" \n\u2003", "empty text"),
+    (None, "null text"),
+    (5, "text is not a string"),
+]
+
+
+@pytest.mark.parametrize(("bad", "reason"), BAD)
+def test_a_text_that_embed_rows_rejects_fails_with_the_same_reason(
+    model: Path, expected: np.ndarray, tmp_path: Path, bad: Any, reason: str
+) -> None:
+    rejected = eager.outputs(
+        sb.EmbedRows(str(model), dtype="float32"), [{"text": bad}], names=("rejected",)
+    )
+    assert rejected["rejected"] == [{"text": bad, "reason": reason}]
+    handler = sb.EncoderModelHandler(str(model), dtype="float32", pooler="max")
+    with pytest.raises(sb.OptionError, match=rf"1 of 4 texts .*\({reason}\)"):
+        handler.run_inference([*TEXTS, bad], handler.load_model())
+    transform = MLTransform(write_artifact_location=str(tmp_path / "a")).with_transform(
+        embeddings(model, columns=["text"], min_batch_size=4)
+    )
+    rows = [{"id": 3, "text": bad}, *ROWS]
+    with pytest.raises(sb.OptionError, match=reason):
+        eager.run(transform, rows)
+
+    def handled(items: Any) -> dict[str, Any]:
+        again = MLTransform(read_artifact_location=str(tmp_path / "a"))
+        good, failed = items | again.with_exception_handling()
+        return {"good": good, "failed": failed}
+
+    found = eager.outputs(beam.ptransform_fn(handled)(), rows, names=("good", "failed"))
+    check(found["good"], expected)
+    (failed,) = found["failed"]
+    assert failed.element == rows[0]
+    assert reason in failed.msg
+
+
+def test_keys_stay_beside_texts(model: Path, expected: np.ndarray) -> None:
+    handler = sb.EncoderModelHandler(str(model), dtype="float32", pooler="max")
+    found = dict(eager.run(RunInference(KeyedModelHandler(handler)), list(enumerate(TEXTS))))
+    for place, vector in enumerate(expected):
+        np.testing.assert_allclose(found[place].inference, vector, rtol=0, atol=2e-5)
 
 
 def test_options_are_checked_at_once(model: Path) -> None:

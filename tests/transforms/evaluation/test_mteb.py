@@ -76,3 +76,20 @@ def test_a_local_task_scores_as_with_sentence_transformers(tmp_path: Path) -> No
     other = MtebEncoder(Encoder.load(str(model), pooler="cls", dtype="float32"))
     assert main_score(other) != ours
     assert other.mteb_model_meta.revision != MtebEncoder(encoder).mteb_model_meta.revision
+
+
+def test_queries_and_documents_have_encoders_of_their_own(tmp_path: Path) -> None:
+    from mteb.types import PromptType
+
+    from sentence_beam.mteb import MtebEncoder
+
+    model = str(save_tiny_model("bert", tmp_path / "tiny"))
+    prompts = {None: "", PromptType.query: "the red dog ", PromptType.document: "a cat "}
+    encoders = {
+        of: Encoder.load(model, dtype="float32", prompt=prompt) for of, prompt in prompts.items()
+    }
+    found = MtebEncoder(*encoders.values())
+    task = {"task_metadata": None, "hf_split": "test", "hf_subset": "default"}
+    for of, encoder in encoders.items():
+        vectors = found.encode([{"text": ["a man"]}, {"text": ["dog"]}], prompt_type=of, **task)
+        np.testing.assert_array_equal(vectors, encoder.encode(["a man", "dog"]))

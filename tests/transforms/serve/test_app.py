@@ -7,14 +7,17 @@ Covers transforms/serve/page.py.
 Covers transforms/serve/server.py.
 """
 
+import html
 import json
 import shutil
 import socket
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import pyarrow as pa
@@ -170,6 +173,83 @@ def test_a_bad_request_is_a_line(
         page = served.client.get("/", params=params)
         assert page.status_code == status
         assert page.text.count('role="alert"') == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("q=%ff", "'q' has the byte %FF"),
+        ("q=caf%E9", "'q' has the byte %E9"),
+        ("q=%ed%a0%80", "'q' has the byte %ED"),
+        ("q=dog&where=lang%3D'%c3'", "'where' has the byte %C3"),
+        ("id=%80", "'id' has the byte %80"),
+        ("q=dog&%fe=1", "'\\udcfe' has the byte %FE"),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_refused(served: Served, query: str, name: str) -> None:
+    for path in ("/search", "/similar"):
+        found = served.client.get(f"{path}?{query}")
+        assert (found.status_code, found.text.count("\n")) == (400, 1)
+        assert f"{name}, which is not UTF-8" in found.json()["error"]
+    page = served.client.get(f"/?{query}")
+    assert page.status_code == 400
+    assert page.text.count('role="alert"') == 1
+    assert "�" not in page.text
+
+
+def test_text_that_is_utf8_arrives_as_it_is(served: Served) -> None:
+    for text in ("café", "中文 🙂", "a+b&c=%ff", "�"):
+        found = served.get("/", q=text).text
+        assert f'value="{html.escape(text)}"' in found
+
+
+class _Links(HTMLParser):
+    """The links of a page, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        links = [value for name, value in attributes if name in ("href", "action")]
+        self.found += [link for link in links if link and not link.startswith("data:")]
+
+
+@pytest.mark.parametrize(
+    ("root_path", "opened", "strips"),
+    [
+        ("", "/", True),
+        ("", "/team/store/", True),
+        ("/team/store", "/team/store/", True),
+        ("/team/store", "/team/store", True),
+        ("/team/store", "/team/store/", False),
+        ("/team/store", "/team/store", False),
+    ],
+)
+def test_links_work_behind_a_proxy(made: Path, root_path: str, opened: str, strips: bool) -> None:
+    prefix = opened.rstrip("/")
+
+    def asked(client: httpx.Client, link: str) -> httpx.Response:
+        """The answer by way of a proxy that forwards what is under the prefix."""
+        path = link.removeprefix("http://proxy")
+        assert path.startswith(prefix)
+        if strips:
+            path = path.removeprefix(prefix)
+        return client.get(path if path.startswith("/") else f"/{path}")
+
+    with serving(made, NEVER, root_path) as found:
+        for query in ("", "?q=dog&k=2", "?id=k7"):
+            here = f"http://proxy{opened}{query}"
+            links = _Links(asked(found.client, here).text).found
+            assert len(links) >= 3
+            for link in links:
+                answer = asked(found.client, urljoin(here, link))
+                assert answer.status_code == 200, link
+        metrics = asked(found.client, f"http://proxy{prefix}/metrics").text
+        assert 'requests_total{route="/search",status="200"}' in metrics
+        assert 'route="other"' not in metrics
+        assert found.client.get(f"{root_path}s/search").status_code == 404
 
 
 def test_what_else_is_refused(served: Served) -> None:

@@ -101,11 +101,7 @@ class PoolerFigures:
 
         Raises SpaceMismatchError for a calibration of none of the poolers.
         """
-        paths = self.material.options.calibrations
-        if not paths:
-            return {pooler: {} for pooler in self.poolers}
-        spaces = {name: self.material.model.space(pooler) for name, pooler in self.poolers.items()}
-        return matched(spaces, paths)
+        return matched(self.material.model, self.poolers, self.material.options.calibrations)
 
     def _edits(self, task: pairs.Pairs) -> np.ndarray | None:
         """Return the edit distances of pairs in tokens of the lower-cased text, if requested."""

@@ -247,7 +247,7 @@ def elements_of(
     """Yield the element with the texts of its rows; a large Arrow batch in parts.
 
     A batch is large if it has far more than `most_tokens`. Raises OptionError for anything that is
-    not a row.
+    not a row, and for a dict with a key that is not a string.
     """
     if isinstance(given, pa.RecordBatch | pa.Table):
         texts = ArrowRows(given).texts(field)
@@ -256,6 +256,7 @@ def elements_of(
         return
     element: Element
     if isinstance(given, Mapping):
+        check_keys(given)
         element = DictRow(given)
     elif hasattr(given, "_asdict"):
         element = NamedRow(given, make)
@@ -264,6 +265,16 @@ def elements_of(
     else:
         raise no_row(given)
     yield element, element.texts(field)
+
+
+def check_keys(row: Mapping[Any, Any]) -> None:
+    """Raise OptionError for a key that is not a string: keys are the names of fields."""
+    for key in row:
+        if not isinstance(key, str):
+            raise OptionError(
+                f"a row has the key {key!r} of type {type(key).__name__}, and names of fields are"
+                " strings; rename it before"
+            )
 
 
 def no_row(given: Any) -> OptionError:

@@ -77,7 +77,7 @@ class RowsJob:
         if os.path.isdir(recipe.model):
             recipe = replace(recipe, model=os.path.abspath(recipe.model))
         files = recipe.files()
-        exported = recipe.as_exported(files)
+        exported = recipe.as_exported(files).for_rows(files)
         if exported.dtype == INT8:
             raise OptionError(MISSING)
         has_own_dtype = exported.dtype == "auto" and files.family not in FLOAT32_ONLY

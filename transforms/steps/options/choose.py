@@ -10,6 +10,7 @@ from transforms.calibration import Calibration
 from transforms.space import AUTO, PoolerSpec, Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
 from transforms.space.int8_model import INT8
+from transforms.space.st_modules import StModules
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.auto import (
     AUTOMATIC,
@@ -27,6 +28,7 @@ from transforms.store.int8_models import with_kept_int8
 from transforms.store.manifest import Manifest
 from transforms.store.runs.gates import UsedGates
 
+OWN_PROMPTS = ("prompt", "query_prompt")  # which the model may have
 KEPT = ("keep_columns", "keep_types")  # of which one option speaks
 
 
@@ -49,6 +51,8 @@ REMEMBERED = _remembered_as(Remembered.RUN)
 class Choice:
     """The chosen options: `options` are those that the store will remember, `gates` hold in this
     run.
+
+    `passed_over` names a prompt of the model that rows do not get, though it seems to be theirs.
     """
 
     options: RememberedOptions
@@ -59,6 +63,7 @@ class Choice:
     partition: str
     unit_tokens: int
     gates: UsedGates
+    passed_over: str | None
 
 
 def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
@@ -75,7 +80,7 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
     chosen["dtype"] = decide_dtype(options.dtype, stored.dtype, files.family, workers)
     chosen["metric"] = decide_metric(options.metric, metric, files.modules, index is not None)
     calibration = _calibration(options, previous)
-    recipe = _recipe(options, chosen, calibration)
+    recipe = _recipe(options, chosen, calibration).for_rows(files)
     applied: tuple[Any, ...] = ()
     if calibration is not None:
         applied = (calibration.digest, calibration.dim)
@@ -84,7 +89,8 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
         space = with_kept_int8(space, previous.root, previous.space)
     gates = gates_of(options, stored.options, space.dtype)
     chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
-    chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim, **gates.remembered}
+    chosen |= _chosen_prompts(options, chosen, space, files.modules)
+    chosen |= {"truncate_dim": recipe.truncate_dim, **gates.remembered}
     return Choice(
         options=RememberedOptions(**chosen),
         recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
@@ -94,6 +100,7 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
         partition=decide_partition(options.partition, stored.partition),
         unit_tokens=decide_unit_tokens(options.unit_tokens, stored.unit_tokens, workers),
         gates=gates.used,
+        passed_over=files.modules.passed_over if "prompt" in chosen["own_prompts"] else None,
     )
 
 
@@ -130,6 +137,19 @@ def _chosen_options(options: EmbedOptions, remembered: RememberedOptions) -> dic
     return chosen
 
 
+def _chosen_prompts(
+    options: EmbedOptions, chosen: dict[str, Any], space: Space, modules: StModules
+) -> dict[str, Any]:
+    """Return the prompts of rows and queries, with the names of those that are the model's."""
+    own = [name for name in OWN_PROMPTS if chosen[name] is None]
+    if options.prompt_name is not None:
+        own.remove("prompt")
+    prompts = {"prompt": space.prompt, "query_prompt": chosen["query_prompt"]}
+    if "query_prompt" in own:
+        prompts["query_prompt"] = modules.query_prompt
+    return {**prompts, "own_prompts": tuple(own)}
+
+
 def _as_exported(options: EmbedOptions) -> EmbedOptions:
     """Return the options; those that are not given are as in the export if the model is one."""
     if options.model is None or options.pooler not in (None, "auto"):
@@ -148,6 +168,8 @@ def _chosen(options: EmbedOptions, remembered: RememberedOptions, name: str) -> 
     if name == "limit":
         return None  # a trial run must not shrink every later one
     if name == "prompt" and options.prompt_name is not None:
+        return None
+    if name in remembered.own_prompts:
         return None
     if (
         name == "revision"

@@ -38,7 +38,8 @@ from transforms.store.shards.precision import fitting, kept_ranges
 class Resolved:
     """A run before it starts: job, index to build, last snapshot, and calibration to apply.
 
-    `erased` is the coming list of erased rows if some of them are allowed to return.
+    `erased` is the coming list of erased rows if some of them are allowed to return. `passed_over`
+    names a prompt of the model that rows do not get, though it seems to be theirs.
     """
 
     job: EmbedJob
@@ -46,6 +47,7 @@ class Resolved:
     previous: Manifest | None
     calibration: Calibration | None = None
     erased: ForgottenRows | None = None
+    passed_over: str | None = None
 
     @property
     def space(self) -> Space:
@@ -70,6 +72,7 @@ def resolve(options: EmbedOptions, previous: Manifest | None, run_id: str, local
         previous,
         choice.calibration,
         _erased_rows(options, previous),
+        choice.passed_over,
     )
 
 

@@ -124,6 +124,12 @@ class ServeOptions:
         metavar="N",
         default=PORT,
     )
+    root_path: str = option(
+        "path of the server behind a proxy, such as /store (default: none)",
+        kind=values.root_path,
+        metavar="PATH",
+        default="",
+    )
     where: str | None = option(WHERE, default=None)
     snapshot: str | None = option(
         SNAPSHOT,

@@ -119,10 +119,21 @@ class VectorOptions:
     )
     pooler: str | None = option(POOLER, group=VECTORS, remembered=CONTENT, default=None)
     prompt: str | None = option(
-        PROMPT, group=VECTORS, exclusive=ONE_PROMPT, remembered=CONTENT, default=None
+        PROMPT,
+        help="text put before every row (default: the model's for documents)",
+        group=VECTORS,
+        exclusive=ONE_PROMPT,
+        remembered=CONTENT,
+        default=None,
     )
     prompt_name: str | None = option(
-        PROMPT_NAME, group=VECTORS, exclusive=ONE_PROMPT, advanced=True, default=None
+        PROMPT_NAME,
+        help="one of the model's named prompts; not with --prompt (default: document, if it has"
+        " that)",
+        group=VECTORS,
+        exclusive=ONE_PROMPT,
+        advanced=True,
+        default=None,
     )
     max_tokens: int | None = option(MAX_TOKENS, group=VECTORS, remembered=CONTENT, default=None)
     normalize: bool | None = option(

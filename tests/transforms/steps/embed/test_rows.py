@@ -306,6 +306,14 @@ def test_a_field_that_would_be_replaced_is_refused(model: str) -> None:
             embed(job_of(model), [row])
 
 
+@pytest.mark.parametrize("key", [1, None, b"text", ("a", 1), True, 1.5])
+def test_a_key_that_is_no_string_is_named(model: str, key: Any) -> None:
+    with pytest.raises(OptionError) as refused:
+        embed(job_of(model), [{"text": "dog"}, {"text": "horse", key: "x"}])
+    kind = type(key).__name__
+    assert f"a row has the key {key!r} of type {kind}" in str(refused.value)
+
+
 def test_what_is_no_row_is_refused(model: str) -> None:
     with pytest.raises(OptionError, match="an element of type int is no row; give dicts"):
         embed(job_of(model), [5])

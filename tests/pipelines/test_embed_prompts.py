@@ -1,0 +1,212 @@
+"""Prompts of a model's folder: rows and queries get those of sentence-transformers.
+
+Covers transforms/report/snapshot.py.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.commands import Run
+from helpers.corpora import manifest_of, sentences, vectors_of, write_parquet
+from helpers.prompted import GEMMA, reference, save_prompted, set_prompts
+from helpers.tiny_models import HIDDEN, edit_json
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sentence_transformer import modules as st
+
+from transforms.encoder import Encoder
+
+FOLDER: dict[str, tuple[dict[str, str | None], str | None]] = {
+    "both": (GEMMA, None),
+    "a default for all": (GEMMA, "STS"),
+    "query alone": ({"query": "the red dog "}, None),
+    "document alone": ({"document": "a cat "}, "document"),
+    "empty document": ({"query": "the red dog ", "document": ""}, "query"),
+    "null": ({"query": None, "document": None, "passage": "a cat "}, None),
+    "passage": ({"query": "the red dog ", "passage": "a cat "}, "passage"),
+    "corpus before passage": ({"corpus": "the man ", "passage": "a cat "}, None),
+    "document after passage": ({"passage": "the man ", "document": "a cat "}, None),
+    "none": ({}, None),
+}
+TEXTS = sentences(5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model without prompts."""
+    return save_prompted(tmp_path / "own", {})
+
+
+def rows_of(store: Path) -> np.ndarray:
+    places = {int(name.partition("#")[2]): vector for name, vector in vectors_of(store).items()}
+    return np.array([places[place] for place in sorted(places)])
+
+
+def same(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+
+
+@pytest.fixture
+def night(run: Run, folder: Path, inputs: Path, store: Path) -> Any:
+    """A run over five texts with these options; gives what it printed."""
+    path = write_parquet(inputs / "a.parquet", TEXTS)
+
+    def call(*options: object) -> str:
+        options = ("--dtype", "float32", *options)
+        if not store.exists():
+            options = ("--model", folder, *options)
+        return run("embed", "--input", path, "--store", store, *options).ok().out
+
+    return call
+
+
+def scores(run: Run, store: Path, tmp_path: Path) -> list[float]:
+    output = tmp_path / "hits.jsonl"
+    assert run("search", "--store", store, "--query", "horse", "--output", output).status == 0
+    return [json.loads(line)["score"] for line in output.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("case", FOLDER)
+def test_rows_and_queries_get_the_prompts_of_encode_document_and_encode_query(
+    run: Run, night: Any, folder: Path, store: Path, tmp_path: Path, case: str
+) -> None:
+    set_prompts(folder, *FOLDER[case])
+    night()
+    model = reference(folder)
+    documents = model.encode_document(TEXTS)
+    same(rows_of(store), documents)
+    cosines = model.similarity(model.encode_query(["horse"]), documents)[0]
+    same(scores(run, store, tmp_path), sorted(cosines.tolist(), reverse=True))
+    same(Encoder.load(str(folder), dtype="float32").encode(TEXTS), model.encode(TEXTS))
+
+
+@pytest.mark.parametrize("include", [True, False])
+def test_a_router_with_prompts(
+    run: Run, night: Any, folder: Path, store: Path, tmp_path: Path, include: bool
+) -> None:
+    torch.manual_seed(3)
+    routes = {
+        route: [st.Transformer(str(folder)), st.Pooling(HIDDEN, mode, include_prompt=include)]
+        for route, mode in (("query", "max"), ("document", "mean"))
+    }
+    SentenceTransformer(
+        modules=[Router(routes, default_route="document")], device="cpu", prompts=GEMMA
+    ).save(str(tmp_path / "routed"))
+    night("--model", tmp_path / "routed")
+    model = reference(tmp_path / "routed")
+    documents = model.encode_document(TEXTS)
+    same(rows_of(store), documents)
+    cosines = model.similarity(model.encode_query(["horse"]), documents)[0]
+    same(scores(run, store, tmp_path), sorted(cosines.tolist(), reverse=True))
+
+
+def test_a_pooling_that_does_not_count_the_prompt(night: Any, folder: Path, store: Path) -> None:
+    edit_json(folder / "1_Pooling" / "config.json", include_prompt=False)
+    set_prompts(folder, GEMMA)
+    night()
+    same(rows_of(store), reference(folder).encode_document(TEXTS))
+    assert not np.allclose(rows_of(store), reference(folder).encode(TEXTS), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "prompt", "query"),
+    [
+        (("--prompt", ""), "", "the red dog "),
+        (("--prompt", "the big "), "the big ", "the red dog "),
+        (("--prompt-name", "STS"), "the man ", "the red dog "),
+        (("--query-prompt", "the big "), "a cat ", "the big "),
+        (("--query-prompt", ""), "a cat ", ""),
+    ],
+)
+def test_given_prompts_win_and_stay(
+    night: Any, run: Run, folder: Path, store: Path, tmp_path: Path, options: Any, prompt: str,
+    query: str,
+) -> None:  # fmt: skip
+    set_prompts(folder, GEMMA)
+    night(*options)
+    model = reference(folder)
+    documents = model.encode(TEXTS, prompt=prompt)
+    cosines = model.similarity(model.encode(["horse"], prompt=query), documents)[0]
+    for _ in range(2):
+        same(rows_of(store), documents)
+        same(scores(run, store, tmp_path), sorted(cosines.tolist(), reverse=True))
+        night()
+    assert manifest_of(store)["work"]["carried"] == len(TEXTS)
+
+
+def test_the_prompt_of_rows_is_part_of_the_space_and_that_of_queries_is_not(
+    night: Any, folder: Path, store: Path
+) -> None:
+    set_prompts(folder, GEMMA)
+    night()
+    first = manifest_of(store)
+    assert first["space"]["prompt"] == "a cat "
+    night("--query-prompt", "the big ")
+    assert manifest_of(store)["space"] == first["space"]
+
+
+def test_the_summary_the_plan_and_info_name_both_prompts(
+    night: Any, run: Run, folder: Path, store: Path, inputs: Path
+) -> None:
+    set_prompts(folder, GEMMA)
+    told = "prompts     rows 'a cat ', queries 'the red dog '"
+    assert told in night().splitlines()
+    assert told in run("info", "--store", store).ok().out.splitlines()
+    assert "-prompt" not in run("info", "--store", store).ok().out
+    planned = run("plan", "--input", inputs / "*", "--model", folder).ok().out
+    assert told in planned.splitlines()
+
+
+def test_a_prompt_by_another_name_is_not_used_and_the_summary_says_so(
+    night: Any, folder: Path
+) -> None:
+    set_prompts(folder, *FOLDER["passage"])
+    note = "the model's prompt 'passage' is not used: say --prompt-name passage"
+    assert note in night()
+    assert note not in night("--prompt", "")
+
+
+def test_a_model_without_prompts_has_no_line(night: Any) -> None:
+    assert "\nprompts " not in night()
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_another_model_brings_its_prompts_but_given_ones_stay(
+    night: Any, folder: Path, store: Path, tmp_path: Path, given: bool
+) -> None:
+    night(*(("--prompt", "the big ") if given else ()))
+    other = folder.rename(tmp_path / "other")
+    set_prompts(other, GEMMA)
+    told = night("--model", other, "--reembed")
+    expected = "the big " if given else "a cat "
+    assert f"rows {expected!r}, queries 'the red dog '" in told
+    same(rows_of(store), reference(other).encode(TEXTS, prompt=expected))
+
+
+def test_prompts_that_a_folder_gets_later_are_another_space(
+    night: Any, run: Run, folder: Path, store: Path, inputs: Path
+) -> None:
+    night()
+    set_prompts(folder, GEMMA)
+    run("embed", "--input", inputs / "*", "--store", store).failed(2, "prompt", "--reembed")
+    night("--reembed")
+    same(rows_of(store), reference(folder).encode_document(TEXTS))
+
+
+@pytest.mark.parametrize("chunks", ["budget:tokens=4", "budget:tokens=4,combine=mean", "late"])
+def test_documents_in_pieces_have_the_prompt(
+    night: Any, folder: Path, store: Path, tmp_path: Path, inputs: Path, run: Run, chunks: str
+) -> None:
+    set_prompts(folder, GEMMA)
+    night("--chunks", chunks)
+    explicit = tmp_path / "explicit"
+    arguments = ("--model", folder, "--dtype", "float32", "--chunks", chunks)
+    run(
+        "embed", "--input", inputs / "*", "--store", explicit, *arguments, "--prompt", "a cat "
+    ).ok()
+    assert manifest_of(store)["space"] == manifest_of(explicit)["space"]
+    assert vectors_of(store) == vectors_of(explicit)
