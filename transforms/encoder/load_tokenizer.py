@@ -48,6 +48,12 @@ def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
         loaded = _load(files)
     # for a damaged file transformers and tokenizers raise bare Exception and many others
     except Exception as error:
+        pieces = _sentence_pieces(files)
+        if pieces is not None:
+            raise OptionError(
+                f"{pieces} cannot be converted here; where sentencepiece is installed, write"
+                " tokenizer.json beside it (AutoTokenizer ... save_pretrained)"
+            ) from None
         raise OptionError(
             f"{files.folder}: its tokenizer cannot be loaded ({first_line(error)})"
         ) from None
@@ -60,6 +66,11 @@ def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
     if files.modules.lower_case:
         _lower_case(loaded.tokenizer)
     return loaded
+
+
+def _sentence_pieces(files: ModelFiles) -> Path | None:
+    """Return the SentencePiece model from which transformers has to make the tokenizer, if any."""
+    return next((path for path in files.tokenizer if path.suffix == ".model"), None)
 
 
 def _load(files: ModelFiles) -> LoadedTokenizer | None:
