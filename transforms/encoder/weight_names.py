@@ -39,7 +39,7 @@ def find_prefix(names: Collection[str], missing: Collection[str]) -> str | None:
 
 
 def refuse_prefix(folder: Path, weights: Iterable[Path], model: "nn.Module") -> None:
-    """Raise OptionError if sentence-transformers left weights out because their names have a prefix.
+    """Raise OptionError if sentence-transformers left weights out for a prefix of their names.
 
     They would be random. `model` is the transformer that it loaded from the files `weights`.
     """

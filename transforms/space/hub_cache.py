@@ -6,9 +6,10 @@ from transforms.base.errors import OptionError
 
 
 def find_snapshot(folder: Path) -> Path:
-    """Return the current snapshot of a cache folder (`models--owner--name`); other folders as given.
+    """Return the current snapshot of a folder of the cache (`models--owner--name`).
 
-    Raises OptionError if refs/main, or the snapshot that it names, is missing.
+    Other folders are returned as given. Raises OptionError if refs/main, or the snapshot that it
+    names, is missing.
     """
     snapshots = folder / "snapshots"
     if (folder / "config.json").is_file() or not snapshots.is_dir():

@@ -12,8 +12,6 @@ _ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors", "adapter_model.bi
 _HEAD = "ForSequenceClassification"
 # what sentence-transformers' CrossEncoder writes into config.json
 _CROSS_ENCODER_KEYS = ("sentence_transformers", "sbert_ce_default_activation_function")
-# names of the library's own files
-_USUAL_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 
 def refuse_adapters(*folders: Path) -> None:
@@ -44,7 +42,7 @@ def refuse_other_files(
 ) -> None:
     """Raise OptionError for settings that make transformers read files of other names."""
     weights = config.get("transformers_weights")
-    if weights is not None and weights not in _USUAL_WEIGHTS:
+    if weights not in (None, "model.safetensors"):
         raise OptionError(
             f"{folder / 'config.json'}: transformers_weights names {weights!r}, which is not read;"
             " rename that file to model.safetensors, and remove the key"
