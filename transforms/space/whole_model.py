@@ -33,7 +33,7 @@ def refuse_adapters(*folders: Path) -> None:
             what += " without its base"
         raise OptionError(
             f"{folder / found}: the folder holds {what}, and adapters are not loaded; merge it into"
-            " its base with PEFT's merge_and_unload, and give the folder of the result"
+            " its base with PEFT's merge_and_unload, then delete the adapter's files"
         )
 
 

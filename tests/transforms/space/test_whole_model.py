@@ -13,7 +13,9 @@ from transforms.space import resolve_model, resolve_space
 MODULES = (
     '[{"idx": 0, "name": "0", "path": "%s", "type": "sentence_transformers.models.Transformer"}%s]'
 )
-POOLING = ', {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}'
+POOLING = (
+    ', {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}'
+)
 
 
 def _adapter(folder: Path, base: str = "org/base") -> None:
