@@ -40,7 +40,8 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
             f" ({first_line(error)})"
         ) from error
     if not files.modules.static:
-        refuse_prefix(files.folder, files.weights, model[0].auto_model)
+        backbone: Any = model[0].auto_model
+        refuse_prefix(files.folder, files.weights, backbone)
         model.max_seq_length = options.max_tokens
         if files.position_limit:
             model.max_seq_length = min(options.max_tokens, files.position_limit)
