@@ -1,5 +1,7 @@
 """Models that move without any option changing, spaces that are required, and what is said of
 embedding anew.
+
+Covers transforms/steps/embed/load_encoder.py.
 """
 
 from collections.abc import Callable

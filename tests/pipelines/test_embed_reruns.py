@@ -264,6 +264,25 @@ def test_the_models_files_replaced_in_place_are_seen(
     run("embed", "--input", two_files, "--store", store, "--pooler", "max").failed(
         2, "leave the option out"
     )
+    again = ("--model", own, "--pooler", "auto")  # as the store has them
+    line = run("embed", "--input", two_files, "--store", store, *again).failed(2, "weights")
+    assert f"put the files of {own} back" in line
+
+
+def test_an_adapter_beside_the_stores_model_is_refused_by_every_command(
+    run: Run, two_files: Path, store: Path, tmp_path: Path
+) -> None:
+    own = save_tiny_model("bert", tmp_path / "own")
+    run("embed", "--input", two_files, "--store", store, "--model", own).ok()
+    (own / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
+    asked = {
+        "embed": ("--input", two_files, "--store", store),
+        "search": ("--store", store, "--query", "a dog"),
+    }
+    for command, options in asked.items():
+        run(command, *options).failed(
+            2, own / "adapter_config.json", "adapter of org/base", "merge_and_unload"
+        )
 
 
 def test_normalization_and_truncation_go_through_without_reembed(

@@ -4,6 +4,7 @@ the library opens.
 Covers transforms/training/cross_encoder.py.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from helpers.commands import Outcome, Run
 from helpers.tiny_models import save_tiny_model
 from helpers.training import labelled_rows, record, scored_rows, weights, write_tsv
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 
@@ -64,6 +65,18 @@ def train(run: Run, data: Path, tmp_path: Path) -> Train:
         return run(*own, *options)
 
     return call
+
+
+@pytest.mark.parametrize("kind", [("--cross-encoder",), ()])
+def test_weights_that_the_library_would_leave_out_are_not_trained(
+    train: Train, data: Path, tmp_path: Path, kind: tuple[str, ...]
+) -> None:
+    folder = shutil.copytree(data / "bert", tmp_path / "named")
+    path = folder / "model.safetensors"
+    renamed = {f"module.{name}": value for name, value in load_file(path).items()}
+    save_file(renamed, path, {"format": "pt"})
+    options = ("--scores", "0,5", "--model", folder, "--quiet", *kind)
+    train("regression", "scored.tsv", *options).failed(2, folder, "begin with 'module.'")
 
 
 def test_a_cross_encoder_learns_scores_by_heart(

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from transforms.base.errors import OptionError, first_line
 from transforms.encoder.bert_model import is_plain_bert, load_bert
+from transforms.encoder.weight_names import find_prefix
 from transforms.pooling.cnn import CnnNetwork
 from transforms.pooling.token_layers import Convolutions, Recurrent
 from transforms.pooling.token_statistics import TokenStatistics
@@ -69,6 +70,9 @@ def load_model(
         _check_finite(files, bert)
         return bert.eval()
     model, report = _load_weights(files, dtype)
+    prefix = _find_prefix(files, report)
+    if prefix is not None:
+        model, report = _load_weights(files, dtype, prefix)
     _check_complete(files, model, report)
     if files.family in _WITH_DECODER:
         model = model.get_encoder()
@@ -77,8 +81,19 @@ def load_model(
     return model.to(device).eval()
 
 
-def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
-    """Load a model by transformers; return it and the report on missing and unexpected keys."""
+def _find_prefix(files: ModelFiles, report: dict[str, Any]) -> str | None:
+    """Return the prefix that all weights have which a load has missed; None without one."""
+    names = [key for path in files.weights for key in safetensors_keys(path)]
+    return find_prefix(names, _missing_in(report))
+
+
+def _load_weights(
+    files: ModelFiles, dtype: str, prefix: str | None = None
+) -> tuple[Any, dict[str, Any]]:
+    """Load a model by transformers; return it and the report on missing and unexpected keys.
+
+    `prefix` is removed from the names of weights.
+    """
     from transformers import (
         MODEL_FOR_TEXT_ENCODING_MAPPING,
         AutoConfig,
@@ -86,6 +101,9 @@ def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
         AutoModelForTextEncoding,
     )
 
+    renamed = None
+    if prefix is not None:
+        renamed = {f"^{re.escape(prefix)}": ""}
     try:
         with quiet_transformers():
             config = AutoConfig.from_pretrained(
@@ -103,6 +121,7 @@ def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
                 trust_remote_code=False,
                 local_files_only=True,
                 output_loading_info=True,
+                key_mapping=renamed,
             )
     # transformers raises any type for a damaged or unknown model
     except Exception as error:
@@ -113,11 +132,11 @@ def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
 
 def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any]) -> None:
     """Raise OptionError if weights are missing, or a block's weights were not loaded."""
-    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+    missing = _missing_in(report)
     if missing:
         raise OptionError(
-            f"{files.folder}: the weights lack {missing[0]}; it would be random, "
-            "fetch the model again"
+            f"{files.folder}: the weights lack {len(missing)} of the model's tensors, as"
+            f" {missing[0]}, which would be random; fetch the model again"
         )
     unused = sorted(key for key in report["unexpected_keys"] if _belongs(model, key))
     if unused:
@@ -125,6 +144,11 @@ def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any])
             f"{files.folder}: the weights hold {unused[0]}, which this version of transformers "
             f"leaves out of {files.family}: its vectors would be others; use another model"
         )
+
+
+def _missing_in(report: dict[str, Any]) -> list[str]:
+    """Return the names of weights that a load has missed, except those of an unused pooler."""
+    return sorted(key for key in report["missing_keys"] if "pooler" not in key)
 
 
 class StaticTable(nn.Module):

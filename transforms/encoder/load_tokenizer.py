@@ -19,6 +19,8 @@ from transforms.space.model_files import ModelFiles
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_CONVERTED = {"tokenizer.json", "tokenizer.model"}  # what transformers reads for every class
+
 
 @dataclass(frozen=True)
 class LoadedTokenizer:
@@ -46,8 +48,16 @@ def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
     """
     try:
         loaded = _load(files)
+    except OptionError:
+        raise
     # for a damaged file transformers and tokenizers raise bare Exception and many others
     except Exception as error:
+        pieces = _sentence_pieces(files)
+        if pieces is not None:
+            raise OptionError(
+                f"{pieces} cannot be converted here; where sentencepiece is installed, write"
+                " tokenizer.json beside it (AutoTokenizer ... save_pretrained)"
+            ) from None
         raise OptionError(
             f"{files.folder}: its tokenizer cannot be loaded ({first_line(error)})"
         ) from None
@@ -60,6 +70,11 @@ def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
     if files.modules.lower_case:
         _lower_case(loaded.tokenizer)
     return loaded
+
+
+def _sentence_pieces(files: ModelFiles) -> Path | None:
+    """Return the SentencePiece model from which transformers has to make the tokenizer, if any."""
+    return next((path for path in files.tokenizer if path.suffix == ".model"), None)
 
 
 def _load(files: ModelFiles) -> LoadedTokenizer | None:
@@ -77,7 +92,23 @@ def _load(files: ModelFiles) -> LoadedTokenizer | None:
         )
     if not wrapped.is_fast:
         return None
+    _check_vocabulary(files, wrapped)
     return _as_loaded(wrapped)
+
+
+def _check_vocabulary(files: ModelFiles, wrapped: "PreTrainedTokenizerBase") -> None:
+    """Raise OptionError if the class of the tokenizer reads none of the folder's files.
+
+    transformers then makes a tokenizer without words, for which all texts are the same.
+    """
+    names = set(wrapped.vocab_files_names.values())
+    if any(path.name in names | _CONVERTED for path in files.tokenizer):
+        return
+    read = ", ".join(sorted(names))
+    raise OptionError(
+        f"{files.tokenizer[0]}: {type(wrapped).__name__} reads {read} instead; put tokenizer.json"
+        " there (AutoTokenizer ... save_pretrained)"
+    )
 
 
 def _bert(bert: BertTokenizer) -> LoadedTokenizer:

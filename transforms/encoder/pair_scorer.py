@@ -17,7 +17,9 @@ from transforms.base.errors import MissingExtraError, OptionError, first_line
 from transforms.base.extras import pip_line
 from transforms.encoder.devices import resolve_device
 from transforms.encoder.load import quiet_transformers
+from transforms.encoder.weight_names import refuse_prefix
 from transforms.space.model_files import find_safetensors, read_json, safetensors_keys
+from transforms.space.whole_model import refuse_adapters
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -58,6 +60,8 @@ class PairScorer:
                 )
         except Exception as error:  # transformers raises any type for a damaged model
             raise OptionError(f"{flag} {folder} cannot be loaded ({first_line(error)})") from None
+        root = Path(folder).expanduser()
+        refuse_prefix(root, find_safetensors(root), model[0].auto_model)
         return cls(model, folder)
 
     @cached_property
@@ -160,6 +164,7 @@ def check_folder(folder: str, flag: str) -> None:
             f"{flag} {folder} holds no cross-encoder; "
             "give a folder that train --cross-encoder wrote"
         )
+    refuse_adapters(root)
     for path in find_safetensors(root):
         safetensors_keys(path)  # its error names the file
     code = [kind for kind in module_types(root) if not kind.startswith(MODULES)]

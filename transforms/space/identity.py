@@ -14,6 +14,7 @@ from transforms.space.hashing import canonical_json, sha256_file, sha256_text
 from transforms.space.model_files import ModelFiles, find_safetensors
 from transforms.space.poolers import check_int8_pooler, resolve_pooler
 from transforms.space.spec import AUTO, PoolerSpec
+from transforms.space.whole_model import refuse_cross_encoder
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 # A shorter vector counts as zero: no vector is divided by a smaller length.
@@ -204,8 +205,9 @@ def resolve_space(
     `pooler` auto: the model's own modules, or mean. `normalize` None: as those modules for auto,
     True for every other pooler. `dtype` and `precision` are not checked against the model;
     `calibration` is a digest and `calibrated_dim` the width of its output. Raises `OptionError` for
-    a prompt, length, dimension or pooler that this model does not have.
+    a prompt, length, dimension or pooler that this model does not have, and for a cross-encoder.
     """
+    refuse_cross_encoder(files.folder, files.config, files.modules.pooling is not None)
     auto = pooler.is_auto
     tokenizer = tokenizer_digest(files)
     spec = resolve_pooler(files, pooler, tokenizer)

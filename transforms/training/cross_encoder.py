@@ -12,7 +12,9 @@ from torch import nn
 from transforms.base.errors import OptionError, first_line
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.pair_scorer import check_folder, folder_digest, is_cross_encoder
+from transforms.encoder.weight_names import refuse_prefix
 from transforms.space import resolve_model, resolve_space
+from transforms.space.model_files import find_safetensors
 from transforms.training.options import TrainOptions
 
 
@@ -46,6 +48,7 @@ def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEnco
         raise OptionError(
             f"--model {options.model} cannot be a cross-encoder ({first_line(error)})"
         ) from error
+    refuse_prefix(root, find_safetensors(root), transformer.auto_model)
     model.max_seq_length = options.max_tokens
     if limit:
         model.max_seq_length = min(options.max_tokens, limit)
@@ -75,7 +78,10 @@ def weights_id(options: TrainOptions) -> str:
     root = Path(options.model).expanduser()
     if is_cross_encoder(root):
         return folder_digest(root)
-    return resolve_space(resolve_model(options.model, options.revision)).id
+    files = resolve_model(options.model, options.revision)
+    if is_cross_encoder(files.folder):
+        return folder_digest(files.folder)
+    return resolve_space(files).id
 
 
 def loss_of(model: CrossEncoder, labels: int) -> nn.Module:

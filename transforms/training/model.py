@@ -12,6 +12,7 @@ from torch import nn
 
 from transforms.base.errors import OptionError, first_line
 from transforms.encoder.load import quiet_transformers
+from transforms.encoder.weight_names import refuse_prefix
 from transforms.space import resolve_model
 from transforms.space.model_files import ModelFiles
 from transforms.training.cnn_module import CNN003
@@ -39,6 +40,8 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
             f" ({first_line(error)})"
         ) from error
     if not files.modules.static:
+        backbone: Any = model[0].auto_model
+        refuse_prefix(files.folder, files.weights, backbone)
         model.max_seq_length = options.max_tokens
         if files.position_limit:
             model.max_seq_length = min(options.max_tokens, files.position_limit)

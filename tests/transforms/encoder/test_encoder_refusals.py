@@ -8,6 +8,7 @@ Covers transforms/encoder/padded.py.
 Covers transforms/encoder/probe.py.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,41 @@ def test_a_tokenizer_with_ids_beyond_the_embedding_table_is_refused(tmp_path):
         OptionError, match=f"ids up to {rows}, the model {rows} token embeddings.*resize_token"
     ):
         _load(folder)
+
+
+UNREAD_VOCABULARIES = {
+    "bert": ("BertTokenizer", "vocab.json", "vocab.txt"),
+    "roberta": ("RobertaTokenizer", "vocab.txt", "vocab.json"),
+    "t5": ("T5Tokenizer", "vocab.txt", "spiece.model"),
+    "xlm-roberta": ("XLMRobertaTokenizer", "spiece.model", "sentencepiece.bpe.model"),
+}
+
+
+@pytest.mark.parametrize("family", UNREAD_VOCABULARIES)
+def test_a_vocabulary_that_the_tokenizer_does_not_read_is_refused(tmp_path, family):
+    """Else no word would be known, and all texts would have one vector."""
+    kind, name, read = UNREAD_VOCABULARIES[family]
+    folder = save_tiny_model(family, tmp_path)
+    words = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    (folder / "tokenizer.json").unlink()
+    (folder / name).write_text(json.dumps(words))
+    edit_json(folder / "tokenizer_config.json", tokenizer_class=kind)
+    with pytest.raises(OptionError, match=f"^{folder / name}: {kind} reads .*{read}.* instead"):
+        _load(folder)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "sentencepiece.bpe.model"])
+def test_a_sentencepiece_model_that_cannot_be_read_is_one_line_with_what_to_do(tmp_path, name):
+    """It is read where sentencepiece is installed; this one would not be even there."""
+    folder = save_tiny_model("xlm-roberta", tmp_path)
+    (folder / "tokenizer.json").unlink()
+    (folder / name).write_bytes(b"no model of pieces")
+    edit_json(folder / "tokenizer_config.json", tokenizer_class="XLMRobertaTokenizer")
+    with pytest.raises(
+        OptionError, match=f"^{folder / name} cannot .* where sentencepiece .* tokenizer.json"
+    ) as caught:
+        _load(folder)
+    assert "\n" not in str(caught.value)
 
 
 def test_no_keys_and_values_are_kept(tmp_path):

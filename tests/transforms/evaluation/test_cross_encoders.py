@@ -13,6 +13,7 @@ import pytest
 from helpers.cross_encoders import save_cross_encoder
 from helpers.tiny_models import edit_json, save_tiny_model
 from helpers.training import labelled_rows, scored_rows, sentences, triplet_rows, write_tsv
+from safetensors.numpy import load_file, save_file
 from scipy import stats
 
 from transforms.base.errors import OptionError
@@ -180,6 +181,16 @@ def test_folders_without_a_cross_encoder_are_refused(folder: Path, tmp_path: Pat
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     with pytest.raises(OptionError, match="holds no safetensors weights"):
         PairScorer.load(str(pickled), "--rerank")
+    adapted = shutil.copytree(folder / "scores", tmp_path / "adapted")
+    edit_json(adapted / "adapter_config.json", base_model_name_or_path="org/base")
+    with pytest.raises(OptionError, match="adapter of org/base, .* merge_and_unload"):
+        PairScorer.load(str(adapted), "--rerank")
+    named = shutil.copytree(folder / "scores", tmp_path / "named")
+    weights = load_file(named / "model.safetensors")
+    renamed = {f"module.{name}": value for name, value in weights.items()}
+    save_file(renamed, named / "model.safetensors", {"format": "pt"})
+    with pytest.raises(OptionError, match="begin with 'module.'"):
+        PairScorer.load(str(named), "--rerank")
     coded = shutil.copytree(folder / "scores", tmp_path / "coded")
     (coded / "modules.json").write_text(
         json.dumps([{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}])

@@ -44,8 +44,9 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
     if drift > allowed:
         raise DataGateError(
             f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g},"
-            f" more than --max-drift {allowed:g} allows: a library, type or processor changed"
-            " since the store was begun; go back to it, or embed everything again with --reembed"
+            f" more than --max-drift {allowed:g} allows: the model's files are the same, so a"
+            " library or processor changed since the store was begun; go back to it, or embed"
+            " everything again with --reembed"
         )
 
 

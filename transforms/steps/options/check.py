@@ -12,9 +12,9 @@ from transforms.steps.options.choose import Choice
 from transforms.store.manifest import Manifest
 from transforms.store.shards.columns import PIECE_COLUMNS, check_kept
 
-OF_VECTORS = (  # options that decide vectors, beside the model
-    "revision", "pooler", "prompt", "prompt_name", "max_tokens", "chunks", "normalize",
-    "calibration", "truncate_dim", "dtype", "precision", "partition",
+OF_VECTORS = (  # remembered options that decide vectors
+    "model", "revision", "pooler", "prompt", "max_tokens", "chunks", "normalize",
+    "truncate_dim", "dtype", "precision",
 )  # fmt: skip
 
 
@@ -148,13 +148,25 @@ def _check_same_space(options: EmbedOptions, choice: Choice, previous: Manifest)
         fields.append("partition")
     if fields:
         mend = "leave the option out"
-        same_model = choice.options.model == previous.options.model
-        if same_model and all(getattr(options, name) is None for name in OF_VECTORS):
+        if not _asks_for_others(options, choice, previous):
             mend = f"no option says so: put the files of {choice.options.model} back as they were"
         raise OptionError(
             f"{previous.root} holds another space: {', '.join(fields)} would change; "
             f"{mend}, choose another --store, or embed everything again with --reembed"
         )
+
+
+def _asks_for_others(options: EmbedOptions, choice: Choice, previous: Manifest) -> bool:
+    """Whether an option that was given asks for other vectors than the store's options do."""
+    if options.prompt_name is not None or options.calibration is not None:
+        return True
+    if choice.partition != previous.partition:
+        return True
+    return any(
+        getattr(options, name) is not None
+        and getattr(choice.options, name) != getattr(previous.options, name)
+        for name in OF_VECTORS
+    )
 
 
 def _check_calibration(options: EmbedOptions, choice: Choice) -> None:

@@ -91,8 +91,12 @@ REFUSED = {
         given(require_space="000000"), choice(), None, "--require-space ",
     ),
     "another space than the store's": (
-        given(max_tokens=8), choice(OTHER), snapshot(),
+        given(max_tokens=8), choice(OTHER, max_tokens=8), snapshot(),
         "/store holds another space: max_tokens would change; leave the option out",
+    ),
+    "another space than the store's, with an option that the store has": (
+        given(max_tokens=8, model="m"), choice(OTHER, max_tokens=8), snapshot(max_tokens=8),
+        "no option says so: put the files of m back",
     ),
     "another space that no option asks for": (
         given(), choice(OTHER), snapshot(), "no option says so: put the files of m back",

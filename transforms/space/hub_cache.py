@@ -1,0 +1,35 @@
+"""Find the files of a model in a folder of the hub's cache."""
+
+from pathlib import Path
+
+from transforms.base.errors import OptionError
+
+
+def find_snapshot(folder: Path) -> Path:
+    """Return the current snapshot of a folder of the cache (`models--owner--name`).
+
+    Other folders are returned as given. Raises OptionError if refs/main, or the snapshot that it
+    names, is missing.
+    """
+    snapshots = folder / "snapshots"
+    if (folder / "config.json").is_file() or not snapshots.is_dir():
+        return folder
+    main = folder / "refs" / "main"
+    known = sorted(path.name for path in snapshots.iterdir() if path.is_dir())
+    if not main.is_file():
+        raise OptionError(
+            f"{main} is missing, so the current snapshot is unknown; {_others(snapshots, known)}"
+        )
+    commit = main.read_text(encoding="utf-8", errors="replace").strip()
+    if commit not in known:
+        raise OptionError(
+            f"{main} names the snapshot {commit!r}, which is missing; {_others(snapshots, known)}"
+        )
+    return snapshots / commit
+
+
+def _others(snapshots: Path, known: list[str]) -> str:
+    """Return how to mend it: the snapshots to choose from."""
+    if not known:
+        return "fetch the model again"
+    return f"fetch the model again, or give one of {snapshots}: {', '.join(known)}"
