@@ -597,7 +597,11 @@ def test_every_figure_of_a_run_is_explained() -> None:
 def test_exit_statuses_are_those_there_are() -> None:
     kinds = [kind for kind in vars(errors).values() if hasattr(kind, "exit_code")]
     (table,) = tables(BY_NAME["docs/nightly.md"].section("## Exit statuses"))
-    assert {int(row[0]) for row in table} == {0, *(kind.exit_code for kind in kinds)}
+    assert {int(row[0]) for row in table} == {
+        0,
+        errors.TERMINATED,
+        *(kind.exit_code for kind in kinds),
+    }
 
 
 # Links, names, pages
