@@ -1,7 +1,6 @@
 """SIGTERM: the first process of a container, second signals, imports, children, other programs."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import Run, code_process
+from helpers.containers import NAMESPACE, needs_namespaces, terminated
 from helpers.corpora import manifest_of, sentences, write_lines
 
 from pipelines.common.sigterm import interrupted_by_sigterm
 from transforms.store.runs import lease
 
 LINE = "sentence-beam embed: interrupted; run the same command again to go on\n"
-NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 # Give the lease back only after a second signal, for which this waits.
 SLOW_END = """
 import os, signal, sys, time
@@ -52,13 +51,7 @@ def embedding(inputs: Path, store: Path, model: Path) -> list[str]:
     return ["embed", *named, "--unit-tokens", "30", "--dtype", "float32"]
 
 
-def has_namespaces() -> bool:
-    if shutil.which(NAMESPACE[0]) is None:
-        return False
-    return subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode == 0
-
-
-@pytest.mark.skipif(not has_namespaces(), reason="no right to a namespace of process ids")
+@needs_namespaces
 def test_the_first_process_of_a_container_ends(
     inputs: Path, store: Path, model: Path, tmp_path: Path
 ) -> None:
@@ -68,9 +61,7 @@ def test_the_first_process_of_a_container_ends(
             [*NAMESPACE, sys.executable, "-m", "sentence_beam", *argv], stderr=err
         )
     wait_for(store, "sidecars/*.json")
-    child = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-    os.kill(int(child), signal.SIGTERM)
-    assert process.wait(60) == 143
+    assert terminated(process) == 143
     assert (tmp_path / "err").read_text() == LINE
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
