@@ -6,7 +6,7 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from transforms.base.errors import STOPPED
+from pipelines.common.sigterm import interrupted_by_sigterm, stopped_status
 from transforms.base.imports import keep_all, uncollected
 from transforms.base.logs import keep_root_logger
 from transforms.base.values import nearest
@@ -120,10 +120,10 @@ def main(argv: list[str] | None = None) -> int:
             return complete(rest)
         with uncollected(), keep_root_logger():
             command = importlib.import_module(f"pipelines.{name}")
-    except KeyboardInterrupt:
+        return command.main(rest)
+    except KeyboardInterrupt:  # before the command can handle it
         print(f"sentence-beam {name}: {INTERRUPTED}", file=sys.stderr)
-        return STOPPED
-    return command.main(rest)
+        return stopped_status()
 
 
 def unknown(name: str) -> str:
@@ -167,7 +167,8 @@ def complete(arguments: list[str]) -> int:
 def run() -> int:
     """Return the exit status of `main`, with which the process ends."""
     keep_all()  # no search for garbage in what commands import
-    code = main()
+    with interrupted_by_sigterm():
+        code = main()
     # without it Python searches all imported objects for garbage at the end, which takes seconds
     gc.freeze()
     return code

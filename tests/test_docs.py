@@ -2,6 +2,7 @@
 somewhere.
 """
 
+import dataclasses
 import importlib.util
 import json
 import re
@@ -39,6 +40,7 @@ from transforms.store import open_store
 from transforms.store.layout import CLASSES
 from transforms.store.manifest import snapshots
 from transforms.store.runs.changed_rows import CHANGED_ROWS
+from transforms.store.runs.lease_file import Lease
 from transforms.store.shards.columns import OWN_COLUMNS
 from transforms.store.verify import faults
 
@@ -544,8 +546,11 @@ def test_the_values_of_count_and_layer_are_said() -> None:
 
 
 def test_a_store_holds_what_the_tables_say(made: Path) -> None:
-    layout, changed, columns, of_pieces, fields = tables(BY_NAME["docs/store.md"].text)
+    layout, changed, held, columns, of_pieces, fields = tables(BY_NAME["docs/store.md"].text)
     assert [names(row[0])[0] for row in changed] == CHANGED_ROWS.names
+    assert sorted(name for row in held for name in names(row[0])) == sorted(
+        field.name for field in dataclasses.fields(Lease)
+    )
     store = made / "demo" / "store"
     data = open_store(str(store)).manifest.data
     assert {name for row in fields for name in names(row[0]) if "." not in name} == {*data, "fence"}
@@ -597,7 +602,11 @@ def test_every_figure_of_a_run_is_explained() -> None:
 def test_exit_statuses_are_those_there_are() -> None:
     kinds = [kind for kind in vars(errors).values() if hasattr(kind, "exit_code")]
     (table,) = tables(BY_NAME["docs/nightly.md"].section("## Exit statuses"))
-    assert {int(row[0]) for row in table} == {0, *(kind.exit_code for kind in kinds)}
+    assert {int(row[0]) for row in table} == {
+        0,
+        errors.TERMINATED,
+        *(kind.exit_code for kind in kinds),
+    }
 
 
 # Links, names, pages

@@ -14,12 +14,28 @@ set -euo pipefail
 : "${INPUT:?set INPUT to the pattern of the input files}"
 : "${STORE:?set STORE to the folder or URL of the store}"
 
+# Run a command, and hand SIGTERM on to it: the first process of a container ignores the signal without a trap, and bash
+# runs no trap before a command in the foreground has ended.
+run() {
+    local status=0
+    "$@" &
+    local child=$!
+    trap 'kill -TERM "$child" || true' TERM INT
+    wait "$child" || status=$?
+    while kill -0 "$child" 2>/dev/null; do # a trap ended the wait
+        status=0
+        wait "$child" || status=$?
+    done
+    trap - TERM INT
+    return "$status"
+}
+
 inputs=()
 while IFS= read -r glob; do
     if [ -n "$glob" ]; then inputs+=(--input "$glob"); fi
 done <<< "$INPUT"
 read -r -a options <<< "${EMBED_OPTIONS:-}"
 
-sentence-beam embed "${inputs[@]}" --store "$STORE" ${options[@]+"${options[@]}"}
-sentence-beam verify --store "$STORE"
-sentence-beam vacuum --store "$STORE" --keep "${KEEP:-14}" --older-than "${KEEP_DAYS:-7}d"
+run sentence-beam embed "${inputs[@]}" --store "$STORE" ${options[@]+"${options[@]}"}
+run sentence-beam verify --store "$STORE"
+run sentence-beam vacuum --store "$STORE" --keep "${KEEP:-14}" --older-than "${KEEP_DAYS:-7}d"

@@ -16,7 +16,8 @@ from pipelines.common import config_file
 from pipelines.common.command_output import CommandOutput
 from pipelines.common.options import RUNNER, as_options, check_text, every_command
 from pipelines.common.progress import watched
-from transforms.base.errors import STOPPED, OptionError, SentenceBeamError, printable
+from pipelines.common.sigterm import stopped_status
+from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, printable
 from transforms.base.imports import uncollected
 
 if TYPE_CHECKING:
@@ -135,15 +136,15 @@ def help_beam() -> str:
 
 def exit_status(error: BaseException) -> int:
     """The exit status of a command that ends with an error."""
+    if isinstance(error, StoppedError) or _is_interrupt(error):
+        return stopped_status()
     if isinstance(error, SentenceBeamError):
         return error.exit_code
-    if _is_interrupt(error):
-        return STOPPED
     return 1
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether a person stopped the command; Beam puts it into an error of its own."""
+    """Whether Ctrl-C or SIGTERM stopped the command; Beam puts it into an error of its own."""
     return isinstance(error, KeyboardInterrupt) or _text(error) == "KeyboardInterrupt"
 
 

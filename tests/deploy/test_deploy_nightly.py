@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from pathlib import Path
 
 import pytest
 import yaml
+from helpers.containers import NAMESPACE, needs_namespaces, terminated
 from helpers.corpora import manifest_of, sentences, write_parquet
 from helpers.tiny_models import save_tiny_model
 
@@ -112,6 +114,28 @@ def test_what_a_night_runs(recorder: Path) -> None:
     bare = {"INPUT": "a", "STORE": "s", "KEEP": "2", "KEEP_DAYS": "1"}
     assert called(recorder, **bare)[1][2] == "[vacuum][--store][s][--keep][2][--older-than][1d]"
     assert called(recorder, STORE="s") == (1, [])
+
+
+@needs_namespaces
+def test_a_container_hands_the_signal_on_and_waits(tmp_path: Path) -> None:
+    command = tmp_path / "sentence-beam"
+    command.write_text(
+        "#!/bin/sh\ntrap 'sleep 0.2; touch ended; exit 143' TERM\n"
+        "touch begun\nwhile :; do sleep 0.05; done\n"
+    )
+    command.chmod(0o755)
+    *_, job = yaml.safe_load_all((NIGHTLY / "kubernetes" / "cronjob.yaml").read_text())
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    argv = [word.replace("/opt/sentence-beam/deploy", str(DEPLOY)) for word in container["command"]]
+    run = {"PATH": f"{tmp_path}:/usr/bin:/bin", "INPUT": "a", "STORE": "s"}
+    with (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen([*NAMESPACE, *argv], env=run, cwd=tmp_path, stderr=err)
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    assert terminated(process) == 143
+    assert (tmp_path / "ended").exists()
+    assert "status 143: was ended from outside" in (tmp_path / "err").read_text()
 
 
 @pytest.mark.slow

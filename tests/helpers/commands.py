@@ -17,6 +17,7 @@ import helpers.few_words  # noqa: F401
 import pytest
 
 from pipelines.cli import main
+from pipelines.common.sigterm import interrupted_by_sigterm
 
 # Children of one process that has done all imports: a run that is to be killed begins at once.
 FORKS = multiprocessing.get_context("forkserver")
@@ -123,7 +124,9 @@ def in_child(arguments: list[str], err: str = os.devnull) -> None:
     for number, path in ((1, os.devnull), (2, err)):
         with open(path, "w") as out:
             os.dup2(out.fileno(), number)
-    sys.exit(main(arguments))
+    with interrupted_by_sigterm():
+        status = main(arguments)
+    sys.exit(status)
 
 
 @contextlib.contextmanager

@@ -216,18 +216,25 @@ def wait_for(store: Path, shards: int) -> None:
         time.sleep(0.01)
 
 
-def test_interrupted(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted(
+    model: Path, glob: Path, store: Path, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
     process = child_process(command(glob, store, model), str(tmp_path / "err"))
     process.start()
     wait_for(store, 1)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     process.join(60)
-    assert process.exitcode == 130
+    assert process.exitcode == status
     assert (
         tmp_path / "err"
     ).read_text() == "sentence-beam embed: interrupted; run the same command again to go on\n"
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
+    finished = files_in(store, "embeddings")
+    in_peace(command(glob, store, model))
+    check_ledger(store, 360)
+    assert finished.items() <= files_in(store, "embeddings").items()
 
 
 def test_two_writers_at_once(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 import contextlib
 from collections.abc import Iterator
 
-STOPPED = 130  # exit status of a command that a person stopped, as shells have it
+STOPPED = 130  # exit status of a command that Ctrl-C stopped, as shells have it
+TERMINATED = 143  # the same, by SIGTERM
 JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
 
 
@@ -19,7 +20,7 @@ class SentenceBeamError(Exception):
 
 
 class StoppedError(SentenceBeamError):
-    """Ctrl-C that ends the waiting, but not the job; exit status 130."""
+    """Ctrl-C or SIGTERM that ends the waiting, but not the job; exit status 130 or 143."""
 
     exit_code = STOPPED
 

@@ -85,6 +85,28 @@ class FileColumns(ABC):
         return no_column(self.file, name, option, ITS_COLUMNS, self.names())
 
 
+@dataclass(frozen=True)
+class RowlessColumns(FileColumns):
+    """The columns of no rows: their names and types mean nothing."""
+
+    def names(self) -> Sequence[str]:
+        return ()
+
+    def check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
+        """Accept any columns."""
+
+    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
+        return None
+
+    def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
+        return tuple((name, "") for name in keep if name not in types)
+
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        return None
+
+
 def name_options(
     text: str | None, id_column: str | None, keep: tuple[str, ...]
 ) -> list[tuple[str, str]]:

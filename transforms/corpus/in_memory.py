@@ -23,6 +23,7 @@ NOT_IN_NAMES = set("/*?[]{}")
 LONGEST_NAME = 200  # bytes; file systems allow 255, and a suffix is added
 DIGITS = 16  # of the sha256 that names a batch without a name
 STORED = ("gs://", "s3://")
+NO_ROWS = pa.table({})
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # the index of a pandas data frame
 _VIEWS = {
     pa.string_view(): pa.string(),
@@ -60,7 +61,7 @@ def input_of(given: Rows | Files) -> tuple[str, ...] | pa.Table:
         if isinstance(given, Mapping):
             return _of_columns(given)
         return _of_items(list(given))
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
         raise OptionError(
             f"rows of {type(given).__name__} cannot be read ({error}); give texts or dicts"
         ) from None
@@ -88,9 +89,14 @@ def batch_name(text: str) -> str:
 def write_batch(rows: pa.Table, folder: str, name: str | None) -> str:
     """Write rows as a Parquet file and return its name: `name`, or a digest of the rows.
 
-    Raises OptionError for a column that Parquet cannot hold.
+    If there are no rows, their columns are not written: an empty data frame has none of their
+    types. Raises OptionError for rows without a column, and a column that Parquet cannot hold.
     """
     path = os.path.join(folder, "batch")
+    if not len(rows):
+        rows = NO_ROWS
+    elif not rows.num_columns:
+        raise OptionError(f"the {len(rows)} rows have no columns; give a column {TEXT}")
     try:
         pq.write_table(rows.combine_chunks(), path, row_group_size=ROWS_IN_A_GROUP)
     except pa.ArrowException as error:
@@ -108,6 +114,8 @@ def _of_arrow(rows: Any) -> pa.Table:
     if isinstance(rows, pa.Array):
         rows = [rows]
     column = pa.chunked_array(rows)
+    if not len(column):
+        return NO_ROWS
     if pa.types.is_struct(column.type):
         table = pa.Table.from_struct_array(column)
         indices = list(filter(_UNNAMED_INDEX.fullmatch, table.column_names))
@@ -193,5 +201,7 @@ def _schema(items: Iterable[Mapping[str, Any]]) -> pa.Schema:
 
 def with_file_types(table: pa.Table) -> pa.Table:
     """Return the table with the types that Parquet files have."""
+    if not table.num_columns:  # the cast would lose the number of rows
+        return table
     fields = [field.with_type(_VIEWS.get(field.type, field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))

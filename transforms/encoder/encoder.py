@@ -1,6 +1,7 @@
 """The encoder: a loaded model with its pooler and calibration, from texts to final vectors."""
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -255,12 +256,18 @@ class Encoder:
         """Cut tokenized texts into batches."""
         return UnitBatches(len(tokenized.counts), list(self._plan(tokenized)))
 
-    def start(self, unit: UnitBatches, progress: Progress | None = None) -> Passing:
+    def start(
+        self,
+        unit: UnitBatches,
+        progress: Progress | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Passing:
         """Queue the batches; devices take them after their earlier work.
 
-        A single batch on a CPU runs at once, on all cores.
+        A single batch on a CPU runs at once, on all cores. Once `cancelled` is set, no further
+        batch is begun, and `finish` raises CancelledError.
         """
-        return self._lanes.start(unit, progress)
+        return self._lanes.start(unit, progress, cancelled)
 
     @torch.inference_mode()
     def finish(self, passing: Passing) -> Embedded:
@@ -316,9 +323,9 @@ class Encoder:
         at_once = WINDOW_BATCHES[self.device.type] * self.tokens_per_batch
         return plan_pieces(windows, wanted, self._plan, at_once, apart=not self._lanes.on_cores)
 
-    def start_pieces(self, unit: PiecesUnit) -> Passing:
-        """Queue the pieces behind the devices' earlier work; waits for nothing."""
-        return self._lanes.start_pieces(unit)
+    def start_pieces(self, unit: PiecesUnit, cancelled: threading.Event | None = None) -> Passing:
+        """Queue the pieces behind the devices' earlier work; `cancelled` as for `start`."""
+        return self._lanes.start_pieces(unit, cancelled)
 
     def _finish(self, unit: PooledUnit, passing: Passing) -> Embedded:
         if self.deterministic and self.device.type == "cuda" and unit.stats.oom_splits:

@@ -220,9 +220,10 @@ class Searcher:
         for name in ids:
             if name not in stored.ids:
                 raise UnknownIdError(f"--id: {self.manifest.root} has no row with the id {name!r}")
-        return join_hits(
-            [self._best(self._others(stored.of(name), request), request, folds) for name in ids]
-        )
+        groups = [no_hits(0, request.k)]
+        for name in ids:
+            groups.append(self._best(self._others(stored.of(name), request), request, folds))
+        return join_hits(groups)
 
     def _others(self, own: StoredRows, request: _Request) -> Callable[[int], Hits]:
         """Return a function that finds some number of the nearest rows except `own`."""

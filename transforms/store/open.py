@@ -2,7 +2,7 @@
 
 import importlib.util
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
@@ -15,6 +15,7 @@ from transforms.base.errors import MissingExtraError, OptionError
 from transforms.base.numbers import counted
 from transforms.base.python_names import python_names
 from transforms.base.values import StrPath
+from transforms.corpus.given_ids import Id, ids_as_text, is_one_id
 from transforms.space import Space
 from transforms.store.info import info_of
 from transforms.store.manifest import Manifest, read_manifest, snapshots
@@ -119,16 +120,14 @@ class Store:
             )
         return self.dataset().to_table().to_pandas()
 
-    def rows(self, ids: Sequence[str]) -> pa.Table:
-        """Return the rows with these ids, in the order of the ids.
+    def rows(self, ids: Id | Iterable[Id]) -> pa.Table:
+        """Return the rows with these ids, in the order of the ids; numbers as `embed` wrote them.
 
         Raises OptionError for an id that no row has.
         """
         import pyarrow.compute as pc
 
-        if isinstance(ids, str):
-            ids = [ids]
-        wanted = pa.array(dict.fromkeys(ids), pa.string())
+        wanted = pa.array(dict.fromkeys(ids_as_text(ids)), pa.string())
         rows = self.dataset().to_table(filter=pc.field("id").isin(wanted))
         place = pc.index_in(rows["id"], wanted).to_numpy()
         missing = np.setdiff1d(np.arange(len(wanted)), place)
@@ -157,12 +156,12 @@ class Store:
 
     @overload
     def search(  # type: ignore[overload-overlap]
-        self, *, ids: str, k: int = 10, **how: Unpack[SearchKeywords]
+        self, *, ids: Id, k: int = 10, **how: Unpack[SearchKeywords]
     ) -> "list[Hit]": ...
 
     @overload
     def search(
-        self, *, ids: Sequence[str], k: int = 10, **how: Unpack[SearchKeywords]
+        self, *, ids: Iterable[Id], k: int = 10, **how: Unpack[SearchKeywords]
     ) -> "list[list[Hit]]": ...
 
     @overload
@@ -176,22 +175,23 @@ class Store:
         texts: str | Sequence[str] | None = None,
         k: int = 10,
         *,
-        ids: str | Sequence[str] | None = None,
+        ids: Id | Iterable[Id] | None = None,
         vectors: np.ndarray | None = None,
         **how: Unpack[SearchKeywords],
     ) -> "list[Hit] | list[list[Hit]]":
         """Find the k rows nearest to a text, best first, or those nearest to each of several texts.
 
-        `ids` of stored rows, or `vectors` [q, dim], can take the place of texts. `where` is a
+        `ids` of stored rows (numbers as `embed` wrote them), or `vectors` [q, dim], can take the
+        place of texts. `where` is a
         filter, as the text of --where or an expression of pyarrow, `min_score` the least score, and
         `exact=True` compares all rows. If rows are pieces of documents, `fold="best"` gives
         documents, each with its best piece and a `passage` of `width` characters around it,
         `"none"` the pieces. `rerank` is the folder of a cross-encoder, which scores the best 100.
         """
-        one = isinstance(texts, str) or isinstance(ids, str)
+        one = isinstance(texts, str) or (ids is not None and is_one_id(ids))
         texts = [texts] if isinstance(texts, str) else texts
-        ids = [ids] if isinstance(ids, str) else ids
-        found: list[list[Hit]] = self._searcher.search(texts, k, ids=ids, vectors=vectors, **how)
+        names = None if ids is None else ids_as_text(ids)
+        found: list[list[Hit]] = self._searcher.search(texts, k, ids=names, vectors=vectors, **how)
         return found[0] if one else found
 
     @cached_property

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from transforms.base.errors import OptionError
-from transforms.corpus.in_memory import input_of
+from transforms.corpus.in_memory import input_of, write_batch
 
 COLUMNS = {"id": [1, 2], "text": ["one", "two"]}
 FRAME = pd.DataFrame(COLUMNS)
@@ -112,3 +113,49 @@ def test_texts_of_which_one_is_no_file_are_texts(names: list[str], other: str) -
 def test_anything_else_is_one_line(given: Any, match: str) -> None:
     with pytest.raises(OptionError, match=match):
         input_of(given)
+
+
+NOTHING: dict[str, Callable[[], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "generator": lambda: iter([]),
+    "no column": dict,
+    "columns": lambda: {"id": [], "text": []},
+    "columns of arrays": lambda: {"id": np.array([], int), "text": np.array([], object)},
+    "arrow": lambda: TABLE[:0],
+    "arrow without types": lambda: pa.table({"id": [], "text": []}),
+    "arrow without columns": lambda: pa.table({}),
+    "batch": lambda: TABLE.to_batches()[0][:0],
+    "array": lambda: pa.array([], pa.string()),
+    "chunks": lambda: pa.chunked_array([], pa.string()),
+    "pandas": lambda: pd.DataFrame({"id": [], "text": []}),
+    "pandas without columns": pd.DataFrame,
+    "pandas with names": lambda: pd.DataFrame(columns=["id", "text"]),
+    "pandas, filtered": lambda: FRAME[FRAME.id > 9],
+    "pandas, categories": lambda: pd.DataFrame({"text": pd.Series([], dtype="category")}),
+    "pandas column": lambda: pd.Series([], dtype=object),
+    "polars": lambda: pl.DataFrame({"id": [], "text": []}),
+    "polars without columns": pl.DataFrame,
+    "polars with types": lambda: pl.DataFrame(schema={"id": pl.Int64, "text": pl.String}),
+    "polars column": lambda: pl.Series([]),
+}
+
+
+@pytest.mark.parametrize("form", NOTHING)
+def test_no_rows_are_the_same_file_in_every_form(form: str, tmp_path: Path) -> None:
+    rows = input_of(NOTHING[form]())
+    assert isinstance(rows, pa.Table)
+    file = pq.ParquetFile(tmp_path / write_batch(rows, str(tmp_path), "b"))
+    assert (file.metadata.num_rows, file.schema_arrow.names) == (0, [])
+
+
+def test_rows_without_a_column_are_refused(tmp_path: Path) -> None:
+    rows = input_of(pd.DataFrame(index=[1, 2]))
+    assert isinstance(rows, pa.Table)
+    with pytest.raises(OptionError, match="2 rows have no columns"):
+        write_batch(rows, str(tmp_path), "b")
+
+
+def test_a_number_that_no_column_holds() -> None:
+    with pytest.raises(OptionError, match="rows of list cannot be read .*too large"):
+        input_of([{"id": 2**70, "text": "one"}])

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError, first_line
 from transforms.corpus.batch_rows import batch_rows
+from transforms.corpus.columns import FileColumns, RowlessColumns
 from transforms.corpus.files import InputFile, check_unchanged
 from transforms.corpus.formats.tables import ROWS, TableFormat
 from transforms.corpus.row_blocks import Block, Columns
@@ -33,6 +34,11 @@ class Parquet(TableFormat):
 
     def read_schema(self, file: InputFile) -> pa.Schema:
         return footer_of(file).schema.to_arrow_schema()
+
+    def columns(self, file: InputFile) -> FileColumns:
+        if storage.is_rows(file.path) and not footer_of(file).num_rows:
+            return RowlessColumns(file)
+        return super().columns(file)
 
     def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
         """Return the rows of RANGE_UNITS units, by the sizes in the footer.
@@ -115,6 +121,8 @@ class _RowGroup:
 def _row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_RowGroup]:
     """Yield the row groups that have rows, in order."""
     footer = footer_of(file)
+    if not footer.num_rows:
+        return
     if isinstance(text, str):
         columns = [_leaf(footer, text)]
     else:

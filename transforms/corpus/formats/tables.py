@@ -42,7 +42,7 @@ class TableFormat(Format):
     def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Batches of at most ROWS rows of the named columns of the schema, in the file's order."""
 
-    def columns(self, file: InputFile) -> "TableColumns":
+    def columns(self, file: InputFile) -> FileColumns:
         return TableColumns(file, self)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:

@@ -1,5 +1,6 @@
 """Inputs of the model for the rows of a unit: texts, pieces, or documents in windows."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,9 +36,11 @@ class Texts:
     batches: "UnitBatches"
     unseen: np.ndarray
 
-    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+    def start(
+        self, encoder: "Encoder", progress: Progress, cancelled: threading.Event | None = None
+    ) -> Finish:
         """Hand the texts to the model without waiting; each has a vector."""
-        return partial(self._finish, encoder, encoder.start(self.batches, progress))
+        return partial(self._finish, encoder, encoder.start(self.batches, progress, cancelled))
 
     def _finish(self, encoder: "Encoder", passing: "Passing") -> "Embedded":
         from transforms.pooling import Status
@@ -64,11 +67,12 @@ class PieceMeans:
     bounds: np.ndarray
     tokens: np.ndarray
 
-    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+    def start(
+        self, encoder: "Encoder", progress: Progress, cancelled: threading.Event | None = None
+    ) -> Finish:
         """Hand each document's texts to the model without waiting; average their vectors."""
-        return partial(
-            encoder.finish_means, encoder.start(self.batches, progress), self.bounds, self.tokens
-        )
+        passing = encoder.start(self.batches, progress, cancelled)
+        return partial(encoder.finish_means, passing, self.bounds, self.tokens)
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """Return the vectors as shards hold them, with the counts of a document's pieces."""
@@ -97,9 +101,11 @@ class Late:
             np.unique([part.window for place in self.wanted for part in self.windows.pieces[place]])
         )
 
-    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+    def start(
+        self, encoder: "Encoder", progress: Progress, cancelled: threading.Event | None = None
+    ) -> Finish:
         """Hand the windows to the model without waiting; each piece has a vector."""
-        return partial(encoder.finish, encoder.start_pieces(self.planned))
+        return partial(encoder.finish, encoder.start_pieces(self.planned, cancelled))
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """Return the vectors as shards hold them; windows overlap, so nothing is cut off."""

@@ -1,5 +1,6 @@
 """Units through read | tokenise | forward | write: overlapping stages that hold few units."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -94,30 +95,45 @@ class UnitEmbedder:
 
         `read_ms` is the time in which their rows were read before; it counts for the first unit.
         Only the thread that writes waits for the model: it gets a unit while those before it are
-        computed.
+        computed. Units under way are dropped if Ctrl-C or the caller ends the iteration.
         """
+        cancelled = threading.Event()
         with (
             ThreadPoolExecutor(1) as reader,
             ThreadPoolExecutor(1) as preparer,
             ThreadPoolExecutor(1) as writer,
         ):
-            writing: deque[Future[UnitRecord]] = deque()
-            first = True
-            prepared = ahead(
-                preparer, starmap(self.prepare, ahead(reader, with_watch(units, read_ms)))
-            )
-            for item, waited in with_waits(prepared):
-                if isinstance(item, UnitWork):
-                    item.watch.set("wait_ms", waited)
-                    item.watch.set("queue", sum(not unit.done() for unit in writing))
-                    writing.append(writer.submit(self._write, item, self._started(item), first))
-                    first = False
-                else:
-                    writing.append(_done(item))
-                while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
-                    yield writing.popleft().result()
-            while writing:
+            try:
+                prepared = ahead(
+                    preparer, starmap(self.prepare, ahead(reader, with_watch(units, read_ms)))
+                )
+                yield from self._embedded(prepared, writer, cancelled)
+            except (KeyboardInterrupt, GeneratorExit):
+                cancelled.set()
+                raise
+
+    def _embedded(
+        self,
+        prepared: Iterator[UnitRecord | UnitWork],
+        writer: Executor,
+        cancelled: threading.Event,
+    ) -> Iterator[UnitRecord]:
+        """Yield the records of prepared units, which the model and the writer work on in turn."""
+        writing: deque[Future[UnitRecord]] = deque()
+        first = True
+        for item, waited in with_waits(prepared):
+            if isinstance(item, UnitWork):
+                item.watch.set("wait_ms", waited)
+                item.watch.set("queue", sum(not unit.done() for unit in writing))
+                through = self._started(item, cancelled)
+                writing.append(writer.submit(self._write, item, through, first))
+                first = False
+            else:
+                writing.append(_done(item))
+            while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
                 yield writing.popleft().result()
+        while writing:
+            yield writing.popleft().result()
 
     def prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | UnitWork:
         """Return the work of a unit, or its record if an earlier attempt has written it."""
@@ -164,11 +180,13 @@ class UnitEmbedder:
         good, vectors = self.finisher.finish(found.vectors)
         return replace(found, places=found.places[good], vectors=vectors)
 
-    def _started(self, item: UnitWork) -> "Callable[[], Embedded | None]":
+    def _started(
+        self, item: UnitWork, cancelled: threading.Event
+    ) -> "Callable[[], Embedded | None]":
         """Hand the unit to the model; return the function that waits for its vectors."""
         if item.inputs is None:
             return _no_vectors
-        return item.inputs.start(self.encoder(), self.on_batch)
+        return item.inputs.start(self.encoder(), self.on_batch, cancelled)
 
     def _write(
         self, item: UnitWork, through: "Callable[[], Embedded | None]", first: bool

@@ -100,6 +100,10 @@ class SearchOptions:
     id_column: str | None = option(QUERY_ID_COLUMN, group=QUERY_FILES, default=None)
 
     def __post_init__(self) -> None:
+        if self.id is not None:
+            from transforms.corpus.given_ids import ids_as_text  # late: pyarrow
+
+            object.__setattr__(self, "id", ids_as_text(self.id))
         read(self)
         if self.query is not None and not all(text.strip() for text in self.query):
             raise OptionError("argument --query: it is empty; say what to look for")

@@ -189,6 +189,9 @@ class ForgetOptions:
     beam_flags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        from transforms.corpus.given_ids import ids_as_text  # late: pyarrow
+
+        object.__setattr__(self, "id", ids_as_text(self.id))
         read(self)
         if not self.id and self.ids is None and self.where is None:
             raise OptionError("say which rows: --id ID, --ids FILE or --where EXPR")

@@ -28,7 +28,8 @@ def with_types(
     Raises OptionError if the types of kept columns differ, or no file has a column that is kept
     or that a template names.
     """
-    items = [item for item in planned if not item.bad]
+    # a file without rows and without columns tells nothing
+    items = [item for item in planned if not item.bad and (item.keys or not item.is_rowless)]
     if not job.columns.keep and not templates(job):
         return planned
     opened = _opened(items, job)

@@ -24,8 +24,8 @@ class Lease:
     queried). `name`, `options` and `tables` are those of a named run (`Naming`). `boot` and
     `pid_namespace` tell whether `pid` means a process of this machine, `process_start` which of all
     that ever have that id (`transforms.store.runs.process`); all three are None in leases of
-    earlier versions. `renewed` is by the clock of the host that renewed it; taking over does not
-    depend on it.
+    earlier versions. `machine` names the machine in all its boots, "" in case of doubt. `renewed`
+    is by the clock of the host that renewed it; taking over does not depend on it.
 
     `unfinished` is the command whose work has to be brought to its end before another may write, ""
     if a run may follow wherever this one ended.
@@ -40,6 +40,7 @@ class Lease:
     boot: str | None = None
     pid_namespace: str | None = None
     process_start: int | None = None
+    machine: str = ""
     engine: str = ""
     unfinished: str = ""
     name: str = ""
@@ -53,11 +54,14 @@ class Lease:
         """Return a lease for a run that starts now."""
         host = socket.gethostname()
         here = (process.boot_id(), process.pid_namespace())
+        machine = process.machine()
         if not in_process:
-            return cls(run, host, None, runner, job, time.time(), *here, engine=engine)
-        return cls(
-            run, host, os.getpid(), runner, job, time.time(), *here, process.start_of(os.getpid())
-        )
+            return cls(
+                run, host, None, runner, job, time.time(), *here, machine=machine, engine=engine
+            )
+        pid = os.getpid()
+        start = process.start_of(pid)
+        return cls(run, host, pid, runner, job, time.time(), *here, start, machine)
 
     def named(self, naming: Naming) -> "Lease":
         """Return the lease of a named run."""
@@ -76,14 +80,20 @@ class Lease:
     def is_of_the_dead(self) -> bool:
         """Whether its process is known to have ended.
 
-        This is known only for processes of the same boot and the same process ids.
+        This is known for processes of this machine, if it was started again since, and for those of
+        the same boot and the same process ids.
         """
         if self.pid is None:
             return False
         if self.boot is None:
             return self.host == socket.gethostname() and process.start_of(self.pid) is None
         here = process.boot_id(), process.pid_namespace()
-        if not all(here) or here != (self.boot, self.pid_namespace):
+        if not all(here) or not self.boot:
+            return False
+        if here[0] != self.boot:
+            machine = self.host, self.machine
+            return bool(self.machine) and machine == (socket.gethostname(), process.machine())
+        if here[1] != self.pid_namespace:
             return False
         start = process.start_of(self.pid)
         return start is None or (

@@ -1,10 +1,16 @@
 """Processes of this machine, told apart from other containers, boots and later equal ids."""
 
+import hashlib
 import os
+import re
 import sys
 from pathlib import Path
 
 PROC = Path("/proc")
+MACHINE_ID = Path("/etc/machine-id")
+NETWORK = Path("/sys/class/net")
+# the process ids of the machine itself; a container has others (Linux: PROC_PID_INIT_INO)
+WHOLE_MACHINE = "pid:[4026531836]"
 DEAD = {"Z", "X"}  # states of a process that has ended and only waits to be counted
 
 
@@ -13,6 +19,20 @@ def boot_id() -> str:
     if _is_linux():
         return _read(PROC / "sys/kernel/random/boot_id").strip()
     return sys.platform
+
+
+def machine() -> str:
+    """Return a hash by which this machine is known in its next boot, empty in case of doubt.
+
+    It covers the id of the installation, which cloned disks share, and the addresses of network
+    cards, by which clones differ. A container has neither for certain: its id may be its image's.
+    """
+    own = _read(MACHINE_ID).strip()
+    if pid_namespace() != WHOLE_MACHINE or not re.fullmatch("[0-9a-f]{32}", own):
+        return ""
+    cards = (card for card in NETWORK.glob("*") if (card / "device").exists())
+    addresses = sorted(_read(card / "address").strip() for card in cards)
+    return hashlib.sha256("\n".join([own, *addresses]).encode()).hexdigest()[:32]
 
 
 def pid_namespace() -> str:

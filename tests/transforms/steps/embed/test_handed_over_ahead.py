@@ -129,18 +129,56 @@ class Written:
 @pytest.mark.parametrize("late", [False, True])
 def test_a_unit_is_handed_over_before_the_last_is_through(model: str, late: bool) -> None:
     encoder = Noted(Encoder.load(model, dtype="float32", device="cpu", tokens_per_batch=16))
-    store = SimpleNamespace(space=encoder.space, ranges=None, finished=lambda _: None, write=_write)
-    last = SimpleNamespace(of_unit=lambda _: SimpleNamespace(find=lambda _: NOTHING), is_final=True)
-    embedder = UnitEmbedder(
-        0, store, lambda: encoder, lambda *_: None, last, SimpleNamespace(moved=lambda _: ())
-    )  # type: ignore[arg-type]
     units = [[f"{text} {n}" for text in TEXTS] for n in range(UNITS)]
     rows = _late_rows if late else _rows
-    written = list(embedder.embed(rows(encoder, n, texts) for n, texts in enumerate(units)))
+    written = list(
+        _embedder(encoder).embed(rows(encoder, n, texts) for n, texts in enumerate(units))
+    )
     encoder.check()
     assert [record.name for record in written] == [str(n) for n in range(UNITS)]
     for record, texts in zip(written, units, strict=True):
         np.testing.assert_allclose(record.vectors, encoder.encode(texts), atol=2e-5)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_units_under_way_are_dropped_at_ctrl_c(model: str, late: bool) -> None:
+    encoder = Encoder.load(model, dtype="float32", device="cpu", tokens_per_batch=16)
+    start = encoder.start_pieces if late else encoder.start
+    runner = encoder.replicas[0].forward.runner
+    run = runner.run
+    cancelled: list[threading.Event] = []
+    held = []
+
+    def noted(unit: Any, *given: Any) -> Any:
+        cancelled.append(given[-1])
+        return start(unit, *given)
+
+    def holding(batch: Any) -> Any:
+        if len(batch.rows) == 1:  # not of the first unit
+            held.append(batch)
+            assert cancelled[0].wait(60)
+        return run(batch)
+
+    setattr(encoder, "start_pieces" if late else "start", noted)
+    runner.run = holding
+    many = [f"dog {'cat ' * 20} {n}" for n in range(40)]
+    rows = _late_rows if late else _rows
+    units = (rows(encoder, n, many if n else ["dog", "cat"]) for n in range(UNITS))
+    records: Any = _embedder(encoder).embed(units)
+    assert next(records).name == "0"
+    with pytest.raises(KeyboardInterrupt):
+        records.throw(KeyboardInterrupt)
+    assert len(held) < len(many)
+
+
+def _embedder(encoder: Any) -> UnitEmbedder:
+    given = {"space": encoder.space, "ranges": None, "finished": lambda _: None, "write": _write}
+    store: Any = SimpleNamespace(**given)
+    last: Any = SimpleNamespace(
+        of_unit=lambda _: SimpleNamespace(find=lambda _: NOTHING), is_final=True
+    )
+    finisher: Any = SimpleNamespace(moved=lambda _: ())
+    return UnitEmbedder(0, store, lambda: encoder, lambda *_: None, last, finisher)
 
 
 def _write(unit: Any, vectors: Any, *_: Any) -> Written:

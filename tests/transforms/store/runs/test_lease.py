@@ -126,8 +126,9 @@ def test_a_later_process_of_the_same_id_is_not_the_writer(
 
 ELSEWHERE = {
     "a container of this machine": {"pid_namespace": "pid:[1]"},
-    "a container of another machine, or this one before it was started again": {"boot": "0-0"},
-    "another host": {"host": "elsewhere", "boot": "0-0"},
+    "a container of any machine, or a machine without an id": {"boot": "0-0", "machine": ""},
+    "another machine of this name": {"boot": "0-0", "machine": "another"},
+    "a copy of this machine by another name": {"host": "elsewhere", "boot": "0-0"},
     "a system that hides what it is": {"boot": "", "pid_namespace": ""},
 }
 
@@ -143,6 +144,72 @@ def test_a_writer_elsewhere_is_trusted_for_ten_minutes(
     silent_for(tmp_path, 610)
     lease.acquire(str(tmp_path), holder(run="run2"))
     assert [path.name for path in tmp_path.iterdir() if ".tmp-" in path.name] == []
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with what this machine says of itself; it has one network card."""
+    here = tmp_path / "machine"
+    monkeypatch.setattr(process, "PROC", here / "proc")
+    monkeypatch.setattr(process, "MACHINE_ID", here / "machine-id")
+    monkeypatch.setattr(process, "NETWORK", here / "net")
+    for folder in ("net/eth0/device", "net/veth7", "proc/self/ns", "proc/sys/kernel/random"):
+        (here / folder).mkdir(parents=True)
+    (here / "net/eth0/address").write_text("52:54:00:12:34:56\n")
+    (here / "proc/self/ns/pid").symlink_to(process.WHOLE_MACHINE)
+    (here / "machine-id").write_text("0123456789abcdef" * 2 + "\n")
+    start_again(here, 1)
+    return here
+
+
+def start_again(machine: Path, boot: int) -> None:
+    """Give the machine another boot, and a container's card another address."""
+    (machine / "proc/sys/kernel/random/boot_id").write_text(f"{boot}-0\n")
+    (machine / "net/veth7/address").write_text(f"76:e0:12:8d:e5:{boot}\n")
+
+
+def test_a_machine_that_was_started_again_has_no_writer_left(tmp_path: Path, machine: Path) -> None:
+    lease.acquire(str(tmp_path), holder())
+    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
+        lease.check(str(tmp_path))
+    start_again(machine, 2)
+    assert not lease.is_alive(str(tmp_path), "run1")
+    lease.acquire(str(tmp_path), holder(run="run2"))
+
+
+DOUBTS = {
+    "an image without an id": lambda here: (here / "machine-id").write_text(""),
+    "an image that was never started": lambda here: (here / "machine-id").write_text(
+        "uninitialized"
+    ),
+    "no file": lambda here: (here / "machine-id").unlink(),
+    "a container with the id of its image": lambda here: contained(here),
+}
+
+
+def contained(machine: Path) -> None:
+    """Give the machine the process ids of a container."""
+    (machine / "proc/self/ns/pid").unlink()
+    (machine / "proc/self/ns/pid").symlink_to("pid:[4026532300]")
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_a_machine_that_cannot_be_known_again_is_waited_for(
+    tmp_path: Path, machine: Path, doubt: str
+) -> None:
+    DOUBTS[doubt](machine)
+    lease.acquire(str(tmp_path), holder())
+    start_again(machine, 2)
+    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
+        lease.check(str(tmp_path))
+
+
+def test_a_copy_of_a_machine_is_another_machine(tmp_path: Path, machine: Path) -> None:
+    lease.acquire(str(tmp_path), holder())
+    start_again(machine, 2)
+    (machine / "net/eth0/address").write_text("52:54:00:12:34:57\n")
+    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
+        lease.check(str(tmp_path))
 
 
 @pytest.mark.parametrize("ahead", [-3600, 3600])

@@ -1,0 +1,50 @@
+"""Ids that a program gives become the text that a column of them becomes."""
+
+import decimal
+import uuid
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.base.errors import OptionError
+from transforms.corpus.batch_rows import as_strings
+from transforms.corpus.given_ids import ids_as_text
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(st.one_of(INTEGERS, st.text(), st.uuids(), st.binary(min_size=1)), max_size=5))
+def test_as_a_column_of_ids(ids: list[Any]) -> None:
+    expected = []
+    for each in ids:
+        kind = pa.binary(len(each)) if isinstance(each, bytes) else None
+        expected += as_strings(pa.array([each], kind)).to_pylist()
+    assert ids_as_text(ids) == expected
+    assert [ids_as_text(each) for each in ids] == [[text] for text in expected]
+
+
+@given(INTEGERS)
+def test_integers_of_every_library(number: int) -> None:
+    others = [np.int64(number), pa.scalar(number), np.array([number]), pa.array([number])]
+    assert [ids_as_text(each) for each in others] == [[str(number)]] * len(others)
+
+
+def test_uuids_and_bytes() -> None:
+    one = uuid.UUID("12345678-1234-5678-1234-567812345678")
+    assert ids_as_text([one, b"\x01\xff", np.uint64(2**63)]) == [
+        "12345678-1234-5678-1234-567812345678",
+        "01ff",
+        "9223372036854775808",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", [7.0, True, None, decimal.Decimal(7), [7], {"id": 7}, 2**70, object()]
+)
+def test_what_cannot_be_an_id_is_named(value: Any) -> None:
+    with pytest.raises(OptionError, match="cannot be an id; ids are strings, integers"):
+        ids_as_text([value])

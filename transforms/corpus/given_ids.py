@@ -1,0 +1,46 @@
+"""Ids that a program gives, as the text that `embed` makes of a column of ids."""
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from transforms.base.errors import OptionError
+from transforms.corpus.column_values import as_strings
+from transforms.corpus.columns import is_id
+
+Id: TypeAlias = str | int | bytes | uuid.UUID
+
+
+def is_one_id(given: Any) -> bool:
+    """Return whether a program gave one id, and not several."""
+    return isinstance(given, str | bytes | pa.Scalar) or not isinstance(given, Iterable)
+
+
+def ids_as_text(given: Id | Iterable[Id]) -> list[str]:
+    """Return one or several ids as text.
+
+    Raises OptionError for a value that cannot be an id, such as a number with a point.
+    """
+    ids: Any = given
+    if is_one_id(given):
+        ids = [given]
+    return [each if isinstance(each, str) else _as_text(each) for each in ids]
+
+
+def _as_text(value: Any) -> str:
+    try:
+        kind = None
+        if isinstance(value, bytes):
+            kind = pa.binary(len(value))  # a column of ids has bytes of a fixed number
+        column = pa.array([value], kind)
+    except (pa.ArrowException, TypeError, OverflowError):
+        column = pa.nulls(1)
+    if column.null_count or not is_id(column.type):
+        raise OptionError(
+            f"{value!r} ({type(value).__name__}) cannot be an id; ids are strings, integers, UUIDs"
+            " or bytes of a fixed number"
+        )
+    text: str = as_strings(column)[0].as_py()
+    return text
