@@ -1,7 +1,7 @@
 """Load from a model's folder: weights, layers after the pooling, and token statistics."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,16 +39,11 @@ _WITH_DECODER = frozenset(
         "switch_transformers",
     )
 )
+# Activations over a whole vector, which torch asks to name the dimension.
+_ERROR_NAME = re.compile(r"\b\w+Error: ")  # before the cause, in errors of transformers
+_ARGUMENTS = {name: {"dim": 1} for name in ("LogSoftmax", "Softmax", "Softmin")}
 # Masks, positions and frequencies that old checkpoints hold and models now compute.
 _COMPUTED = re.compile(r"\.(position_ids|inv_freq|masked_bias|attn\.bias|attention\.bias)$")
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "Identity": lambda x: x,
-    "Tanh": torch.tanh,
-    "ReLU": F.relu,
-    "GELU": F.gelu,
-    "Sigmoid": torch.sigmoid,
-    "SiLU": F.silu,
-}
 
 
 def load_model(
@@ -81,16 +76,13 @@ def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
     """Load a model by transformers; return it and the report on missing and unexpected keys."""
     from transformers import (
         MODEL_FOR_TEXT_ENCODING_MAPPING,
-        AutoConfig,
         AutoModel,
         AutoModelForTextEncoding,
     )
 
+    config = load_config(files)
     try:
         with quiet_transformers():
-            config = AutoConfig.from_pretrained(
-                files.folder, local_files_only=True, trust_remote_code=False
-            )
             # T5 and its kin have a class without the decoder
             kind: Any = AutoModel
             if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
@@ -107,8 +99,31 @@ def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
     # transformers raises any type for a damaged or unknown model
     except Exception as error:
         raise OptionError(
-            f"{files.folder}: the model cannot be loaded ({first_line(error)})"
+            f"{files.folder}: the model cannot be loaded ({describe_error(error)}); fetch it again"
         ) from None
+
+
+def load_config(files: ModelFiles) -> Any:
+    """Load a model's config.json by transformers. Raises OptionError if it cannot be."""
+    from transformers import AutoConfig
+
+    try:
+        with quiet_transformers():
+            return AutoConfig.from_pretrained(
+                files.folder, local_files_only=True, trust_remote_code=False
+            )
+    except Exception as error:
+        raise OptionError(
+            f"{files.folder / 'config.json'}: {describe_error(error)}; fetch the model again"
+        ) from None
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error of transformers in one line; its second line often has the cause."""
+    if isinstance(error, KeyError):
+        return f"{error} is not known to transformers"
+    text = " ".join(_ERROR_NAME.sub("", str(error)).split())
+    return text or first_line(error)
 
 
 def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any]) -> None:
@@ -149,7 +164,11 @@ class StaticTable(nn.Module):
 
 def load_mix(mix: StLayer) -> tuple[float, ...]:
     """Load the weights of the layers that are averaged before the pooling."""
-    return tuple(_load_tensors(find_safetensors(mix.folder)[0])["layer_weights"].float().tolist())
+    path = find_safetensors(mix.folder)[0]
+    tensors = _load_tensors(path)
+    if "layer_weights" not in tensors:
+        raise OptionError(f"{path}: the weights lack layer_weights; fetch the model again")
+    return tuple(tensors["layer_weights"].float().tolist())
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:
@@ -221,10 +240,22 @@ def _load_layer(layer: StLayer, device: torch.device) -> Callable[[Tensor], Tens
         return lambda x: F.normalize(x, dim=1)
     if layer.kind == "layer-norm":
         return _with_weights(nn.LayerNorm(layer.parameters["dim"]), "norm.", layer.folder, device)
-    sizes = (layer.parameters[key] for key in ("in_features", "out_features", "bias"))
-    linear = _with_weights(nn.Linear(*sizes), "linear.", layer.folder, device)
-    activation = _ACTIVATIONS[layer.parameters["activation"]]
-    return lambda x: activation(linear(x))
+    return _with_weights(_Dense(layer.parameters), "", layer.folder, device)
+
+
+class _Dense(nn.Module):
+    """A linear layer and its activation, which may have weights, too."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        super().__init__()
+        sizes = (parameters[key] for key in ("in_features", "out_features", "bias"))
+        self.linear = nn.Linear(*sizes)
+        name = parameters["activation"]  # one of st_layers.ACTIVATIONS
+        self.activation_function = getattr(nn, name)(**_ARGUMENTS.get(name, {}))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return [B, out_features] for vectors [B, in_features]."""
+        return self.activation_function(self.linear(vectors))
 
 
 def load_token_layers(
@@ -259,7 +290,9 @@ def _with_weights(module: _Module, prefix: str, folder: Path, device: torch.devi
         state = {key.removeprefix(prefix): value.float() for key, value in load_file(path).items()}
         module.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
-        raise OptionError(f"{path} does not fit its config.json ({first_line(error)})") from None
+        raise OptionError(
+            f"{path} does not fit its config.json ({describe_error(error)}); fetch the model again"
+        ) from None
     return module.to(device).eval()
 
 

@@ -17,7 +17,8 @@ from transforms.base.errors import MissingExtraError, OptionError, first_line
 from transforms.base.extras import pip_line
 from transforms.encoder.devices import resolve_device
 from transforms.encoder.load import quiet_transformers
-from transforms.space.model_files import find_safetensors, read_json, safetensors_keys
+from transforms.space.json_files import read_json_if_there
+from transforms.space.model_files import find_safetensors, safetensors_keys
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -132,7 +133,7 @@ def is_cross_encoder(folder: Path) -> bool:
     """Return whether a folder holds a model that returns scores or labels."""
     if not (folder / "config.json").is_file():
         return False
-    named = read_json(folder / "config.json").get("architectures") or [""]
+    named = read_json_if_there(folder / "config.json").get("architectures") or [""]
     return str(named[0]).endswith(HEAD)
 
 

@@ -11,9 +11,11 @@ from transforms.base.entries import hex_digest, one_of
 from transforms.base.errors import OptionError, SpaceMismatchError
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
+from transforms.space.model_config import UNLIMITED
 from transforms.space.model_files import ModelFiles, find_safetensors
 from transforms.space.poolers import check_int8_pooler, resolve_pooler
 from transforms.space.spec import AUTO, PoolerSpec
+from transforms.space.st_layers import StLayer
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 # A shorter vector counts as zero: no vector is divided by a smaller length.
@@ -297,6 +299,7 @@ def _describe_pooler(
         mix = modules.mix
         described["mix"] = {"name": mix.kind, **mix.parameters, "weights": weights(mix.folder)}
     for layer in modules.tokens:
+        _check_width(layer, hidden)
         hidden = layer.parameters["dim"]
         entry = {"name": layer.kind, **layer.parameters, "weights": weights(layer.folder)}
         described.setdefault("tokens", []).append(entry)
@@ -304,6 +307,7 @@ def _describe_pooler(
         described["cnn"] = {"weights": weights(modules.cnn)}
     width = spec.dim(hidden, files.embedding)
     for layer in modules.layers:
+        _check_width(layer, width)
         width = layer.parameters.get("out_features", width)
         entry = {"name": layer.kind, **layer.parameters, "dim": width}
         if layer.kind != "normalize":
@@ -312,6 +316,17 @@ def _describe_pooler(
     if len(digests) == 1:
         return described, digests[0], width
     return described, sha256_text(canonical_json(digests)), width
+
+
+def _check_width(layer: StLayer, width: int) -> None:
+    """Raise OptionError if a layer takes vectors of another width than it gets."""
+    names = {"dense": "in_features", "layer-norm": "dim", "st-cnn": "width", "st-lstm": "width"}
+    wanted = layer.parameters.get(names.get(layer.kind, ""), width)
+    if wanted != width:
+        raise OptionError(
+            f"{layer.folder}: it takes {wanted} components by its config.json, but gets {width};"
+            " fetch the model again"
+        )
 
 
 def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> str:
@@ -339,8 +354,7 @@ def _resolve_max_tokens(files: ModelFiles, requested: int | None) -> int | None:
             raise OptionError(f"max tokens {requested}: {files.folder} takes 1 to {most} tokens")
         return requested
     stated = files.modules.max_tokens or files.tokenizer_config.get("model_max_length")
-    # transformers writes 1e30 for "no limit"
-    bounds = [int(bound) for bound in (stated, limit) if bound is not None and bound < 1e9]
+    bounds = [int(bound) for bound in (stated, limit) if bound is not None and bound < UNLIMITED]
     return min(bounds, default=None)
 
 
