@@ -39,8 +39,8 @@ _WITH_DECODER = frozenset(
         "switch_transformers",
     )
 )
-# Activations over a whole vector, which torch asks to name the dimension.
 _ERROR_NAME = re.compile(r"\b\w+Error: ")  # before the cause, in errors of transformers
+# Activations over a whole vector, which torch asks to name the dimension.
 _ARGUMENTS = {name: {"dim": 1} for name in ("LogSoftmax", "Softmax", "Softmin")}
 # Masks, positions and frequencies that old checkpoints hold and models now compute.
 _COMPUTED = re.compile(r"\.(position_ids|inv_freq|masked_bias|attn\.bias|attention\.bias)$")
@@ -121,7 +121,7 @@ def load_config(files: ModelFiles) -> Any:
 def describe_error(error: BaseException) -> str:
     """Return an error of transformers in one line; its second line often has the cause."""
     if isinstance(error, KeyError):
-        return f"{error} is not known to transformers"
+        return f"{error} is missing, or unknown to transformers"
     text = " ".join(_ERROR_NAME.sub("", str(error)).split())
     return text or first_line(error)
 
@@ -164,11 +164,7 @@ class StaticTable(nn.Module):
 
 def load_mix(mix: StLayer) -> tuple[float, ...]:
     """Load the weights of the layers that are averaged before the pooling."""
-    path = find_safetensors(mix.folder)[0]
-    tensors = _load_tensors(path)
-    if "layer_weights" not in tensors:
-        raise OptionError(f"{path}: the weights lack layer_weights; fetch the model again")
-    return tuple(tensors["layer_weights"].float().tolist())
+    return tuple(_load_tensors(find_safetensors(mix.folder)[0])["layer_weights"].float().tolist())
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from transforms.space.model_config import UNLIMITED
 from transforms.space.model_files import ModelFiles, find_safetensors
 from transforms.space.poolers import check_int8_pooler, resolve_pooler
 from transforms.space.spec import AUTO, PoolerSpec
-from transforms.space.st_layers import StLayer
+from transforms.space.st_weights import check_layer, check_mix
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 # A shorter vector counts as zero: no vector is divided by a smaller length.
@@ -297,9 +297,10 @@ def _describe_pooler(
     hidden = files.hidden
     if modules.mix is not None:
         mix = modules.mix
+        check_mix(mix, files.layers)
         described["mix"] = {"name": mix.kind, **mix.parameters, "weights": weights(mix.folder)}
     for layer in modules.tokens:
-        _check_width(layer, hidden)
+        check_layer(layer, hidden)
         hidden = layer.parameters["dim"]
         entry = {"name": layer.kind, **layer.parameters, "weights": weights(layer.folder)}
         described.setdefault("tokens", []).append(entry)
@@ -307,7 +308,7 @@ def _describe_pooler(
         described["cnn"] = {"weights": weights(modules.cnn)}
     width = spec.dim(hidden, files.embedding)
     for layer in modules.layers:
-        _check_width(layer, width)
+        check_layer(layer, width)
         width = layer.parameters.get("out_features", width)
         entry = {"name": layer.kind, **layer.parameters, "dim": width}
         if layer.kind != "normalize":
@@ -316,17 +317,6 @@ def _describe_pooler(
     if len(digests) == 1:
         return described, digests[0], width
     return described, sha256_text(canonical_json(digests)), width
-
-
-def _check_width(layer: StLayer, width: int) -> None:
-    """Raise OptionError if a layer takes vectors of another width than it gets."""
-    names = {"dense": "in_features", "layer-norm": "dim", "st-cnn": "width", "st-lstm": "width"}
-    wanted = layer.parameters.get(names.get(layer.kind, ""), width)
-    if wanted != width:
-        raise OptionError(
-            f"{layer.folder}: it takes {wanted} components by its config.json, but gets {width};"
-            " fetch the model again"
-        )
 
 
 def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> str:

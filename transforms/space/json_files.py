@@ -14,6 +14,7 @@ from transforms.base.errors import OptionError
 _Fields = TypeVar("_Fields")
 _KINDS: dict[type, str] = {dict: "object", list: "list"}
 _AGAIN = "fetch the model again"
+_BYTE_ORDER_MARK = "\ufeff"
 _END = 1024  # bytes in which a file ends, with its last blanks
 
 
@@ -25,6 +26,8 @@ def read_json(path: Path, kind: type = dict) -> Any:
     """
     try:
         text = path.read_text(encoding="utf-8")
+        if text.startswith(_BYTE_ORDER_MARK):
+            raise OptionError(f"{path} begins with a byte order mark; save it as UTF-8 without one")
         value = json.loads(
             text,
             object_pairs_hook=_unique,

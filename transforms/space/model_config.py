@@ -1,10 +1,11 @@
 """Read a model's config.json and tokenizer_config.json, and check what is used of them."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transforms.base.entries import Reader, fail, positive, text
+from transforms.base.entries import Reader, fail, text
 from transforms.base.errors import OptionError
 from transforms.space.json_files import read_json, read_json_if_there
 
@@ -17,8 +18,13 @@ HEADS = (
     *("num_attention_heads", "n_heads", "n_head", "num_heads", "attention_heads"),
     "encoder_attention_heads",
 )
-_COUNTS = (*WIDTHS, *LAYERS, *HEADS, "embedding_size", "input_embedding_size", "vocab_size")
-_WHOLE = ("max_position_embeddings", "pad_token_id")
+_COUNTS = (
+    *(*WIDTHS, *HEADS, "embedding_size", "input_embedding_size", "vocab_size"),
+    "intermediate_size",
+)
+_MOST = 2**31 - 1
+_MOST_LAYERS = 1000
+_WHOLE = ("max_position_embeddings", "pad_token_id", "type_vocab_size")
 # Families whose heads share the width of a state, so that it must be a multiple of their number.
 _SHARED_WIDTH = frozenset(
     ("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
@@ -45,7 +51,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     _check(path, config, "model_type", text)
     _refuse_own_code(path, config, _MODEL_CLASSES, f"transformers' {config['model_type']}")
     for name in _COUNTS:
-        _check(path, config, name, _counts)
+        _check(path, config, name, partial(_counts, most=_MOST))
+    for name in LAYERS:
+        _check(path, config, name, partial(_counts, most=_MOST_LAYERS))
     for name in _WHOLE:
         _check(path, config, name, _whole)
     if config["model_type"] in _SHARED_WIDTH:
@@ -66,6 +74,17 @@ def read_tokenizer_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def is_causal_language_model(config: Mapping[str, Any]) -> bool:
+    """Whether a model was made to continue texts: its last token alone has seen a whole text.
+
+    This is sentence-transformers' rule for a directory without modules.
+    """
+    named = config.get("architectures")
+    if not isinstance(named, list) or not named:
+        return False
+    return str(named[0]).endswith("ForCausalLM") and bool(config.get("is_causal", True))
+
+
 def first_number(config: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     """Return the first of these settings that is a whole number, None without one."""
     return next((config[name] for name in names if isinstance(config.get(name), int)), None)
@@ -81,16 +100,18 @@ def _check(path: Path, config: Mapping[str, Any], name: str, read: Reader) -> No
         raise OptionError(f"{path}: {error}; fetch the model again") from None
 
 
-def _counts(value: Any, where: str) -> Any:
-    """Read a whole number from 1, or several in a list or an object."""
+def _counts(value: Any, where: str, most: int) -> Any:
+    """Read a whole number up to `most`, or several in a list or an object."""
     if isinstance(value, list | dict):
         return value
-    return positive(value, where)
+    if type(value) is not int or not 1 <= value <= most:
+        fail(where, f"a whole number from 1 to {most}")
+    return value
 
 
 def _whole(value: Any, where: str) -> int:
-    if type(value) is not int:
-        fail(where, "a whole number")
+    if type(value) is not int or abs(value) > _MOST:
+        fail(where, f"a whole number up to {_MOST}")
     return value
 
 

@@ -3,7 +3,7 @@
 import importlib.util
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from transforms.space.model_config import (
     LAYERS,
     WIDTHS,
     first_number,
+    is_causal_language_model,
     read_config,
     read_tokenizer_config,
 )
@@ -226,6 +227,8 @@ def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT
         config = _static_config(folder)
     else:
         config = read_config(folder)
+    if modules.pooling is None and is_causal_language_model(config):
+        modules = replace(modules, pooling=("last-token",))
     return ModelFiles(
         root=root,
         folder=folder,

@@ -191,6 +191,13 @@ class CnnConfig:
 
 
 @dataclass(frozen=True)
+class CnnHeadConfig:
+    """The settings of our CNN head."""
+
+    embedding_dimension: Positive
+
+
+@dataclass(frozen=True)
 class LstmConfig:
     """The settings of an LSTM module."""
 

@@ -14,6 +14,7 @@ from transforms.space.json_files import (
 )
 from transforms.space.st_configs import (
     SENTENCE_TRANSFORMER,
+    CnnHeadConfig,
     ModuleConfig,
     PoolingConfig,
     RouterConfig,
@@ -68,7 +69,8 @@ METRICS = {"cosine": "cosine", "dot": "ip", "dot_product": "ip", "euclidean": "l
 class StModules:
     """The modules of a sentence-transformers directory; the defaults fit plain transformers ones.
 
-    `pooling` is None if the directory names no pooling; `normalize`: the last step normalises.
+    `pooling` is None if the directory names no pooling and is no causal language model;
+    `normalize`: the last step normalises.
     `static`: a table of token embeddings replaces the transformer. `mix` and then `tokens` precede
     the pooling. `cnn` is the folder of the CNN head. `routes` are the names of all routes, `route`
     is the one of these modules.
@@ -254,6 +256,8 @@ def _pooling(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
             raise OptionError(
                 f"{root / 'modules.json'}: {CNN_HEAD} is supported behind Transformer alone"
             )
+        path = modules[1][1] / "config.json"
+        read_known_fields(CnnHeadConfig, read_json(path), path)
         return {"pooling": ("cnn",), "cnn": modules[1][1]}
     return _pooling_modes(root, modules)
 
@@ -271,14 +275,9 @@ def _pooling_modes(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any
     config = read_known_fields(PoolingConfig, values, path)
     names = _pooling_names(values, config)
     unknown = [name for name in names if name not in POOLING_MODES]
-    problem = ""
     if unknown:
-        problem = f"pooling mode {unknown[0]!r}"
-    elif len(folders) > 1:
-        problem = "more than one Pooling module"
-    if problem:
         raise OptionError(
-            f"{path}: {problem} is not supported; use one module with {', '.join(POOLING_MODES)}"
+            f"{path}: pooling mode {unknown[0]!r} is not supported; use {', '.join(POOLING_MODES)}"
         )
     width_of(config, path)
     modes = tuple(POOLING_MODES[name] for name in names)
