@@ -5,7 +5,6 @@ Reimers & Gurevych, arXiv:1908.10084.
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,9 @@ from transforms.base.extras import pip_line
 from transforms.encoder.devices import resolve_device
 from transforms.encoder.load import quiet_transformers
 from transforms.space.json_files import read_json_if_there
+from transforms.space.model_config import refuse_own_code
 from transforms.space.model_files import find_safetensors, safetensors_keys
+from transforms.space.st_modules import read_entries
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -28,6 +29,7 @@ AT_ONCE = 1024  # pairs between two reports of progress
 # the end of the name of an architecture that gives scores or labels
 HEAD = "ForSequenceClassification"
 MODULES = "sentence_transformers."
+_CLASSES = ("AutoModelForSequenceClassification", "AutoModel", "AutoConfig")
 
 
 class PairScorer:
@@ -161,6 +163,8 @@ def check_folder(folder: str, flag: str) -> None:
             f"{flag} {folder} holds no cross-encoder; "
             "give a folder that train --cross-encoder wrote"
         )
+    config = root / "config.json"
+    refuse_own_code(config, read_json_if_there(config), _CLASSES, "transformers' own class")
     for path in find_safetensors(root):
         safetensors_keys(path)  # its error names the file
     code = [kind for kind in module_types(root) if not kind.startswith(MODULES)]
@@ -175,7 +179,4 @@ def module_types(root: Path) -> list[str]:
     path = root / "modules.json"
     if not path.is_file():
         return []
-    try:
-        return [str(module["type"]) for module in json.loads(path.read_text(encoding="utf8"))]
-    except (ValueError, TypeError, KeyError):
-        raise OptionError(f"{path} is damaged; fetch the model again") from None
+    return [entry.type for entry in read_entries(path)]

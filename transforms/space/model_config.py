@@ -49,7 +49,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if "model_type" not in config:
         raise OptionError(f"{path}: no model_type; give a directory that transformers saved")
     _check(path, config, "model_type", text)
-    _refuse_own_code(path, config, _MODEL_CLASSES, f"transformers' {config['model_type']}")
+    refuse_own_code(path, config, _MODEL_CLASSES, f"transformers' {config['model_type']}")
     for name in _COUNTS:
         _check(path, config, name, partial(_counts, most=_MOST))
     for name in LAYERS:
@@ -69,7 +69,7 @@ def read_tokenizer_config(folder: Path) -> dict[str, Any]:
     """
     path = folder / "tokenizer_config.json"
     config = read_json_if_there(path)
-    _refuse_own_code(path, config, _TOKENIZER_CLASSES, "tokenizer.json")
+    refuse_own_code(path, config, _TOKENIZER_CLASSES, "tokenizer.json")
     _check(path, config, "model_max_length", _length)
     return config
 
@@ -133,7 +133,7 @@ def _check_heads(path: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_own_code(
+def refuse_own_code(
     path: Path, config: Mapping[str, Any], kinds: tuple[str, ...], instead: str
 ) -> None:
     """Raise OptionError if `auto_map` names a class of these kinds, which would be left out."""

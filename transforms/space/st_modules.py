@@ -69,11 +69,10 @@ METRICS = {"cosine": "cosine", "dot": "ip", "dot_product": "ip", "euclidean": "l
 class StModules:
     """The modules of a sentence-transformers directory; the defaults fit plain transformers ones.
 
-    `pooling` is None if the directory names no pooling and is no causal language model;
-    `normalize`: the last step normalises.
-    `static`: a table of token embeddings replaces the transformer. `mix` and then `tokens` precede
-    the pooling. `cnn` is the folder of the CNN head. `routes` are the names of all routes, `route`
-    is the one of these modules.
+    `pooling` is None if the directory names no pooling and is no causal language model.
+    `normalize`: the last step normalises. `static`: a table of token embeddings replaces the
+    transformer. `mix` and then `tokens` precede the pooling. `cnn` is the folder of the CNN head.
+    `routes` are the names of all routes, `route` is the one of these modules.
     """
 
     transformer: str = ""
@@ -130,7 +129,8 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
         )
     layers = read_layers(root, modules)
     if kind == "StaticEmbedding":
-        settings = {"static": True, "pooling": ("static",), **_static_settings(root, modules)}
+        _refuse_pooling_of_rows(root, modules)
+        settings = {"static": True, "pooling": ("static",), **_static_settings(folder)}
     else:
         settings = {**_transformer_settings(folder), **_pooling(root, modules)}
     transformer = ""
@@ -154,20 +154,19 @@ def _listed(root: Path) -> list[tuple[str, Path]]:
     path = root / "modules.json"
     if not path.exists():
         return []
-    entries = read_json(path, list)
+    entries = read_entries(path)
     if not entries:
         raise OptionError(f"{path} lists no module; fetch the model again")
-    modules = []
-    names: list[str] = []
-    for place, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            raise OptionError(f"{path}: entry {place} is not an object; fetch the model again")
-        module = read_fields(ModuleConfig, entry, path)
-        if module.name and module.name in names:
-            raise OptionError(f"{path}: two modules have the name {module.name!r}; rename one")
-        names.append(module.name)
-        modules.append((_kind(module.type, path), _below(root, module.path, path)))
-    return modules
+    names = [entry.name for entry in entries if entry.name]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(f"{path}: two modules have the name {twice!r}; rename one")
+    return [(_kind(entry.type, path), _below(root, entry.path, path)) for entry in entries]
+
+
+def read_entries(path: Path) -> list[ModuleConfig]:
+    """Return the entries of a modules.json. Raises `OptionError` for a damaged one."""
+    return [read_fields(ModuleConfig, entry, path) for entry in read_json(path, list)]
 
 
 def _below(root: Path, place: str, path: Path) -> Path:
@@ -298,12 +297,16 @@ def transformer_config(folder: Path) -> Path:
     return next((path for path in paths if read_json_if_there(path)), paths[0])
 
 
-def _static_settings(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
+def _refuse_pooling_of_rows(root: Path, modules: list[tuple[str, Path]]) -> None:
+    """Raise OptionError for a pooling behind StaticEmbedding, which is one already."""
     if any(kind in POOLED for kind, _ in modules):
         raise OptionError(
             f"{root / 'modules.json'}: a pooling behind StaticEmbedding is not supported"
         )
-    path = modules[0][1] / "tokenizer.json"
+
+
+def _static_settings(folder: Path) -> dict[str, Any]:
+    path = folder / "tokenizer.json"
     truncation = read_json_if_there(path).get("truncation")
     if truncation is None:
         return {}
