@@ -95,6 +95,7 @@ def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
                 trust_remote_code=False,
                 local_files_only=True,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # `_check_complete` names the weight
             )
     # transformers raises any type for a damaged or unknown model
     except Exception as error:
@@ -127,7 +128,12 @@ def describe_error(error: BaseException) -> str:
 
 
 def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any]) -> None:
-    """Raise OptionError if weights are missing, or a block's weights were not loaded."""
+    """Raise OptionError for weights of other shapes, missing ones, and unused ones of a block."""
+    for name, found, wanted in sorted(report["mismatched_keys"])[:1]:
+        raise OptionError(
+            f"{files.folder}: the weights have {name} of {list(found)}, config.json of"
+            f" {list(wanted)}; fetch the model again"
+        )
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         raise OptionError(

@@ -17,6 +17,7 @@ SENTENCE_TRANSFORMER = "SentenceTransformer"  # not a CrossEncoder, SparseEncode
 _IDLE_LOADING = frozenset(
     ("attn_implementation", "dtype", "torch_dtype", "device_map", "use_safetensors", "use_fast")
     + ("low_cpu_mem_usage", "trust_remote_code", "add_pooling_layer", "use_cache", "padding_side")
+    + ("clean_up_tokenization_spaces",)
 )
 
 

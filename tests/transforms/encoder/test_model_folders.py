@@ -461,3 +461,15 @@ def test_unknown_words_and_long_texts_of_model2vec_are_as_sentence_transformers_
     assert not np.allclose(ours.encode(others), own.encode(others), atol=1e-3)
     shorter = Encoder.load(str(tmp_path / "model"), device="cpu", max_tokens=512)
     assert np.allclose(shorter.encode(others[1]), own.encode(others[1]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("family", "name"), [("bert", "max_position_embeddings"), ("roberta", "vocab_size")]
+)
+def test_weights_of_another_shape_than_config_json_says_are_named(tiny, tmp_path, family, name):
+    folder = shutil.copytree(tiny[family], tmp_path / "model")
+    edit_json(folder / "config.json", **{name: 200})
+    with pytest.raises(
+        OptionError, match=r"weights have .*embeddings.*config\.json of \[200, 24\]"
+    ):
+        Encoder.load(str(folder), device="cpu")
