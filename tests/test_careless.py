@@ -172,7 +172,7 @@ embed --input x.txt --store s --model x.txt     | 2 | no such directory
 embed --input x.txt --store s --model no/such   | 2 | neither cached nor fetched
 embed --input x.txt --store s --pooler tfidf:mine --reembed | 2 | make one with: sentence-beam fit
 embed --input x.txt --store s --index hnsw      | 2 | use auto, compact, Flat
-embed --input x.txt --store s --max-tokens 1 --reembed | 2 | 2 special tokens need room
+embed --input x.txt --store s --max-tokens 1 --reembed | 2 | its 2 special tokens need room
 embed --input x.txt --store s --max-tokens 3    | 2 | with --reembed
 embed --input x.txt --store s --partition content | 2 | partition would change
 embed --input x.txt --store s --dim 1000 | 2 | give 1 to

@@ -60,6 +60,13 @@ def count(value: Any, where: str, most: int = MOST) -> int:
     return value
 
 
+def positive(value: Any, where: str) -> int:
+    """Read a whole number from 1 to 2^53."""
+    if type(value) is not int or not 1 <= value <= MOST:
+        fail(where, "a whole number from 1")
+    return value
+
+
 def number(value: Any, where: str) -> float:
     """Read a finite number of at most 2^53 in magnitude."""
     if type(value) not in (int, float) or not -MOST <= value <= MOST:

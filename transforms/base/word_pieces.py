@@ -192,11 +192,16 @@ class TokenFrame:
 
 
 def frame_of(tokenizer: Tokenizer) -> TokenFrame:
-    """Return the special tokens that a tokenizer puts around a text, and its truncation."""
+    """Return the special tokens that a tokenizer puts around a text, and its truncation.
+
+    Raises ValueError if it makes no token of a text.
+    """
     encoding = tokenizer.encode("a")
     is_special = np.array(encoding.special_tokens_mask) == 1
     ids = np.array(encoding.ids)
     own = np.flatnonzero(~is_special)
+    if not len(own):
+        raise ValueError("it makes no token of a text")
     room = None
     keeps_end = False
     if tokenizer.truncation is not None:

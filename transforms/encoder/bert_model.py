@@ -33,6 +33,7 @@ _NUMBERS = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+_EPSILON = 1e-12  # of a layer norm, unless config.json has another
 _PREFIX = "bert."
 # heads above the blocks, and tables that are computed now
 _UNUSED = ("cls.", "classifier.", "qa_outputs.", "bert.embeddings.position_ids")
@@ -58,9 +59,11 @@ def is_plain_bert(files: ModelFiles) -> bool:
         return False
     if any(config.get(name) not in values for name, values in _PLAIN.items()):
         return False
-    if not all(isinstance(config.get(name), int) for name in _NUMBERS):
+    if not all(type(config.get(name)) is int and config[name] > 0 for name in _NUMBERS):
         return False
-    if config["hidden_size"] % config["num_attention_heads"]:
+    if not isinstance(config.get("layer_norm_eps", _EPSILON), float):
+        return False
+    if (config.get("pad_token_id") or 0) not in range(config["vocab_size"]):
         return False
     shapes = {
         _own_name(key): shape
@@ -270,4 +273,4 @@ def _table(rows: int, width: int) -> nn.Embedding:
 
 
 def _norm(config: Mapping[str, Any]) -> nn.LayerNorm:
-    return nn.LayerNorm(config["hidden_size"], eps=config.get("layer_norm_eps", 1e-12))
+    return nn.LayerNorm(config["hidden_size"], eps=config.get("layer_norm_eps", _EPSILON))

@@ -6,7 +6,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from transforms.space.model_files import ModelFiles, read_json
+from transforms.space.json_files import read_json_if_there
+from transforms.space.model_files import ModelFiles
 
 _CLASSES = ("BertTokenizer", "BertTokenizerFast")
 # the special tokens that a BERT tokenizer has, by the names of its settings
@@ -57,7 +58,7 @@ def load_bert_tokenizer(files: ModelFiles) -> BertTokenizer | None:
     names = _names_in(files)
     if names is None:
         return None
-    saved = read_json(path)
+    saved = read_json_if_there(path)
     ids = {token.get("content"): token.get("id") for token in saved.get("added_tokens", [])}
     if sorted(ids) != sorted(set(names.values())) or not _agree(settings, saved["added_tokens"]):
         return None
@@ -83,7 +84,7 @@ def _names_in(files: ModelFiles) -> dict[str, str] | None:
     names = dict(_NAMES)
     for name in _NAMES:
         names[name] = _content(files.tokenizer_config.get(name, _NAMES[name]))
-    mapped = read_json(files.folder / "special_tokens_map.json")
+    mapped = read_json_if_there(files.folder / "special_tokens_map.json")
     if any(names.get(name) != _content(token) for name, token in mapped.items()):
         return None
     return names

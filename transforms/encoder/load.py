@@ -1,7 +1,7 @@
 """Load from a model's folder: weights, layers after the pooling, and token statistics."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,16 +40,11 @@ _WITH_DECODER = frozenset(
         "switch_transformers",
     )
 )
+_ERROR_NAME = re.compile(r"\b\w+Error: ")  # before the cause, in errors of transformers
+# Activations over a whole vector, which torch asks to name the dimension.
+_ARGUMENTS = {name: {"dim": 1} for name in ("LogSoftmax", "Softmax", "Softmin")}
 # Masks, positions and frequencies that old checkpoints hold and models now compute.
 _COMPUTED = re.compile(r"\.(position_ids|inv_freq|masked_bias|attn\.bias|attention\.bias)$")
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "Identity": lambda x: x,
-    "Tanh": torch.tanh,
-    "ReLU": F.relu,
-    "GELU": F.gelu,
-    "Sigmoid": torch.sigmoid,
-    "SiLU": F.silu,
-}
 
 
 def load_model(
@@ -96,19 +91,16 @@ def _load_weights(
     """
     from transformers import (
         MODEL_FOR_TEXT_ENCODING_MAPPING,
-        AutoConfig,
         AutoModel,
         AutoModelForTextEncoding,
     )
 
+    config = load_config(files)
     renamed = None
     if prefix is not None:
         renamed = {f"^{re.escape(prefix)}": ""}
     try:
         with quiet_transformers():
-            config = AutoConfig.from_pretrained(
-                files.folder, local_files_only=True, trust_remote_code=False
-            )
             # T5 and its kin have a class without the decoder
             kind: Any = AutoModel
             if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
@@ -122,16 +114,45 @@ def _load_weights(
                 local_files_only=True,
                 output_loading_info=True,
                 key_mapping=renamed,
+                ignore_mismatched_sizes=True,  # `_check_complete` names the weight
             )
     # transformers raises any type for a damaged or unknown model
     except Exception as error:
         raise OptionError(
-            f"{files.folder}: the model cannot be loaded ({first_line(error)})"
+            f"{files.folder}: the model cannot be loaded ({describe_error(error)}); fetch it again"
         ) from None
 
 
+def load_config(files: ModelFiles) -> Any:
+    """Load a model's config.json by transformers. Raises OptionError if it cannot be."""
+    from transformers import AutoConfig
+
+    try:
+        with quiet_transformers():
+            return AutoConfig.from_pretrained(
+                files.folder, local_files_only=True, trust_remote_code=False
+            )
+    except Exception as error:
+        raise OptionError(
+            f"{files.folder / 'config.json'}: {describe_error(error)}; fetch the model again"
+        ) from None
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error of transformers in one line; its second line often has the cause."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing, or unknown to transformers"
+    text = " ".join(_ERROR_NAME.sub("", str(error)).split())
+    return text or first_line(error)
+
+
 def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any]) -> None:
-    """Raise OptionError if weights are missing, or a block's weights were not loaded."""
+    """Raise OptionError for weights of other shapes, missing ones, and unused ones of a block."""
+    for name, found, wanted in sorted(report["mismatched_keys"])[:1]:
+        raise OptionError(
+            f"{files.folder}: the weights have {name} of {list(found)}, config.json of"
+            f" {list(wanted)}; fetch the model again"
+        )
     missing = _missing_in(report)
     if missing:
         raise OptionError(
@@ -245,10 +266,22 @@ def _load_layer(layer: StLayer, device: torch.device) -> Callable[[Tensor], Tens
         return lambda x: F.normalize(x, dim=1)
     if layer.kind == "layer-norm":
         return _with_weights(nn.LayerNorm(layer.parameters["dim"]), "norm.", layer.folder, device)
-    sizes = (layer.parameters[key] for key in ("in_features", "out_features", "bias"))
-    linear = _with_weights(nn.Linear(*sizes), "linear.", layer.folder, device)
-    activation = _ACTIVATIONS[layer.parameters["activation"]]
-    return lambda x: activation(linear(x))
+    return _with_weights(_Dense(layer.parameters), "", layer.folder, device)
+
+
+class _Dense(nn.Module):
+    """A linear layer and its activation, which may have weights, too."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        super().__init__()
+        sizes = (parameters[key] for key in ("in_features", "out_features", "bias"))
+        self.linear = nn.Linear(*sizes)
+        name = parameters["activation"]  # one of st_layers.ACTIVATIONS
+        self.activation_function = getattr(nn, name)(**_ARGUMENTS.get(name, {}))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return [B, out_features] for vectors [B, in_features]."""
+        return self.activation_function(self.linear(vectors))
 
 
 def load_token_layers(
@@ -283,7 +316,9 @@ def _with_weights(module: _Module, prefix: str, folder: Path, device: torch.devi
         state = {key.removeprefix(prefix): value.float() for key, value in load_file(path).items()}
         module.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
-        raise OptionError(f"{path} does not fit its config.json ({first_line(error)})") from None
+        raise OptionError(
+            f"{path} does not fit its config.json ({describe_error(error)}); fetch the model again"
+        ) from None
     return module.to(device).eval()
 
 

@@ -11,9 +11,10 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.processors import TemplateProcessing
 
-from transforms.base.errors import OptionError, first_line
+from transforms.base.errors import OptionError
+from transforms.base.word_pieces import frame_of
 from transforms.encoder.bert_tokenizer import BertTokenizer, load_bert_tokenizer
-from transforms.encoder.load import quiet_transformers
+from transforms.encoder.load import describe_error, load_config, quiet_transformers
 from transforms.space.model_files import ModelFiles
 
 if TYPE_CHECKING:
@@ -48,18 +49,26 @@ def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
     """
     try:
         loaded = _load(files)
+        if loaded is not None:
+            _try(loaded.tokenizer)
     except OptionError:
         raise
-    # for a damaged file transformers and tokenizers raise bare Exception and many others
-    except Exception as error:
+    # for a damaged file transformers and tokenizers raise bare Exception and many others, and Rust
+    # a panic, which is no Exception
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         pieces = _sentence_pieces(files)
         if pieces is not None:
             raise OptionError(
                 f"{pieces} cannot be converted here; where sentencepiece is installed, write"
                 " tokenizer.json beside it (AutoTokenizer ... save_pretrained)"
             ) from None
+        if not files.modules.static:
+            load_config(files)  # which transformers reads, too: its error names the file
         raise OptionError(
-            f"{files.folder}: its tokenizer cannot be loaded ({first_line(error)})"
+            f"{files.folder}: its tokenizer cannot be loaded ({describe_error(error)}); fetch the"
+            " model again"
         ) from None
     if loaded is None:
         raise OptionError(
@@ -75,6 +84,12 @@ def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
 def _sentence_pieces(files: ModelFiles) -> Path | None:
     """Return the SentencePiece model from which transformers has to make the tokenizer, if any."""
     return next((path for path in files.tokenizer if path.suffix == ".model"), None)
+
+
+def _try(tokenizer: Tokenizer) -> None:
+    """Raise any error with which a tokenizer fails at a text, known words or not."""
+    frame_of(tokenizer)
+    tokenizer.encode("\u2603 1")
 
 
 def _load(files: ModelFiles) -> LoadedTokenizer | None:

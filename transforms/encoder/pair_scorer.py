@@ -5,7 +5,6 @@ Reimers & Gurevych, arXiv:1908.10084.
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,10 @@ from transforms.base.extras import pip_line
 from transforms.encoder.devices import resolve_device
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.weight_names import refuse_prefix
-from transforms.space.model_files import find_safetensors, read_json, safetensors_keys
+from transforms.space.json_files import read_json_if_there
+from transforms.space.model_config import refuse_own_code
+from transforms.space.model_files import find_safetensors, safetensors_keys
+from transforms.space.st_modules import read_entries
 from transforms.space.whole_model import refuse_adapters
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ AT_ONCE = 1024  # pairs between two reports of progress
 # the end of the name of an architecture that gives scores or labels
 HEAD = "ForSequenceClassification"
 MODULES = "sentence_transformers."
+_CLASSES = ("AutoModelForSequenceClassification", "AutoModel", "AutoConfig")
 
 
 class PairScorer:
@@ -136,7 +139,7 @@ def is_cross_encoder(folder: Path) -> bool:
     """Return whether a folder holds a model that returns scores or labels."""
     if not (folder / "config.json").is_file():
         return False
-    named = read_json(folder / "config.json").get("architectures") or [""]
+    named = read_json_if_there(folder / "config.json").get("architectures") or [""]
     return str(named[0]).endswith(HEAD)
 
 
@@ -165,6 +168,8 @@ def check_folder(folder: str, flag: str) -> None:
             "give a folder that train --cross-encoder wrote"
         )
     refuse_adapters(root)
+    config = root / "config.json"
+    refuse_own_code(config, read_json_if_there(config), _CLASSES, "transformers' own class")
     for path in find_safetensors(root):
         safetensors_keys(path)  # its error names the file
     code = [kind for kind in module_types(root) if not kind.startswith(MODULES)]
@@ -179,7 +184,4 @@ def module_types(root: Path) -> list[str]:
     path = root / "modules.json"
     if not path.is_file():
         return []
-    try:
-        return [str(module["type"]) for module in json.loads(path.read_text(encoding="utf8"))]
-    except (ValueError, TypeError, KeyError):
-        raise OptionError(f"{path} is damaged; fetch the model again") from None
+    return [entry.type for entry in read_entries(path)]

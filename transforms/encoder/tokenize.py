@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -103,7 +104,7 @@ class TextTokenizer:
         if "template" in pooler:
             self.template = PromptTemplate(pooler["template"], self._tokenizer, loaded.mask, limit)
         else:
-            self._truncate(loaded.truncation_side)
+            self._truncate(files.folder, loaded.truncation_side)
         self._words, self._frame = self._make_words()
 
     def __call__(self, texts: Sequence[str]) -> Tokenized:
@@ -299,12 +300,13 @@ class TextTokenizer:
         ids = self._tokenizer.encode(self._prompt).ids
         return len(ids) - (ids[-1] in special_ids)
 
-    def _truncate(self, direction: str) -> None:
+    def _truncate(self, folder: Path, direction: str) -> None:
         if self._limit is None:
             return
         if self._limit <= self._specials:
             raise OptionError(
-                f"max tokens {self._limit}: {self._specials} special tokens need room; give more"
+                f"{folder}: max tokens {self._limit}, but its {self._specials} special tokens need"
+                " room; give more"
             )
         self._tokenizer.enable_truncation(self._limit, stride=0, direction=direction)
 

@@ -1,16 +1,22 @@
-"""The file that describes an exported store's encoder. Standard library only."""
+"""The file that describes an exported store's encoder."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from transforms.base.entries import positive, text
 from transforms.base.errors import OptionError
+from transforms.space.json_files import read_fields, read_json
 from transforms.space.spec import AUTO, PoolerSpec, parse_pooler
 
 FORMAT = "sentence-beam export 1"
 EXPORTED = "sentence_beam.json"
+
+
+def _read_pooler(value: Any, where: str) -> PoolerSpec:
+    return parse_pooler(text(value, where))
 
 
 @dataclass(frozen=True)
@@ -22,12 +28,12 @@ class Exported:
     """
 
     model: str
-    pooler: PoolerSpec
+    pooler: Annotated[PoolerSpec, _read_pooler]
     prompt: str
     query_prompt: str | None
-    max_tokens: int | None
+    max_tokens: Annotated[int, positive] | None
     normalize: bool
-    truncate_dim: int | None
+    truncate_dim: Annotated[int, positive] | None
     dtype: str
     calibration: str | None
 
@@ -78,13 +84,8 @@ def read_exported(root: Path) -> Exported | None:
     path = root / EXPORTED
     if not path.is_file():
         return None
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise OptionError(f"{path} is not valid JSON ({error}); export the store again") from None
+    values = read_json(path)
     names = {item.name for item in fields(Exported)}
-    is_of_format = isinstance(values, dict) and values.pop("format", None) == FORMAT
-    if not is_of_format or set(values) != names:
+    if values.pop("format", None) != FORMAT or set(values) != names:
         raise OptionError(f"{path} is of another format; export the store again")
-    values["pooler"] = parse_pooler(values["pooler"])
-    return Exported(**values).within(root)
+    return read_fields(Exported, values, path).within(root)

@@ -11,9 +11,11 @@ from transforms.base.entries import hex_digest, one_of
 from transforms.base.errors import OptionError, SpaceMismatchError
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
+from transforms.space.model_config import UNLIMITED
 from transforms.space.model_files import ModelFiles, find_safetensors
 from transforms.space.poolers import check_int8_pooler, resolve_pooler
 from transforms.space.spec import AUTO, PoolerSpec
+from transforms.space.st_weights import check_layer, check_mix
 from transforms.space.whole_model import refuse_cross_encoder
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
@@ -297,8 +299,10 @@ def _describe_pooler(
     hidden = files.hidden
     if modules.mix is not None:
         mix = modules.mix
+        check_mix(mix, files.layers)
         described["mix"] = {"name": mix.kind, **mix.parameters, "weights": weights(mix.folder)}
     for layer in modules.tokens:
+        check_layer(layer, hidden)
         hidden = layer.parameters["dim"]
         entry = {"name": layer.kind, **layer.parameters, "weights": weights(layer.folder)}
         described.setdefault("tokens", []).append(entry)
@@ -306,6 +310,7 @@ def _describe_pooler(
         described["cnn"] = {"weights": weights(modules.cnn)}
     width = spec.dim(hidden, files.embedding)
     for layer in modules.layers:
+        check_layer(layer, width)
         width = layer.parameters.get("out_features", width)
         entry = {"name": layer.kind, **layer.parameters, "dim": width}
         if layer.kind != "normalize":
@@ -341,8 +346,7 @@ def _resolve_max_tokens(files: ModelFiles, requested: int | None) -> int | None:
             raise OptionError(f"max tokens {requested}: {files.folder} takes 1 to {most} tokens")
         return requested
     stated = files.modules.max_tokens or files.tokenizer_config.get("model_max_length")
-    # transformers writes 1e30 for "no limit"
-    bounds = [int(bound) for bound in (stated, limit) if bound is not None and bound < 1e9]
+    bounds = [int(bound) for bound in (stated, limit) if bound is not None and bound < UNLIMITED]
     return min(bounds, default=None)
 
 

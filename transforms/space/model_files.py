@@ -1,10 +1,9 @@
 """Find a model's files and read their settings, without loading torch or transformers."""
 
 import importlib.util
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,21 @@ from safetensors import SafetensorError, safe_open
 from transforms.base.errors import MissingExtraError, OptionError, first_line
 from transforms.space.exported import Exported, read_exported
 from transforms.space.hub_cache import find_snapshot
+from transforms.space.json_files import (
+    check_not_cut_off,
+    read_fields,
+    read_json,
+    read_json_if_there,
+)
+from transforms.space.model_config import (
+    HEADS,
+    LAYERS,
+    WIDTHS,
+    first_number,
+    is_causal_language_model,
+    read_config,
+    read_tokenizer_config,
+)
 from transforms.space.st_modules import DOCUMENT, StModules, read_modules, read_static
 from transforms.space.whole_model import refuse_adapters, refuse_other_files
 
@@ -99,7 +113,7 @@ class ModelFiles:
     @property
     def hidden(self) -> int:
         """The width of a hidden state."""
-        return self._number("hidden_size", "d_model", "dim", "n_embd", "emb_dim")
+        return self._number(*WIDTHS)
 
     @property
     def embedding(self) -> int:
@@ -113,24 +127,12 @@ class ModelFiles:
     @property
     def layers(self) -> int:
         """The number of transformer blocks."""
-        names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-        return self._number(*names, "encoder_layers", "num_encoder_layers")
+        return self._number(*LAYERS)
 
     @property
     def heads(self) -> int:
         """The number of attention heads of a block; 0 if config.json names none."""
-        names = (
-            "num_attention_heads",
-            "n_heads",
-            "n_head",
-            "num_heads",
-            "attention_heads",
-            "encoder_attention_heads",
-        )
-        for name in names:
-            if isinstance(self.config.get(name), int):
-                return int(self.config[name])
-        return 0
+        return first_number(self.config, HEADS) or 0
 
     @property
     def position_limit(self) -> int | None:
@@ -165,32 +167,56 @@ class ModelFiles:
 
     def mask_token(self) -> str | None:
         """Return the tokenizer's mask token; None if its files name none."""
-        special_tokens = read_json(self.folder / "special_tokens_map.json")
+        special_tokens = read_json_if_there(self.folder / "special_tokens_map.json")
         for settings in (self.tokenizer_config, special_tokens):
             token = settings.get("mask_token")
-            if isinstance(token, Mapping) and token:
-                token = token["content"]
+            if isinstance(token, Mapping):
+                token = token.get("content")
             if token:
                 return str(token)
-        for entry in read_json(self.folder / "tokenizer.json").get("added_tokens", []):
-            if entry["content"] in _MASK_TOKENS:
-                return str(entry["content"])
+        for entry in self._tokenizer_file().added_tokens:
+            if entry.content in _MASK_TOKENS:
+                return entry.content
         return None
 
     def has_word_pieces(self) -> bool:
         """Whether the tokenizer cuts words by BERT's WordPiece."""
         if not (self.folder / "tokenizer.json").is_file():
             return (self.folder / "vocab.txt").is_file()
-        return read_json(self.folder / "tokenizer.json").get("model", {}).get("type") == "WordPiece"
+        return self._tokenizer_file().model.get("type") == "WordPiece"
+
+    def _tokenizer_file(self) -> "_TokenizerFile":
+        path = self.folder / "tokenizer.json"
+        return read_fields(_TokenizerFile, read_json_if_there(path), path)
 
     def _number(self, *names: str) -> int:
-        for name in names:
-            if isinstance(self.config.get(name), int):
-                return int(self.config[name])
-        raise OptionError(
-            f"{self.folder / 'config.json'}: none of {', '.join(names)} is there; is it a text"
-            " encoder?"
-        )
+        number = first_number(self.config, names)
+        if number is None:
+            raise OptionError(
+                f"{self.folder / 'config.json'}: none of {', '.join(names)} is there; is it a text"
+                " encoder?"
+            )
+        return number
+
+
+@dataclass(frozen=True)
+class _AddedToken:
+    content: str
+
+
+@dataclass(frozen=True)
+class _TokenizerFile:
+    """The parts of a tokenizer.json that are read here."""
+
+    added_tokens: tuple[_AddedToken, ...] = ()
+    model: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _WeightIndex:
+    """The part of a model.safetensors.index.json that is read here: the file of each weight."""
+
+    weight_map: dict[str, str]
 
 
 def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT) -> ModelFiles:
@@ -205,22 +231,21 @@ def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT
     exported = read_exported(root)
     if exported:
         root = Path(exported.model)
+    refuse_adapters(root)
     modules = read_modules(root, route)
     folder = root / modules.transformer
-    refuse_adapters(root, folder)
+    refuse_adapters(folder)
     if _is_bare_table(root):
-        normalize = bool(read_json(root / "config.json").get("normalize"))
+        normalize = bool(read_json_if_there(root / "config.json").get("normalize"))
         modules = read_static(root, normalize)
     if modules.static:
         config = _static_config(folder)
     else:
-        config = read_json(folder / "config.json", required=True)
-    if "model_type" not in config:
-        raise OptionError(
-            f"{folder / 'config.json'}: no model_type; give a directory that transformers saved"
-        )
-    tokenizer_config = read_json(folder / "tokenizer_config.json")
+        config = read_config(folder)
+    tokenizer_config = read_tokenizer_config(folder)
     refuse_other_files(folder, config, tokenizer_config)
+    if modules.pooling is None and is_causal_language_model(config):
+        modules = replace(modules, pooling=("last-token",))
     return ModelFiles(
         root=root,
         folder=folder,
@@ -241,7 +266,7 @@ def _is_bare_table(root: Path) -> bool:
     weights = root / "model.safetensors"
     if (root / "modules.json").is_file() or not weights.is_file():
         return False
-    if read_json(root / "config.json").get("model_type", _MODEL2VEC) != _MODEL2VEC:
+    if read_json_if_there(root / "config.json").get("model_type", _MODEL2VEC) != _MODEL2VEC:
         return False
     return any(key in STATIC_KEYS for key in safetensors_keys(weights))
 
@@ -257,27 +282,6 @@ def _static_config(folder: Path) -> dict[str, Any]:
     return {"model_type": STATIC, "hidden_size": rows[1], "num_hidden_layers": 0}
 
 
-def read_json(path: Path, required: bool = False) -> dict[str, Any]:
-    """Return the JSON object in a file; `{}` if the file is missing and not required.
-
-    Raises `OptionError` for a missing required file, and for anything but a JSON object.
-    """
-    if not path.is_file():
-        if required:
-            raise OptionError(
-                f"{path} is missing; give a directory in transformers or sentence-transformers"
-                " layout"
-            )
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise OptionError(f"{path} is not valid JSON ({error}); fetch the model again") from None
-    if not isinstance(value, dict):
-        raise OptionError(f"{path} holds no JSON object; fetch the model again")
-    return value
-
-
 def find_safetensors(folder: Path) -> tuple[Path, ...]:
     """Return the weights file of a folder, or the shards of its index, by name.
 
@@ -291,8 +295,8 @@ def find_safetensors(folder: Path) -> tuple[Path, ...]:
         raise OptionError(
             f"{folder} holds no safetensors weights; convert the model with save_pretrained(...)"
         )
-    shards = sorted(set(read_json(index).get("weight_map", {}).values()))
-    missing = [name for name in shards if not (folder / name).is_file()]
+    shards = sorted(set(read_fields(_WeightIndex, read_json(index), index).weight_map.values()))
+    missing = [name for name in shards if name != Path(name).name or not (folder / name).is_file()]
     if not shards:
         missing = ["every shard"]
     if missing:
@@ -376,4 +380,8 @@ def _find_tokenizer(folder: Path) -> tuple[Path, ...]:
     names: tuple[str, ...] = _TOKENIZER_FILES
     if (folder / "tokenizer.json").is_file():
         names = ("tokenizer.json",)  # it is complete: vocabulary files beside it are never read
-    return tuple(folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file())
+    found = [folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file()]
+    for path in found:
+        if path.suffix == ".json":
+            check_not_cut_off(path)
+    return tuple(found)

@@ -1,18 +1,41 @@
 """The layers of a sentence-transformers directory before and after the pooling."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from transforms.base.errors import OptionError
+from transforms.space.json_files import (
+    read_fields,
+    read_json,
+    read_json_if_there,
+    read_known_fields,
+)
+from transforms.space.st_configs import (
+    SENTENCE,
+    CnnConfig,
+    DenseConfig,
+    DropoutConfig,
+    LayerNormConfig,
+    LstmConfig,
+    NormalizeConfig,
+    WeightedLayersConfig,
+    width_of,
+)
 
 # The head that `train` writes, known by its name; the code beside it is never run here.
 CNN_HEAD = "CNN003"
-_POOLED = ("Pooling", CNN_HEAD)
+POOLED = ("Pooling", CNN_HEAD)
 LAYERS_AFTER = ("Dense", "LayerNorm", "Normalize", "Dropout")
-ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")
+# Modules of torch.nn that compute an activation without arguments, and keep a vector's width.
+ACTIVATIONS = (
+    "CELU", "ELU", "GELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "Identity",
+    "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SELU",
+    "SiLU", "Sigmoid", "Softmax", "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh",
+    "Tanhshrink",
+)  # fmt: skip
+_TORCH = ("torch.nn", "torch.nn.modules", "torch.nn.modules.activation", "torch.nn.modules.linear")
 
 
 @dataclass(frozen=True)
@@ -33,9 +56,9 @@ def read_layers(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
 
     A last Normalize becomes the field `normalize`.
     """
-    modules = [module for module in modules if module[0] != "Dropout"]
-    pooled = next((place for place, (kind, _) in enumerate(modules) if kind in _POOLED), 0)
-    layers = [_layer(kind, folder) for kind, folder in modules[pooled + 1 :]]
+    pooled = next((place for place, (kind, _) in enumerate(modules) if kind in POOLED), 0)
+    found = [_layer(kind, folder) for kind, folder in modules[pooled + 1 :]]
+    layers = [layer for layer in found if layer is not None]
     normalize = bool(layers) and layers[-1].kind == "normalize"
     if normalize:
         layers.pop()
@@ -68,10 +91,12 @@ def _mix(transformer: Path, folder: Path) -> StLayer | None:
 
     sentence-transformers then uses the last layer alone.
     """
-    if not load_json(transformer / "config.json", {}).get("output_hidden_states"):
+    path = folder / "config.json"
+    config = read_known_fields(WeightedLayersConfig, read_json(path), path)
+    width_of(config, path)
+    if not read_json_if_there(transformer / "config.json").get("output_hidden_states"):
         return None
-    start = load_json(folder / "config.json", {}).get("layer_start", 4)
-    return StLayer("weighted-layers", folder, {"start": start})
+    return StLayer("weighted-layers", folder, {"start": config.layer_start})
 
 
 def _cnn(folder: Path) -> StLayer:
@@ -80,93 +105,70 @@ def _cnn(folder: Path) -> StLayer:
     Other convolutions would depend on the padding of a text's batch.
     """
     path = folder / "cnn_config.json"
-    config: dict[str, Any] = load_json(path, {})
-    kernels = config.get("kernel_sizes")
-    is_odd = isinstance(kernels, list) and all(size in range(1, 100, 2) for size in kernels)
-    if not kernels or not is_odd:
+    config = read_known_fields(CnnConfig, read_json(path), path)
+    kernels = list(config.kernel_sizes)
+    if not kernels or any(size % 2 == 0 for size in kernels):
         raise OptionError(
             f"{path}: CNN is supported with kernel_sizes that are odd, which give one state a token"
         )
-    if config.get("stride_sizes") not in (None, [1] * len(kernels)):
+    if config.stride_sizes not in (None, (1,) * len(kernels)):
         raise OptionError(
             f"{path}: CNN is supported with stride_sizes of 1, which give one state a token"
         )
-    width = _whole(path, config, "in_embedding_dimension", "in_word_embedding_dimension")
-    channels = _whole(path, config, "out_channels")
-    sizes = {"width": width, "channels": channels, "kernels": kernels}
-    return StLayer("st-cnn", folder, {**sizes, "dim": channels * len(kernels)})
+    width = width_of(config, path)
+    sizes = {"width": width, "channels": config.out_channels, "kernels": kernels}
+    return StLayer("st-cnn", folder, {**sizes, "dim": config.out_channels * len(kernels)})
 
 
 def _lstm(folder: Path) -> StLayer:
     """Return an LSTM over the tokens of a text."""
     path = folder / "lstm_config.json"
-    config: dict[str, Any] = load_json(path, {})
-    width = _whole(path, config, "embedding_dimension", "word_embedding_dimension")
-    hidden = _whole(path, config, "hidden_dim")
-    depth = _whole(path, {"num_layers": 1, **config}, "num_layers")
-    both = bool(config.get("bidirectional", True))
-    sizes = {"width": width, "hidden": hidden, "depth": depth, "both": both}
+    config = read_known_fields(LstmConfig, read_json(path), path)
+    both = config.bidirectional
+    sizes = {"width": width_of(config, path), "hidden": config.hidden_dim}
+    depth = {"depth": config.num_layers, "both": both}
     directions = 2 if both else 1
-    return StLayer("st-lstm", folder, {**sizes, "dim": hidden * directions})
-
-
-def _whole(path: Path, config: Mapping[str, Any], *names: str) -> int:
-    """Return the positive integer that a config has under one of these names."""
-    value = next((config[name] for name in names if name in config), None)
-    if not isinstance(value, int) or value < 1:
-        raise OptionError(
-            f"{path}: {names[0]} is {value!r}, not a whole number from 1; fetch the model again"
-        )
-    return value
+    return StLayer("st-lstm", folder, {**sizes, **depth, "dim": config.hidden_dim * directions})
 
 
 _TOKEN_LAYERS = {"CNN": _cnn, "LSTM": _lstm}
 
 
-def _layer(kind: str, folder: Path) -> StLayer:
-    if kind not in LAYERS_AFTER:
-        raise OptionError(f"{folder}: {kind} is not supported in this place")
-    config = load_json(folder / "config.json", {})
-    names = (config.get("module_input_name"), config.get("module_output_name"))
-    if any(name not in (None, "sentence_embedding") for name in names):
-        raise OptionError(
-            f"{folder / 'config.json'}: {kind} on {names[0]!r} must be on sentence_embedding"
-        )
+def _layer(kind: str, folder: Path) -> StLayer | None:
+    """Return a layer after the pooling; None for Dropout, which does nothing outside training."""
+    path = folder / "config.json"
     if kind == "Dense":
-        return StLayer("dense", folder, _dense(folder, config))
+        return StLayer("dense", folder, _dense(path))
     if kind == "LayerNorm":
-        return StLayer("layer-norm", folder, {"dim": config["dimension"]})
-    return StLayer("normalize", folder)
+        norm = read_known_fields(LayerNormConfig, read_json(path), path)
+        return StLayer("layer-norm", folder, {"dim": norm.dimension})
+    if kind == "Normalize":
+        config = read_fields(NormalizeConfig, read_json_if_there(path), path)
+        _check_names(path, kind, config)
+        return StLayer("normalize", folder)
+    if kind == "Dropout":
+        read_known_fields(DropoutConfig, read_json_if_there(path), path)
+        return None
+    raise OptionError(f"{folder}: {kind} is not supported in this place")
 
 
-def _dense(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    package, _, activation = str(
-        config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    ).rpartition(".")
-    if activation not in ACTIVATIONS or not package.startswith("torch.nn"):
-        name = config["activation_function"]
+def _check_names(path: Path, kind: str, config: DenseConfig | NormalizeConfig) -> None:
+    """Raise OptionError for a layer that does not read and write the sentence's vector."""
+    for name in (config.module_input_name, config.module_output_name):
+        if name not in (None, SENTENCE):
+            raise OptionError(f"{path}: {kind} on {name!r} must be on {SENTENCE}")
+
+
+def _dense(path: Path) -> dict[str, Any]:
+    config = read_fields(DenseConfig, read_json(path), path)
+    _check_names(path, "Dense", config)
+    package, _, activation = config.activation_function.rpartition(".")
+    if activation not in ACTIVATIONS or package not in _TORCH:
         raise OptionError(
-            f"{folder / 'config.json'}: activation {name!r} is none of {', '.join(ACTIVATIONS)}"
+            f"{path}: activation {config.activation_function!r} is none of torch.nn's"
+            f" {', '.join(ACTIVATIONS)}"
         )
-    if config.get("use_residual"):
-        raise OptionError(f"{folder / 'config.json'}: use_residual is not supported")
-    sizes = {key: config[key] for key in ("in_features", "out_features")}
-    return {**sizes, "bias": config.get("bias", True), "activation": activation}
-
-
-def load_json(path: Path, default: Any) -> Any:
-    """Return the JSON value in a file; `default` if the file is missing.
-
-    Raises `OptionError` for a value of another type than the default's.
-    """
-    if not path.is_file():
-        return default
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise OptionError(f"{path} is not valid JSON ({error}); fetch the model again") from None
-    if not isinstance(value, type(default)):
-        raise OptionError(
-            f"{path} should hold a JSON {type(default).__name__}; fetch the model again"
-        )
-    return value
+    if config.use_residual:
+        raise OptionError(f"{path}: use_residual is not supported")
+    sizes = {"in_features": config.in_features, "out_features": config.out_features}
+    return {**sizes, "bias": config.bias, "activation": activation}

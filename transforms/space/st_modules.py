@@ -2,11 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from transforms.base.errors import OptionError
-from transforms.space.st_layers import CNN_HEAD, LAYERS_AFTER, StLayer, load_json, read_layers
+from transforms.space.json_files import (
+    read_fields,
+    read_json,
+    read_json_if_there,
+    read_known_fields,
+)
+from transforms.space.st_configs import (
+    SENTENCE_TRANSFORMER,
+    CnnHeadConfig,
+    ModuleConfig,
+    PoolingConfig,
+    RouterConfig,
+    SentenceTransformersConfig,
+    TokenizerKwargs,
+    TransformerConfig,
+    Truncation,
+    width_of,
+)
+from transforms.space.st_layers import CNN_HEAD, LAYERS_AFTER, POOLED, StLayer, read_layers
 from transforms.space.whole_model import cross_encoder_error
 
 _TRANSFORMER_CONFIGS = tuple(
@@ -17,6 +35,13 @@ _ROUTERS = ("Router", "Asym")
 _FIRST = ("Transformer", "StaticEmbedding")
 _BETWEEN = ("WeightedLayerPooling", "CNN", "LSTM")
 _KNOWN = (*_FIRST, *_ROUTERS, *_BETWEEN, "Pooling", *LAYERS_AFTER)
+# Names that sentence-transformers 0.x had for Transformer, one for each family.
+_OLD_PACKAGE = "sentence_transformers.models"
+_OLD_TRANSFORMERS = (
+    *("ALBERT", "BERT", "CamemBERT", "DistilBERT", "RoBERTa", "T5", "XLMRoBERTa", "XLNet"),
+)
+# Packages of sentence-transformers whose modules have these names too, but make no single vector.
+_OTHER_ENCODERS = ("cross_encoder", "multi_vector_encoder", "sparse_encoder")
 DOCUMENT = "document"
 QUERY = "query"
 _ALSO = {DOCUMENT: ("doc", "passage")}  # names of the route in older models
@@ -46,10 +71,10 @@ METRICS = {"cosine": "cosine", "dot": "ip", "dot_product": "ip", "euclidean": "l
 class StModules:
     """The modules of a sentence-transformers directory; the defaults fit plain transformers ones.
 
-    `pooling` is None if the directory names no pooling; `normalize`: the last step normalises.
-    `static`: a table of token embeddings replaces the transformer. `mix` and then `tokens` precede
-    the pooling. `cnn` is the folder of the CNN head. `routes` are the names of all routes, `route`
-    is the one of these modules.
+    `pooling` is None if the directory names no pooling and is no causal language model.
+    `normalize`: the last step normalises. `static`: a table of token embeddings replaces the
+    transformer. `mix` and then `tokens` precede the pooling. `cnn` is the folder of the CNN head.
+    `routes` are the names of all routes, `route` is the one of these modules.
     """
 
     transformer: str = ""
@@ -112,9 +137,7 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
 
     Raises `OptionError` for a module, setting or route that is missing or not supported.
     """
-    listed = load_json(root / "modules.json", [])
-    modules = [(_kind(root, entry.get("type")), root / entry.get("path", "")) for entry in listed]
-    modules, routed = _follow_route(root, modules, route)
+    modules, routed = _follow_route(root, _listed(root), route)
     kind = "Transformer"
     folder = root
     if modules:
@@ -123,7 +146,9 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
         raise OptionError(
             f"{root / 'modules.json'}: the first module is {kind}, not {' or '.join(_FIRST)}"
         )
+    layers = read_layers(root, modules)
     if kind == "StaticEmbedding":
+        _refuse_pooling_of_rows(root, modules)
         settings = {"static": True, "pooling": ("static",), **_static_settings(folder)}
     else:
         settings = {**_transformer_settings(folder), **_pooling(root, modules)}
@@ -134,7 +159,7 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
         transformer=transformer,
         **routed,
         **settings,
-        **read_layers(root, modules),
+        **layers,
         **_prompts(root),
     )
 
@@ -150,6 +175,41 @@ def read_static(root: Path, normalize: bool) -> StModules:
     )
 
 
+def _listed(root: Path) -> list[tuple[str, Path]]:
+    """Return kind and folder of each module in modules.json; none if the file is missing.
+
+    Raises `OptionError` for an empty list, a name that two modules have, an unknown module and a
+    path that is not below `root`.
+    """
+    path = root / "modules.json"
+    if not path.exists():
+        return []
+    entries = read_entries(path)
+    if not entries:
+        raise OptionError(f"{path} lists no module; fetch the model again")
+    names = [entry.name for entry in entries if entry.name]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(f"{path}: two modules have the name {twice!r}; rename one")
+    return [(_kind(entry.type, path), _below(root, entry.path, path)) for entry in entries]
+
+
+def read_entries(path: Path) -> list[ModuleConfig]:
+    """Return the entries of a modules.json. Raises `OptionError` for a damaged one."""
+    return [read_fields(ModuleConfig, entry, path) for entry in read_json(path, list)]
+
+
+def _below(root: Path, place: str, path: Path) -> Path:
+    """Return a module's folder; a backslash separates folders, too.
+
+    Raises `OptionError`, which names the file at `path`, for a place that is not below `root`.
+    """
+    parts = PureWindowsPath(place)
+    if parts.anchor or ".." in parts.parts or "\0" in place:
+        raise OptionError(f"{path}: path {place!r} leaves the model's folder; correct it")
+    return root / parts.as_posix()
+
+
 def _follow_route(
     root: Path, modules: list[tuple[str, Path]], route: str
 ) -> tuple[list[tuple[str, Path]], dict[str, Any]]:
@@ -161,14 +221,17 @@ def _follow_route(
         raise _two_routers(root)
     place = routers[0]
     folder = modules[place][1]
-    config: dict[str, Any] = load_json(folder / "router_config.json", {})
-    if not config:
-        config = load_json(folder / "config.json", {})
-    structure = config.get("structure", {})
-    types = config.get("types", {})
-    mappings = config.get("parameters", {}).get("route_mappings") or {}
-    name = _route_name(root, structure, mappings, route)
-    own = [(_kind(root, types.get(module)), folder / module) for module in structure[name]]
+    path = folder / "router_config.json"
+    if not read_json_if_there(path):
+        path = folder / "config.json"
+    config = read_fields(RouterConfig, read_json(path), path)
+    structure = config.structure
+    name = _route_name(path, config, route)
+    own = []
+    for module in structure[name]:
+        if module not in config.types:
+            raise OptionError(f"{path}: types lacks {module!r}; fetch the model again")
+        own.append((_kind(config.types[module], path), _below(folder, module, path)))
     if any(kind in _ROUTERS for kind, _ in own):
         raise _two_routers(root)
     routed = {"routes": tuple(structure), "route": name}
@@ -179,27 +242,38 @@ def _two_routers(root: Path) -> OptionError:
     return OptionError(f"{root / 'modules.json'}: more than one router is not supported")
 
 
-def _route_name(
-    root: Path, structure: Mapping[str, Any], mappings: Mapping[str, str], route: str
-) -> str:
+def _route_name(path: Path, config: RouterConfig, route: str) -> str:
     """Return the route of texts for a task, by the rules of sentence-transformers."""
+    mappings = config.parameters.get("route_mappings") or {}
+    if not isinstance(mappings, dict):
+        raise OptionError(f"{path}: parameters.route_mappings is not an object; correct it")
     mapped = [
         mappings.get(str(key))
         for key in ((route, "text"), (route, None), (None, "text"), (None, None))
     ]
     for name in (*mapped, route, *_ALSO.get(route, ()), "text"):
-        if name in structure:
-            return str(name)
-    raise OptionError(f"{root}: it has no route for {route!r}; its routes: {', '.join(structure)}")
+        if isinstance(name, str) and name in config.structure:
+            return name
+    known = ", ".join(config.structure)
+    raise OptionError(f"{path}: it has no route for {route!r}; its routes: {known}")
 
 
-def _kind(root: Path, name: Any) -> str:
-    package, _, kind = str(name).rpartition(".")
-    ours = (package, kind) == ("modeling_cnn", CNN_HEAD)
-    if not ours and (kind not in _KNOWN or not package.startswith("sentence_transformers")):
+def _kind(name: str, path: Path) -> str:
+    """Return the class of a module. Raises `OptionError`, with the file's path, for another one."""
+    package, _, kind = name.rpartition(".")
+    if (package, kind) == ("modeling_cnn", CNN_HEAD):
+        return kind
+    if not package.startswith("sentence_transformers."):
         raise OptionError(
-            f"{root / 'modules.json'}: module {name!r} is none of {', '.join(_KNOWN)}"
+            f"{path}: module {name!r} is code of its own, which is never run; use another model"
         )
+    if package == _OLD_PACKAGE and kind in _OLD_TRANSFORMERS:
+        raise OptionError(
+            f"{path}: module {name!r} is of sentence-transformers 0.x; write"
+            f" {_OLD_PACKAGE}.Transformer in its place"
+        )
+    if kind not in _KNOWN or package.split(".")[1] in _OTHER_ENCODERS:
+        raise OptionError(f"{path}: module {name!r} is none of {', '.join(_KNOWN)}")
     return kind
 
 
@@ -211,72 +285,91 @@ def _pooling(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
             raise OptionError(
                 f"{root / 'modules.json'}: {CNN_HEAD} is supported behind Transformer alone"
             )
+        path = modules[1][1] / "config.json"
+        read_known_fields(CnnHeadConfig, read_json(path), path)
         return {"pooling": ("cnn",), "cnn": modules[1][1]}
-    return _pooling_modes(modules)
+    return _pooling_modes(root, modules)
 
 
-def _pooling_modes(modules: list[tuple[str, Path]]) -> dict[str, Any]:
+def _pooling_modes(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
     folders = [folder for kind, folder in modules if kind == "Pooling"]
     if not folders:
-        return {}
-    path = folders[0] / "config.json"
-    config = load_json(path, {})
-    names = _pooling_names(config)
-    unknown = [name for name in names if name not in POOLING_MODES]
-    problem = ""
-    if unknown:
-        problem = f"pooling mode {unknown[0]!r}"
-    elif len(folders) > 1:
-        problem = "more than one Pooling module"
-    if problem:
+        if not modules:
+            return {}
         raise OptionError(
-            f"{path}: {problem} is not supported; use one module with {', '.join(POOLING_MODES)}"
+            f"{root / 'modules.json'} lists no Pooling module behind Transformer; add one"
         )
+    path = folders[0] / "config.json"
+    values = read_json(path)
+    config = read_known_fields(PoolingConfig, values, path)
+    names = _pooling_names(values, config)
+    unknown = [name for name in names if name not in POOLING_MODES]
+    if unknown:
+        raise OptionError(
+            f"{path}: pooling mode {unknown[0]!r} is not supported; use {', '.join(POOLING_MODES)}"
+        )
+    width_of(config, path)
     modes = tuple(POOLING_MODES[name] for name in names)
-    return {"pooling": modes, "include_prompt": config.get("include_prompt", True)}
+    return {"pooling": modes, "include_prompt": config.include_prompt}
 
 
-def _pooling_names(config: Mapping[str, Any]) -> list[str]:
+def _pooling_names(values: Mapping[str, Any], config: PoolingConfig) -> tuple[str, ...]:
     """Return the names of the modes in a Pooling module's config, by default mean."""
-    modes = config.get("pooling_mode")
-    if not modes:
-        modes = [mode for key, mode in _BOOLEANS.items() if config.get(key)]
-    if isinstance(modes, str):
-        return [modes]
-    return modes or ["mean"]
+    if "pooling_mode" in values:
+        return config.pooling_mode
+    names = tuple(mode for key, mode in _BOOLEANS.items() if getattr(config, key))
+    return names or ("mean",)
 
 
 def transformer_config(folder: Path) -> Path:
     """Return the path of a Transformer module's settings; the file may be missing."""
     paths = [folder / name for name in _TRANSFORMER_CONFIGS]
-    return next((path for path in paths if path.is_file()), paths[0])
+    return next((path for path in paths if read_json_if_there(path)), paths[0])
+
+
+def _refuse_pooling_of_rows(root: Path, modules: list[tuple[str, Path]]) -> None:
+    """Raise OptionError for a pooling behind StaticEmbedding, which is one already."""
+    if any(kind in POOLED for kind, _ in modules):
+        raise OptionError(
+            f"{root / 'modules.json'}: a pooling behind StaticEmbedding is not supported"
+        )
 
 
 def _static_settings(folder: Path) -> dict[str, Any]:
-    truncation = load_json(folder / "tokenizer.json", {}).get("truncation") or {}
-    return {"max_tokens": truncation.get("max_length")}
+    path = folder / "tokenizer.json"
+    truncation = read_json_if_there(path).get("truncation")
+    if truncation is None:
+        return {}
+    if not isinstance(truncation, dict):
+        raise OptionError(f"{path}: truncation is not an object; fetch the model again")
+    return {"max_tokens": read_fields(Truncation, truncation, path).max_length}
 
 
 def _transformer_settings(folder: Path) -> dict[str, Any]:
-    config: dict[str, Any] = load_json(transformer_config(folder), {})
-    if config.get("transformer_task") == "sequence-classification":
-        raise cross_encoder_error(transformer_config(folder))
-    if (
-        config.get("query_expansion")
-        or config.get("transformer_task", "feature-extraction") != "feature-extraction"
-    ):
-        raise OptionError(
-            f"{folder}: only a Transformer module for feature-extraction is supported"
-        )
-    tokenizer = config.get("processor_kwargs") or config.get("tokenizer_args") or {}
-    max_tokens = tokenizer.get("model_max_length", config.get("max_seq_length"))
-    return {"max_tokens": max_tokens, "lower_case": bool(config.get("do_lower_case", False))}
+    path = transformer_config(folder)
+    config = read_known_fields(TransformerConfig, read_json_if_there(path), path)
+    if config.transformer_task == "sequence-classification":
+        raise cross_encoder_error(path)
+    if config.unsupported:
+        raise OptionError(f"{path}: {config.unsupported} is not supported; use another model")
+    tokenizer = config.processor_kwargs or config.tokenizer_args
+    max_tokens = read_fields(TokenizerKwargs, tokenizer, path).model_max_length
+    return {
+        "max_tokens": max_tokens or config.max_seq_length,
+        "lower_case": bool(config.do_lower_case),
+    }
 
 
 def _prompts(root: Path) -> dict[str, Any]:
-    config = load_json(root / "config_sentence_transformers.json", {})
-    prompts = {name: text or "" for name, text in (config.get("prompts") or {}).items()}
-    default = config.get("default_prompt_name")
+    path = root / "config_sentence_transformers.json"
+    config = read_fields(SentenceTransformersConfig, read_json_if_there(path), path)
+    if config.model_type != SENTENCE_TRANSFORMER:
+        raise OptionError(
+            f"{path}: the model is a {config.model_type}, which gives no single vector of a text;"
+            f" use a {SENTENCE_TRANSFORMER}"
+        )
+    prompts = {name: text or "" for name, text in config.prompts.items()}
+    default = config.default_prompt_name
     if default is not None and default not in prompts:
         raise OptionError(
             f"{root}: default_prompt_name {default!r} is not among its prompts"
@@ -285,6 +378,6 @@ def _prompts(root: Path) -> dict[str, Any]:
     known = {
         "prompts": prompts,
         "default_prompt": default,
-        "truncate_dim": config.get("truncate_dim"),
+        "truncate_dim": config.truncate_dim,
     }
-    return {**known, "similarity": config.get("similarity_fn_name")}
+    return {**known, "similarity": config.similarity_fn_name}

@@ -7,7 +7,7 @@ from typing import Any
 
 from transforms.base.errors import OptionError
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
-from transforms.space.model_files import read_json
+from transforms.space.json_files import read_json
 
 FORMAT = "sentence-beam token statistics 1"
 METHODS = ("tfidf", "token-counts")

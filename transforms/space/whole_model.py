@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transforms.base.errors import OptionError
-from transforms.space.st_layers import load_json
+from transforms.space.json_files import read_json_if_there
 
 ADAPTER_CONFIG = "adapter_config.json"
 _ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors", "adapter_model.bin")
@@ -14,27 +14,25 @@ _HEAD = "ForSequenceClassification"
 _CROSS_ENCODER_KEYS = ("sentence_transformers", "sbert_ce_default_activation_function")
 
 
-def refuse_adapters(*folders: Path) -> None:
+def refuse_adapters(folder: Path) -> None:
     """Raise OptionError for files of PEFT in a folder.
 
     transformers would load the base that they name, which the hash of the folder does not cover, or
     leave the adapter out if PEFT is not installed.
     """
-    for folder in folders:
-        found = next((name for name in _ADAPTER_FILES if (folder / name).is_file()), None)
-        if found is None:
-            continue
-        settings: dict[str, Any] = load_json(folder / ADAPTER_CONFIG, {})
-        base = settings.get("base_model_name_or_path")
-        what = "an adapter"
-        if base:
-            what = f"an adapter of {base}"
-        if not (folder / "config.json").is_file():
-            what += " without its base"
-        raise OptionError(
-            f"{folder / found}: the folder holds {what}, and adapters are not loaded; merge it into"
-            " its base with PEFT's merge_and_unload, then delete the adapter's files"
-        )
+    found = next((name for name in _ADAPTER_FILES if (folder / name).is_file()), None)
+    if found is None:
+        return
+    base = read_json_if_there(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
+    what = "an adapter"
+    if base:
+        what = f"an adapter of {base}"
+    if not (folder / "config.json").is_file():
+        what += " without its base"
+    raise OptionError(
+        f"{folder / found}: the folder holds {what}, and adapters are not loaded; merge it into its"
+        " base with PEFT's merge_and_unload, then delete the adapter's files"
+    )
 
 
 def refuse_other_files(

@@ -186,11 +186,11 @@ def test_an_export_of_the_cnn_head_is_whole(tiny, tmp_path):
     [
         ({"stride_sizes": [2]}, "stride_sizes of 1"),
         ({"kernel_sizes": [2]}, "that are odd"),
-        ({"kernel_sizes": "1"}, "that are odd"),
-        ({"kernel_sizes": None}, "that are odd"),
-        ({"out_channels": "six"}, "out_channels is 'six'"),
+        ({"kernel_sizes": "1"}, "kernel_sizes is not a list"),
+        ({"kernel_sizes": []}, "that are odd"),
+        ({"out_channels": "six"}, "out_channels is not a whole number"),
         ({"out_channels": 7}, "does not fit its config.json"),
-        ({"in_embedding_dimension": None}, "in_embedding_dimension is None"),
+        ({"in_embedding_dimension": None}, "in_embedding_dimension is missing"),
     ],
     ids=str,
 )
@@ -208,5 +208,5 @@ def test_layers_in_another_place_are_refused(tiny, tmp_path):
     edit_json(folder / "2_LSTM" / "lstm_config.json", hidden_dim=0)
     listed = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps([listed[0], listed[2], listed[1]]))
-    with pytest.raises(OptionError, match="hidden_dim is 0"):
+    with pytest.raises(OptionError, match="hidden_dim is not a whole number from 1"):
         _ours(folder)

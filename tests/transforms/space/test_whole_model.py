@@ -26,7 +26,9 @@ def _adapter(folder: Path, base: str = "org/base") -> None:
 def _in_a_module(root: Path) -> None:
     """A model of sentence-transformers whose transformer lies in a folder, with an adapter."""
     save_tiny_model("bert", root / "0_Transformer")
-    (root / "modules.json").write_text(MODULES % ("0_Transformer", ""))
+    (root / "modules.json").write_text(MODULES % ("0_Transformer", POOLING))
+    (root / "1_Pooling").mkdir()
+    edit_json(root / "1_Pooling" / "config.json", embedding_dimension=24, pooling_mode="mean")
     _adapter(root / "0_Transformer")
 
 
@@ -98,11 +100,9 @@ def test_a_cross_encoder_is_refused_unless_its_folder_has_a_pooling(
     folder = save_tiny_model("bert", tmp_path)
     edit_json(folder / "config.json", **CROSS_ENCODERS[kind])
     assert "config.json: the model is a cross-encoder" in _refused(folder)
-    (folder / "modules.json").write_text(MODULES % ("", ""))
-    assert "config.json: the model is a cross-encoder" in _refused(folder)
     (folder / "modules.json").write_text(MODULES % ("", POOLING))
     (folder / "1_Pooling").mkdir()
-    edit_json(folder / "1_Pooling" / "config.json", pooling_mode="mean")
+    edit_json(folder / "1_Pooling" / "config.json", embedding_dimension=24, pooling_mode="mean")
     resolve_space(resolve_model(str(folder)))
 
 
