@@ -49,7 +49,7 @@ def test_a_folder_that_a_pattern_names_is_read_as_the_folder_would_be(root: str)
     assert found(f"{root}/b.txt") == ["deep/part-1.txt", "part-0.txt"]
     assert found(f"{root}/*") == ["a.txt", *parts, "sub/c.jsonl"]
     assert found(f"{root}/{{b.txt,b.txt/deep}}") == parts
-    assert "b.txt/_SUCCESS" in " ".join(find_inputs(f"{root}/*.txt", "auto", False).beside)
+    assert f"{root}/b.txt/_SUCCESS" in find_inputs(f"{root}/*.txt", "auto", False).left_out
 
 
 def test_files_that_a_pattern_names_inside_of_folders_are_those_and_no_others(root: str) -> None:
@@ -65,7 +65,7 @@ def test_files_that_a_pattern_names_inside_of_folders_are_those_and_no_others(ro
         (["part-0.txt", "part-1.jsonl"], "*.txt", "b.txt is a folder of several formats"),
         (["part-0"], "*.txt", "b.txt is a folder without a file of a known format"),
         (["part-0"], "**/*.txt", "b.txt is a folder without a file of a known format"),
-        (["_part-0.txt"], "*.txt", "b.txt is a folder without a file of a known format"),
+        (["part-0.xlsx"], "*.txt", "a file of a known format: 1 .xlsx"),
         ([".hidden"], "*.txt", "b.txt is a folder without files"),
     ],
 )
