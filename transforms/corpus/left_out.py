@@ -24,10 +24,10 @@ REASONS = (MARKED, IN_STORE, OF_DATASETS)
 # Hadoop, its committers for S3, Delta and Spark's streams write these with any ending
 UNFINISHED = {"_temporary", "__magic", "_delta_log", "_spark_metadata"}
 STORE_FILES = ("manifest.json", "lease.json")  # the second before the first commit
-SHARDS = "/embeddings"
+STORE_FOLDERS = ("embeddings", "sidecars")
 STATE = "state.json"
 INFO = "dataset_info.json"
-SPLITS = "dataset_dict.json"
+SPLITS = "/dataset_dict.json"
 CACHE = re.compile(r"cache-[0-9a-f]{16}.*\.arrow")
 STATE_BYTES = 1 << 24
 ARROW = ".arrow"
@@ -47,7 +47,8 @@ def leave_out(matched: Matched) -> LeftOut:
     """
     reasons = dict.fromkeys(_below(_stores(matched.folders), matched.files), IN_STORE)
     others = [entry for entry in matched.files if entry.path not in reasons]
-    reasons |= dict.fromkeys(_beside_data(others, matched.beside), OF_DATASETS)
+    descriptions = _beside_data(others, matched.beside) + _of_splits(others, matched.folders)
+    reasons |= dict.fromkeys(descriptions, OF_DATASETS)
     return LeftOut([entry for entry in others if entry.path not in reasons], reasons)
 
 
@@ -74,13 +75,16 @@ def _below(folders: Iterable[str], files: Sequence[Entry]) -> list[str]:
 
 
 def _stores(folders: Iterable[str]) -> list[str]:
-    """Return the folders that are stores, by those of their shards."""
-    found = []
-    for folder in folders:
-        store = folder.removesuffix(SHARDS)
-        if folder.endswith(SHARDS) and _has_any(store, STORE_FILES):
-            found.append(store)
-    return found
+    """Return the folders that are stores, by the folders and files in them."""
+    listed = set(folders)
+    first = f"/{STORE_FOLDERS[0]}"
+    parents = [folder.removesuffix(first) for folder in folders if folder.endswith(first)]
+    return [
+        parent
+        for parent in parents
+        if all(f"{parent}/{name}" in listed for name in STORE_FOLDERS)
+        and _has_any(parent, STORE_FILES)
+    ]
 
 
 def _has_any(folder: str, names: Iterable[str]) -> bool:
@@ -100,8 +104,16 @@ def _beside_data(files: Sequence[Entry], beside: Iterable[str]) -> list[str]:
     left = set()
     for folder, inside in names.items():
         left |= {folder + name for name in _no_data(folder, inside)}
-    splits = {folder_of(folder) + SPLITS for folder in names if STATE in names[folder]}
-    return [entry.path for entry in files if entry.path in left | splits]
+    return [entry.path for entry in files if entry.path in left]
+
+
+def _of_splits(files: Iterable[Entry], folders: Iterable[str]) -> list[str]:
+    """Return the files that list the splits of a dataset, each a folder beside them."""
+    lists = {folder_of(entry.path): entry.path for entry in files if entry.path.endswith(SPLITS)}
+    if not lists:
+        return []
+    above = {folder_of(folder) for folder in folders if _has_any(folder, (STATE,))}
+    return [path for folder, path in lists.items() if folder in above]
 
 
 def _no_data(folder: str, names: set[str]) -> set[str]:
