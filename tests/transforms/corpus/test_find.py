@@ -157,6 +157,20 @@ def test_the_store_beside_its_input_is_left_out(root: str) -> None:
     assert [file.relative for file in inputs.files] == ["a.txt"]
 
 
+def test_a_bucket_is_a_folder(s3: str) -> None:
+    import boto3
+
+    bucket = f"bucket-{s3.rpartition('/')[2]}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    write(f"s3://{bucket}", "a.txt", "b/c.txt")
+    for name in (f"s3://{bucket}", f"s3://{bucket}/", f"s3://{bucket}/**"):
+        assert found(name) == ["a.txt", "b/c.txt"]
+        assert overlaps(name, f"s3://{bucket}/store")
+    with pytest.raises(OptionError, match="no file matches"):
+        boto3.client("s3").create_bucket(Bucket=f"{bucket}-2")
+        found(f"s3://{bucket}-2")
+
+
 @pytest.fixture
 def delta(tmp_path: Path) -> Path:
     """A table of Delta Lake by a column, one row of which was deleted."""
