@@ -140,7 +140,8 @@ def _data_files(path: str) -> set[str] | None:
     Raises SentenceBeamError if the list cannot be read, or does not tell which rows are data.
     """
     try:
-        state = json.loads(storage.read_range(path, 0, STATE_BYTES))
+        with storage.storage_of(path).open(path) as file:
+            state = json.loads(file.read(STATE_BYTES))
     except (ValueError, OSError, RecursionError) as error:
         raise SentenceBeamError(
             f"{path} cannot be read ({first_line(error)}), so the data files in its folder are"

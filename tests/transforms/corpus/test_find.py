@@ -157,6 +157,32 @@ def test_the_store_beside_its_input_is_left_out(root: str) -> None:
     assert [file.relative for file in inputs.files] == ["a.txt"]
 
 
+def test_files_that_hold_no_rows_are_left_out_on_every_storage(root: str) -> None:
+    write(
+        root,
+        "a.parquet",
+        "_temporary/0/a.parquet",
+        "_day=1/b.parquet",
+        "store/manifest.json",
+        "store/embeddings/x.parquet",
+        "store/sidecars/x.json",
+        "hf/data.arrow",
+        "hf/cache-1.arrow",
+    )
+    storage.overwrite(f"{root}/hf/state.json", b'{"_data_files": [{"filename": "data.arrow"}]}')
+    assert found(f"{root}/**/*.parquet") == ["_day=1/b.parquet", "a.parquet"]
+    assert found(f"{root}/hf") == found(f"{root}/hf/*.arrow") == ["data.arrow"]
+    left = find_inputs(f"{root}/**", "auto", False).left_out
+    assert {path.removeprefix(f"{root}/"): reason for path, reason in left.items()} == {
+        "_temporary/0/a.parquet": "with a leading _",
+        "hf/cache-1.arrow": "beside a dataset's data",
+        "hf/state.json": "beside a dataset's data",
+        "store/embeddings/x.parquet": "of a store",
+        "store/manifest.json": "of a store",
+        "store/sidecars/x.json": "of a store",
+    }
+
+
 def test_a_bucket_is_a_folder(s3: str) -> None:
     import boto3
 
