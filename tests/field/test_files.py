@@ -34,6 +34,13 @@ ROW = b'{"text": "row"}\n'
 STATE = {"_data_files": [{"filename": "data-0.arrow"}], "_fingerprint": "x", "_split": None}
 
 
+def name_of(value: object) -> str:
+    """The name of a case: its text; bytes would tell the time at which they were packed."""
+    if isinstance(value, str):
+        return value
+    return ""
+
+
 def state(*names: str, **fields: Any) -> bytes:
     """The list of data files that datasets writes."""
     return json.dumps({**STATE, "_data_files": [{"filename": n} for n in names], **fields}).encode()
@@ -128,6 +135,16 @@ LEFT = [
     ),
     Left("Impala", {"a.parquet": "a", "_impala_insert_staging/x/a.parquet": "half"}, EVERY),
     Left("the S3A committer", {"a.csv": "a", "__magic/job-1/a.csv": "half"}, {"**/*.csv": ["a"]}),
+    Left(
+        "Beam, a killed job",
+        {"out-0.jsonl": "a", f"beam-temp-out-{'0b' * 16}/1f.out.jsonl": "half"},
+        {
+            "": ["a"],
+            "**": ["a"],
+            "**/*.jsonl": ["a"],
+            f"beam-temp-out-{'0b' * 16}/1f.out.jsonl": ["half"],
+        },
+    ),
     Left(
         "Hive, a partition column with a leading _",
         {"_day=1/a.parquet": "a", "_day=2/b.parquet": "b", "_x/c.parquet": "half"},
@@ -243,6 +260,7 @@ def test_what_is_left_out_is_counted_with_its_reason_unless_another_pattern_take
         ({"t/.hoodie/hoodie.properties": b"", "t/lang=en/a.parquet": "a"}, "t/lang=en", "Hudi"),
         ({"t/2/.hoodie_partition_metadata": b"", "t/2/a.parquet": "a"}, "t/2/*.parquet", "Hudi"),
     ],
+    ids=name_of,
 )
 def test_an_input_without_rows_to_read_ends_with_what_is_there(
     files: Mapping[str, bytes | str], pattern: str, said: str, tmp_path: Path
@@ -273,6 +291,7 @@ def test_a_hudi_table_beside_the_files_of_a_pattern_does_not_matter(tmp_path: Pa
         b'{"_data_files": [',
         b"[" * 100_000,
     ],
+    ids=name_of,
 )
 def test_a_saved_dataset_of_which_not_all_rows_can_be_told_ends_by_name(
     listed: bytes, tmp_path: Path
@@ -331,6 +350,7 @@ def many(pack: Any) -> bytes:
         ("a.txt.GZ", gzip.compress(many(in_tar)), r"holds a tar file inside the \.gz"),
         ("a.json.xz", lzma.compress(many(bz2.compress)), r"holds a bzip2 file inside the \.xz"),
     ],
+    ids=name_of,
 )
 def test_bytes_that_the_name_does_not_say_end_the_run_by_name(
     name: str, data: bytes, said: str, tmp_path: Path
@@ -365,6 +385,7 @@ def test_bytes_that_the_name_does_not_say_end_the_run_by_name(
             [POINTER.decode().splitlines()[0] + " x" * 600],
         ),
     ],
+    ids=name_of,
 )
 def test_endings_in_capitals_and_texts_that_only_look_alike_are_read(
     name: str, data: bytes, right: list[str], tmp_path: Path

@@ -208,9 +208,8 @@ class Finder:
         """
         matched = storage.storage_of(pattern).match(pattern, self.hidden)
         glob = Glob(pattern, self.hidden)
-        if glob.is_literal:
-            marked = set()
-        else:
+        marked: set[str] = set()
+        if not glob.is_literal:
             marked = self._marked(pattern, matched, is_marked)
         links = []
         for path in matched.broken:
@@ -220,9 +219,11 @@ class Finder:
                 raise broken_link(path)
             links.append(Entry(path, 0, "", BROKEN))
         files = [entry for entry in matched.files if entry.path not in marked]
-        remaining, reasons = leave_out(matched._replace(files=files))
-        reasons |= dict.fromkeys(marked, MARKED)
-        return matched._replace(files=sort_by_path([*remaining, *links])), reasons
+        reasons = dict.fromkeys(marked, MARKED)
+        if not glob.is_literal:
+            files, others = leave_out(matched._replace(files=files))
+            reasons |= others
+        return matched._replace(files=sort_by_path([*files, *links])), reasons
 
     def _marked(self, pattern: str, matched: Matched, is_marked: bool) -> set[str]:
         """Return the matching paths whose names begin with `_`, except documents."""

@@ -1,7 +1,8 @@
 """Files that match an `--input` but hold no rows of it: other tools wrote them beside the rows.
 
-Spark keeps unfinished output in `_temporary`, datasets keeps results of `map` beside the data that
-`state.json` lists, and a store of this project has shards with the texts of another input.
+Spark and Beam keep unfinished output in folders beside the finished one, datasets keeps results of
+`map` beside the data that `state.json` lists, and a store of this project has shards with the texts
+of another input.
 """
 
 import json
@@ -19,10 +20,13 @@ from transforms.storage.globs import folder_of
 MARKED = "with a leading _"
 IN_STORE = "of a store"
 OF_DATASETS = "beside a dataset's data"
-REASONS = (MARKED, IN_STORE, OF_DATASETS)
+OF_BEAM = "of an unfinished job"
+REASONS = (MARKED, IN_STORE, OF_DATASETS, OF_BEAM)
 
 # Hadoop, its committers for S3, Delta and Spark's streams write these with any ending
 UNFINISHED = {"_temporary", "__magic", "_delta_log", "_spark_metadata"}
+# the folder in which Beam for Python collects its output, and which a killed job leaves
+BEAM_FOLDER = re.compile(r"/beam-temp-[^/]*-[0-9a-f]{32}/")
 STORE_FILES = ("manifest.json", "lease.json")  # the second before the first commit
 STORE_FOLDERS = ("embeddings", "sidecars")
 STATE = "state.json"
@@ -41,11 +45,14 @@ class LeftOut(NamedTuple):
 
 
 def leave_out(matched: Matched) -> LeftOut:
-    """Leave out the files of stores and what datasets writes beside its data.
+    """Leave out the files of stores and of killed jobs, and what datasets writes beside its data.
 
     Raises SentenceBeamError for a saved dataset of which not all data can be read.
     """
     reasons = dict.fromkeys(_below(_stores(matched.folders), matched.files), IN_STORE)
+    for entry in matched.files:
+        if "/beam-temp-" in entry.path and BEAM_FOLDER.search(entry.path):
+            reasons[entry.path] = OF_BEAM
     others = [entry for entry in matched.files if entry.path not in reasons]
     descriptions = _beside_data(others, matched.beside) + _of_splits(others, matched.folders)
     reasons |= dict.fromkeys(descriptions, OF_DATASETS)

@@ -42,10 +42,20 @@ class Columns:
 
     def reading(self, file: InputFile) -> "Columns":
         """Return the columns for reading a file, with its types and the values in its path."""
-        path = some_values(file.path, self.wanted)
+        path = some_values(file.path, self.path_names)
         if not file.types and not path:
             return self
         return replace(self, types=(*self.types, *file.types), path=path)
+
+    @property
+    def path_names(self) -> list[str]:
+        """The names of the columns that may stand in a file's path: neither texts nor ids."""
+        names = [*self.of_prefix, *self.keep]
+        own = [self.id, self.text]
+        if self.of_text is not None:
+            names += self.of_text.names
+            own = [self.id]
+        return [name for name in dict.fromkeys(names) if name not in own]
 
     @cached_property
     def path_values(self) -> dict[str, str | None]:

@@ -136,6 +136,15 @@ def test_ids_and_texts_are_never_read_from_the_path(ending: str, tmp_path: Path)
             read(path, columns)
 
 
+def test_a_row_without_its_own_id_or_text_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "id=1" / "text=x" / "a.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"id": "a"}\n{"text": "one"}\n{"id": "b", "text": "two"}\n')
+    unit = read(path, Columns(id="id", keep=("id", "text")))
+    assert unit.ids == ["b"]
+    assert [reject.reason for reject in unit.rejects] == ["null text", "null id"]
+
+
 def test_a_column_that_neither_has_ends_with_the_columns_of_both(tmp_path: Path) -> None:
     (file,) = list_files([str(put(tmp_path, "lang=en/a.parquet"))], "auto", None)
     columns = columns_of(file)

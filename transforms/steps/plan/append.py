@@ -75,7 +75,7 @@ def same_content(file: InputFile, entry: InputEntry, job: EmbedJob) -> bool:
 
 def same_path_values(file: InputFile, entry: InputEntry, job: EmbedJob) -> bool:
     """Whether the columns that a run reads have the same values in the path of both."""
-    names = job.columns.wanted
+    names = job.columns.path_names
     return some_values(file.path, names) == some_values(entry.source, names)
 
 

@@ -181,7 +181,7 @@ def unchanged(
 
 def _is_same_input(manifest: Manifest, planned: list[PlannedFile], job: EmbedJob) -> bool:
     """Whether a snapshot was made of the same files; only their content counts if names do not."""
-    names = job.columns.wanted
+    names = job.columns.path_names
     before = [(entry.path, rows_of_entry(entry, names)) for entry in manifest.files]
     now = [(item.file.relative, rows_of_file(item.file, names)) for item in planned]
     # Without ids of their own rows are named after files, and rejected rows are.

@@ -23,7 +23,7 @@ def carry_renamed(
     a copy of it is read, since no two units may share a shard. A file whose path has another value
     in one of the `columns` is read too.
     """
-    names = columns.wanted
+    names = columns.path_names
     taken = {item.file.relative for item in planned if item.carried}
     found = list(planned)
     free: dict[tuple[object, ...], list[tuple[InputEntry, Units]]] = {}
