@@ -172,7 +172,7 @@ def test_the_same_bytes_packed_otherwise_are_another_file(
     write_bytes(inputs / "b.jsonl.gz", (inputs / "a.jsonl").read_bytes())
     embed(inputs / "*", "--id-column", "id").ok()
     (inputs / "b.jsonl.gz").rename(inputs / "c.jsonl")
-    embed(inputs / "*", "--max-rejects", 0).failed(3, "rejected")
+    embed(inputs / "*", "--max-rejects", 0).failed(1, "c.jsonl", "gzip")
     (inputs / "c.jsonl").rename(inputs / "d.jsonl.gz")
     embed(inputs / "*").ok()
     check_ledger(store, 2, carried=2)
