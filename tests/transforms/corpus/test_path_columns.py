@@ -98,6 +98,12 @@ def test_a_column_of_the_path_is_read_like_one_of_the_file(ending: str, tmp_path
     assert unit.ids == ["a", "b"]
 
 
+@pytest.mark.parametrize("ending", WRITERS)
+def test_rows_that_need_no_column_of_the_file_are_read(ending: str, tmp_path: Path) -> None:
+    path = put(tmp_path, f"lang=en/a.{ending}")
+    assert read(path, Columns(template="{lang}")).texts == ["en", "en"]
+
+
 @pytest.mark.parametrize("ending", [e for e in WRITERS if e != "avro"])
 def test_the_files_own_column_comes_first(ending: str, tmp_path: Path) -> None:
     path = put(tmp_path, f"lang=en/a.{ending}", lang=["de", "fr"])
