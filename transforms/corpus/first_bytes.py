@@ -4,6 +4,7 @@ import contextlib
 import re
 from typing import BinaryIO
 
+from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
 from transforms.corpus.formats.registry import reader_of
@@ -27,10 +28,12 @@ PACKED = (
 def check_first_bytes(file: InputFile) -> None:
     """Raise SentenceBeamError for a pointer of Git LFS, and for compression that the name hides.
 
-    Tables, as Parquet, are compressed inside; of these only small files are opened.
+    Tables, as Parquet, are compressed inside. Large ones on object storage are not opened, since
+    each costs a request, and reading them says that they are none.
     """
     is_packed = reader_of(file).is_packed
-    if not file.size or (is_packed and file.size >= POINTER_BYTES):
+    is_far = file.size >= POINTER_BYTES and not storage.is_local(file.path)
+    if not file.size or (is_packed and is_far):
         return
     with open_unchanged(file) as raw:
         head = raw.read(HEAD)
@@ -39,10 +42,21 @@ def check_first_bytes(file: InputFile) -> None:
                 f"{file.path} is a pointer of Git LFS, not the file itself; fetch it by `git lfs"
                 " pull`, or leave it out of --input"
             )
-        if is_packed:
-            return
         raw.seek(0)
-        _check_packed(file, head, raw)
+        if is_packed:
+            _check_table(file, head)
+        else:
+            _check_packed(file, head, raw)
+
+
+def _check_table(file: InputFile, head: bytes) -> None:
+    """Raise SentenceBeamError if a table is compressed as a whole."""
+    tool, _ = _compression_in(head)
+    if tool:
+        raise SentenceBeamError(
+            f"{file.path} is a {tool} file, and {file.format} is read only as its writer compresses"
+            " it inside; unpack it"
+        )
 
 
 def _check_packed(file: InputFile, head: bytes, raw: BinaryIO) -> None:
@@ -50,9 +64,7 @@ def _check_packed(file: InputFile, head: bytes, raw: BinaryIO) -> None:
     tool, suffix = _compression_in(head)
     if not file.compression:
         if tool:
-            raise SentenceBeamError(
-                f"{file.path} is a {tool} file, which its name does not say; {_mend(file, suffix)}"
-            )
+            raise SentenceBeamError(f"{file.path} is a {tool} file; {_mend(file, suffix)}")
         return
     if tool and suffix != file.compression:
         raise SentenceBeamError(
