@@ -37,6 +37,9 @@ setup(
         "safetensors>=0.4",  # the only weight format read
         "pyarrow>=17",  # Parquet in and out, Arrow and ORC in
         "fastavro>=1.9",  # Avro in; Beam brings it
+        # codecs of Avro as Spark and Kafka write it, by which fastavro reads snappy and zstandard
+        "cramjam>=2.8",
+        "backports.zstd>=1; python_version<'3.14'",
         "numpy>=1.26",
         "zstandard>=0.22",  # .zst text shards
         "jinja2>=3.1",  # the report's page

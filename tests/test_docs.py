@@ -213,6 +213,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "prices.csv").write_text(
         "text,price,day,ok,name\nan apple,9,2026-01-02,yes,Boskop\nfive pears,100,,no,\n"
     )
+    page = {"id": ["a"], "text": ["The shop is open."]}
+    write(folder / "pages" / "lang=en" / "day=2026-01-02" / "a.parquet", page)
     (folder / "manuals").mkdir()
     (folder / "manuals" / "a.jsonl").write_text(
         json.dumps({"id": "a", "title": "The shop", "text": document}) + "\n"

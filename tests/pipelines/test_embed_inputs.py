@@ -58,8 +58,8 @@ def test_a_folder_stands_for_its_files_of_one_format(
         "a.txt",
         "below/b.txt.gz",
     }
-    embed(inputs / "**" / "*.txt*").ok()
-    check_ledger(store, 9)
+    assert "1 with a leading _" in embed(inputs / "**" / "*.txt*").ok().out
+    check_ledger(store, 6, carried=6)
     write_bytes(inputs / "c.csv", b"text\nx\n")
     embed(inputs).failed(2, inputs, "1 csv", "2 text", f"'{inputs}/**/*.csv'")
     embed(inputs, "--format", "csv", "--max-deletes", 1).ok()
@@ -396,7 +396,9 @@ def test_a_symlink_to_nothing_among_others_stops_the_run(
 def test_hidden_and_foreign_files_beside_the_input(embed: Run, inputs: Path) -> None:
     write_lines(inputs / "a.txt", ["one"])
     write_bytes(inputs / "_SUCCESS", b"")
-    embed(inputs / "*").failed(2, inputs / "_SUCCESS", "--format", "--input")
+    assert "1 with a leading _" in embed(inputs / "*").ok().out
+    write_bytes(inputs / "LICENSE", b"")
+    embed(inputs / "*").failed(2, inputs / "LICENSE", "--format", "--input")
 
 
 def test_two_hundred_small_files(embed: Run, inputs: Path, store: Path, partition: str) -> None:

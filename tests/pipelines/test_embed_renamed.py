@@ -172,7 +172,7 @@ def test_the_same_bytes_packed_otherwise_are_another_file(
     write_bytes(inputs / "b.jsonl.gz", (inputs / "a.jsonl").read_bytes())
     embed(inputs / "*", "--id-column", "id").ok()
     (inputs / "b.jsonl.gz").rename(inputs / "c.jsonl")
-    embed(inputs / "*", "--max-rejects", 0).failed(3, "rejected")
+    embed(inputs / "*", "--max-rejects", 0).failed(1, "c.jsonl", "gzip")
     (inputs / "c.jsonl").rename(inputs / "d.jsonl.gz")
     embed(inputs / "*").ok()
     check_ledger(store, 2, carried=2)
@@ -187,3 +187,20 @@ def test_rejected_rows_of_a_renamed_file_are_carried_too(
     embed(inputs / "*", "--max-rejects", 0.5).ok()
     check_ledger(store, 2, 1, carried=2)
     assert [row["id"] for row in rows_of(store)] == ["x", "z"]
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_a_file_under_another_value_of_a_kept_column_is_read_again(
+    partition: str, night: Callable[..., Outcome], inputs: Path, store: Path
+) -> None:
+    put(inputs / "lang=en/a.parquet", 0, 20)
+    put(inputs / "lang=fr/b.parquet", 20, 30)
+    night("--keep-columns", "lang", "--partition", partition)
+    (inputs / "lang=en").rename(inputs / "lang=de")
+    night()
+    check_ledger(store, 30, embedded=0)
+    assert {row["id"]: row["lang"] for row in rows_of(store)} == {
+        f"k{i}": "de" if i < 20 else "fr" for i in range(30)
+    }
+    night()
+    check_ledger(store, 30, carried=30)

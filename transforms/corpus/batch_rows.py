@@ -16,11 +16,13 @@ from transforms.corpus.column_values import (
 )
 from transforms.corpus.files import InputFile
 from transforms.corpus.nested import column_at
+from transforms.corpus.path_values import with_path_values
 from transforms.corpus.row_blocks import Block, Columns, Rows
 
 
 def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, position: int) -> Block:
     """The rows of a batch, whose first row has the number `position` in its file."""
+    batch = with_path_values(batch, columns.path_values)
     n = batch.num_rows
     positions = list(range(position, position + n))
     texts, reasons, sizes = _texts(batch, columns)

@@ -2,10 +2,11 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from transforms.corpus.left_out import MARKED, REASONS
 from transforms.storage.globs import Glob, folder_of, literal_part
 
 HIDDEN = "hidden"
@@ -17,16 +18,22 @@ NO_ENDING = "without an ending"
 class Beside:
     """The number of files that no glob of a run takes: by folder, then by reason.
 
-    A reason is "hidden", "hidden folder" or the ending of the name.
+    A reason is "hidden", "hidden folder", the ending of the name, or one of `left_out`.
     """
 
     folders: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, paths: Iterable[str], globs: frozenset[str], hidden: bool) -> "Beside":
-        """Count the paths beside the files of one glob.
+    def of(
+        cls,
+        paths: Iterable[str],
+        left_out: Mapping[str, str],
+        globs: frozenset[str],
+        hidden: bool,
+    ) -> "Beside":
+        """Count the paths beside the files of one glob, and its files that are left out, by reason.
 
-        Paths that other `globs` of the run take are left out.
+        Paths that other `globs` of the run take are not counted.
         """
         all_globs = _compiled(globs, hidden)
         folders: dict[str, Counter[str]] = {}
@@ -35,14 +42,24 @@ class Beside:
                 glob.takes(path) or glob.enters(path) for glob in all_globs
             ):
                 folders.setdefault(folder_of(path), Counter())[_reason(path, hidden)] += 1
+        unmarked = _compiled(globs, hidden, marked=False)
+        for path, reason in left_out.items():
+            is_taken = reason == MARKED and any(glob.takes(path) for glob in unmarked)
+            if path not in globs and not is_taken:
+                folders.setdefault(folder_of(path), Counter())[reason] += 1
         return cls({folder: dict(counts) for folder, counts in folders.items()})
 
     def total(self) -> dict[str, int]:
-        """The counts of all folders by reason, the largest first."""
+        """The counts of all folders by reason: files that are left out, then the largest first."""
         total: Counter[str] = Counter()
         for counts in self.folders.values():
             total.update(counts)
-        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+        return dict(sorted(total.items(), key=_rank))
+
+
+def _rank(item: tuple[str, int]) -> tuple[bool, int, str]:
+    reason, count = item
+    return reason not in REASONS, -count, reason
 
 
 def merged(elements: Iterable[Any]) -> Beside:
@@ -57,10 +74,10 @@ def merged(elements: Iterable[Any]) -> Beside:
     return Beside(folders)
 
 
-@functools.lru_cache(1)
-def _compiled(globs: frozenset[str], hidden: bool) -> tuple[Glob, ...]:
+@functools.lru_cache(2)
+def _compiled(globs: frozenset[str], hidden: bool, marked: bool = True) -> tuple[Glob, ...]:
     """The globs that have a wildcard."""
-    return tuple(Glob(glob, hidden) for glob in globs if literal_part(glob) != glob)
+    return tuple(Glob(glob, hidden, marked) for glob in globs if literal_part(glob) != glob)
 
 
 def _reason(path: str, hidden: bool) -> str:
@@ -69,7 +86,12 @@ def _reason(path: str, hidden: bool) -> str:
         if path.endswith("/"):
             return HIDDEN_FOLDER
         return HIDDEN
-    _, dot, ending = name.lstrip(".").rpartition(".")
+    return reason_for_ending(path)
+
+
+def reason_for_ending(path: str) -> str:
+    """The ending of a path's name in lower case, or that it has none."""
+    _, dot, ending = path.rpartition("/")[2].lstrip(".").rpartition(".")
     if not dot:
         return NO_ENDING
     return f".{ending.lower()}"

@@ -78,21 +78,21 @@ def fixed_part(pattern: str) -> str:
 
 
 def split_compression(name: str) -> tuple[str, str]:
-    """The name of a file without the suffix of a compression, and the suffix or "".
+    """The name of a file without the suffix of a compression, and the suffix in lower case or "".
 
-    >>> split_compression("en/a.txt.gz"), split_compression("a.parquet")
+    >>> split_compression("en/a.txt.GZ"), split_compression("a.parquet")
     (('en/a.txt', '.gz'), ('a.parquet', ''))
     """
     suffix = name[name.rfind(".") :]
-    if suffix in _READERS:
-        return name.removesuffix(suffix), suffix
+    if suffix.lower() in _READERS:
+        return name.removesuffix(suffix), suffix.lower()
     return name, ""
 
 
 def ending_of(path: str) -> str:
     """The ending of a file's name, including that of a compression."""
-    stem, compression = split_compression(path)
-    return "." + stem.rpartition(".")[2] + compression
+    stem, _ = split_compression(path)
+    return "." + stem.rpartition(".")[2] + path[len(stem) :]
 
 
 def is_utf8(text: str | None) -> bool:

@@ -1,12 +1,14 @@
 """Find the files that an `--input` names by a pattern, a folder or a table."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.corpus.beside import reason_for_ending
 from transforms.corpus.files import (
     BROKEN,
     InputFile,
@@ -19,28 +21,32 @@ from transforms.corpus.formats.registry import FORMATS, compression_of, format_o
 from transforms.corpus.lake_parts import WHOLE, TablePart
 from transforms.corpus.lakes import (
     DATA_FORMATS,
-    DELTA_LOG,
-    FOLDER,
-    input_of_table,
+    folders_around,
+    hint_for_table,
+    hudi_folders,
     is_table,
     table_entries,
+    tables_inside,
 )
+from transforms.corpus.left_out import MARKED, is_document, leave_out
 from transforms.storage import Entry
 from transforms.storage.base import Matched
 from transforms.storage.globs import Glob, folder_of, literal_part
 
-OTHER_TOOLS = "_"  # the group of files whose names are left to other tools
+KINDS = 8  # kinds of files that a message counts
 
 
 class Inputs(NamedTuple):
     """The files that one `--input` names, and the paths beside them (see storage.base.Matched).
 
-    `folders` are folders that match as a file would, and from which no file is read.
+    `folders` are folders that match as a file would, and from which no file is read. `left_out` has
+    the reason against each matching file that holds no rows (see left_out).
     """
 
     files: list[InputFile]
     beside: list[str]
     folders: list[str]
+    left_out: dict[str, str]
 
 
 def match_inputs(
@@ -73,17 +79,17 @@ def find_inputs(
             _input_file(entry, relative, file_format)
             for entry, relative in table_entries(pattern, part)
         ]
-        return Inputs(files, [], [])
+        return Inputs(files, [], [], {})
     pattern = storage.absolute(pattern)
     listed, root = _list_files(Finder(pattern, file_format, hidden, broken_too, store))
     if not listed.entries:
-        raise OptionError(_nothing_matches(pattern))
+        raise OptionError(_nothing_matches(pattern, listed.left_out))
     files = [
         _input_file(entry, entry.path.removeprefix(root), file_format) for entry in listed.entries
     ]
     if delimiter is not None:
         files = [replace(file, delimiter=delimiter) for file in files]
-    return Inputs(files, listed.beside, listed.folders)
+    return Inputs(files, listed.beside, listed.folders, listed.left_out)
 
 
 class FolderFiles(NamedTuple):
@@ -92,6 +98,7 @@ class FolderFiles(NamedTuple):
     entries: list[Entry]
     beside: list[str]
     folders: list[str]
+    left_out: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -111,13 +118,14 @@ class Finder:
         pattern continues into it and its name is not that of a file. Raises SentenceBeamError for a
         special file, a broken link (unless `broken_too`), and a folder that cannot be read.
         """
-        matched = self._match(self.pattern)
+        matched, left_out = self._match(self.pattern)
         # a local literal may be a path into which a shell expanded a pattern
         if not Glob(self.pattern).is_literal or storage.is_local(self.pattern):
             self._check_no_table(fixed_part(self.pattern).rstrip("/"), matched)
         if matched.special:
             raise special_file(matched.special[0])
         glob = Glob(self.pattern, self.hidden)
+        unmarked = Glob(self.pattern, self.hidden, marked=False)
         entries = matched.files
         beside = list(matched.beside)
         passed: list[str] = []
@@ -127,8 +135,9 @@ class Finder:
             if glob.enters(folder + "/") and not format_of(folder):
                 passed.append(folder)
                 continue
-            inside = self.list_folder(folder)
-            if not inside.entries:
+            is_marked = not unmarked.takes(folder)
+            inside = self.list_folder(folder, is_marked)
+            if not inside.entries and not inside.left_out and not is_marked:
                 raise OptionError(
                     f"--input {self._name_of(folder)} is a folder without files where a file should"
                     " be; remove it or narrow --input"
@@ -136,48 +145,49 @@ class Finder:
             entries = sort_by_path([*entries, *inside.entries])
             beside += inside.beside
             passed += inside.folders
-        return FolderFiles(entries, sorted(set(beside)), passed)
+            left_out |= inside.left_out
+        return FolderFiles(entries, sorted(set(beside)), passed, left_out)
 
-    def list_folder(self, folder: str) -> FolderFiles:
+    def list_folder(self, folder: str, is_marked: bool = False) -> FolderFiles:
         """Return the files of one known format in a folder and below it, and the paths beside them.
 
         With `file_format`: the files with names of that format (for `file`: of plain text), or all
         if none has. Without: Markdown beside files of another format is left out as documentation.
-        Files and folders whose names begin with `_`, as `_SUCCESS`, belong to other tools. Raises
-        OptionError for files of several formats, SentenceBeamError for a special file with the name
-        of an input.
+        `is_marked` says that the folder's own name has a leading `_`. Raises OptionError for files
+        of several formats, SentenceBeamError for a special file with the name of an input.
         """
-        matched = self._match(f"{folder}/**")
+        pattern = f"{folder}/**"
+        matched, left_out = self._match(pattern, is_marked)
         self._check_no_table(folder, matched)
         chosen = sort_by_path(self._choose_format(folder, _group_by_format(folder, matched.files)))
         if matched.files and not chosen:
+            counts = _count_kinds({"": matched.files})
             raise OptionError(
-                f"--input {self._name_of(folder)} is a folder without a file of a known format, as"
-                f" {matched.files[0].path}; say --format, or name other files"
+                f"--input {self._name_of(folder)} is a folder without a file of a known format:"
+                f" {counts}; say --format, or name other files"
             )
+        unmarked = Glob(pattern, self.hidden, marked=False)
         for path in matched.special:
             could_be_input = self.file_format != "auto" or format_of(path)
-            if could_be_input and "/_" not in path.removeprefix(folder):
+            if could_be_input and unmarked.takes(path):
                 raise special_file(path)
         passed = [path for path in matched.folders if not holds_any(path, chosen)]
         paths = {entry.path for entry in chosen}
         others = [entry.path for entry in matched.files if entry.path not in paths]
-        return FolderFiles(chosen, sorted([*matched.beside, *others]), passed)
+        return FolderFiles(chosen, sorted([*matched.beside, *others]), passed, left_out)
 
     def _choose_format(self, folder: str, groups: dict[str, list[Entry]]) -> list[Entry]:
         """Return the files to read of a folder, whose files are grouped by `_group_by_format`."""
         if self.file_format != "auto":
             return self._choose_requested(groups)
-        known = set(groups) - {"", OTHER_TOOLS}
+        known = set(groups) - {""}
         kinds = sorted(known - {"file"} or known)
         if len(kinds) > 1:
-            counts = " and ".join(
-                f"{len(groups[kind]):,} {kind} (as {groups[kind][0].path})" for kind in kinds
-            )
             ending = ending_of(groups[kinds[0]][0].path)
             raise OptionError(
-                f"--input {self._name_of(folder)} is a folder of several formats, {counts}; name"
-                f" one kind by a pattern, as in --input '{folder}/**/*{ending}'"
+                f"--input {self._name_of(folder)} is a folder of several formats:"
+                f" {_count_kinds(groups)}; name one kind by a pattern, as in --input"
+                f" '{folder}/**/*{ending}'"
             )
         return [entry for kind in kinds for entry in groups[kind]]
 
@@ -187,49 +197,63 @@ class Finder:
         if self.file_format == "file":
             formats = plain_formats()
         chosen = [entry for kind in formats for entry in groups.get(kind, [])]
-        if not chosen:
-            for kind, entries in groups.items():
-                if kind != OTHER_TOOLS:
-                    chosen += entries
-        return chosen
+        return chosen or [entry for entries in groups.values() for entry in entries]
 
-    def _match(self, pattern: str) -> Matched:
+    def _match(self, pattern: str, is_marked: bool = False) -> tuple[Matched, dict[str, str]]:
         """Match a pattern; with `broken_too` the broken links are among the files.
 
-        Raises SentenceBeamError for other broken links, and for one that may have led to a folder.
+        Returns the files without those that hold no rows, and the reasons against these. With
+        `is_marked` a leading `_` stands above the pattern. Raises SentenceBeamError for other
+        broken links, and for one that may have led to a folder.
         """
         matched = storage.storage_of(pattern).match(pattern, self.hidden)
-        if not matched.broken:
-            return matched._replace(files=sort_by_path(matched.files))
         glob = Glob(pattern, self.hidden)
+        marked: set[str] = set()
+        if not glob.is_literal:
+            marked = self._marked(pattern, matched, is_marked)
+        links = []
         for path in matched.broken:
+            if path in marked:
+                continue
             if not self.broken_too or (glob.enters(path + "/") and not format_of(path)):
                 raise broken_link(path)
-        links = [Entry(path, 0, "", BROKEN) for path in matched.broken]
-        return matched._replace(files=sort_by_path([*matched.files, *links]))
+            links.append(Entry(path, 0, "", BROKEN))
+        files = [entry for entry in matched.files if entry.path not in marked]
+        reasons = dict.fromkeys(marked, MARKED)
+        if not glob.is_literal:
+            files, others = leave_out(matched._replace(files=files))
+            reasons |= others
+        return matched._replace(files=sort_by_path([*files, *links])), reasons
+
+    def _marked(self, pattern: str, matched: Matched, is_marked: bool) -> set[str]:
+        """Return the matching paths whose names begin with `_`, except documents."""
+        unmarked = Glob(pattern, self.hidden, marked=False)
+        paths = [*(entry.path for entry in matched.files), *matched.broken]
+        return {
+            path
+            for path in paths
+            if (is_marked or ("/_" in path and not unmarked.takes(path)))
+            and not is_document(path, self.file_format)
+        }
 
     def _check_no_table(self, folder: str, matched: Matched) -> None:
-        """Raise OptionError if the files belong to a table of Delta Lake or Iceberg.
+        """Raise OptionError if the files belong to a table of Delta Lake, Iceberg or Hudi.
 
         The table may have deleted some of their rows. `folder` holds everything that was matched.
         """
         files = [entry for entry in matched.files if format_of(entry.path) in DATA_FORMATS]
         if not files:
             return
-        inside = [
-            folder_of(path)[:-1]
-            for path in matched.folders
-            if path.endswith((f"/{DELTA_LOG}", f"/{FOLDER}"))
-        ]
+        hudi = hudi_folders(matched)
         around = [folder, *folders_around(folder)]
-        for table in dict.fromkeys([*around, *inside]):
+        for table in dict.fromkeys([*around, *hudi, *tables_inside(matched)]):
             if table not in around and not holds_any(table, files):
                 continue
-            table_input = input_of_table(table)
-            if table_input is not None:
+            hint = hint_for_table(table, hudi)
+            if hint is not None:
                 raise OptionError(
                     f"--input {self._name_of(table)} is a table, whose files may hold rows that it"
-                    f" has deleted; say --input {table_input}"
+                    f" has deleted; {hint}"
                 )
 
     def _holds_store(self, folder: str) -> bool:
@@ -253,42 +277,40 @@ def _list_files(finder: Finder) -> tuple[FolderFiles, str]:
         return listed, fixed_part(pattern)
     literal = storage.storage_of(pattern).stat(pattern)
     if literal is not None:
-        return FolderFiles([literal], [], []), folder_of(pattern)
+        return FolderFiles([literal], [], [], {}), folder_of(pattern)
     if literal_part(pattern) == pattern:
         return finder.list_folder(pattern), pattern + "/"
     return listed, fixed_part(pattern)
 
 
 def _group_by_format(folder: str, files: Iterable[Entry]) -> dict[str, list[Entry]]:
-    """Group a folder's files by the format in their names: "" if none, OTHER_TOOLS after a `_`."""
+    """Group a folder's files by the format in their names; "" if they have none."""
     groups: dict[str, list[Entry]] = {}
     for entry in files:
-        below = entry.path.removeprefix(folder)
-        kind = OTHER_TOOLS if "/_" in below else format_of(below)
-        groups.setdefault(kind, []).append(entry)
+        groups.setdefault(format_of(entry.path.removeprefix(folder)), []).append(entry)
     return groups
+
+
+def _count_kinds(groups: dict[str, list[Entry]]) -> str:
+    """Return the kinds of files with their numbers for a message; unknown ones by their endings."""
+    kinds = {kind: entries for kind, entries in sorted(groups.items()) if kind}
+    others: dict[str, list[Entry]] = {}
+    for entry in groups.get("", []):
+        others.setdefault(reason_for_ending(entry.path), []).append(entry)
+    kinds |= dict(sorted(others.items(), key=lambda item: (-len(item[1]), item[0])))
+    counts = [
+        f"{len(entries):,} {kind} (as {entries[0].path})"
+        for kind, entries in list(kinds.items())[:KINDS]
+    ]
+    rest = sum(map(len, list(kinds.values())[KINDS:]))
+    if rest:
+        counts.append(f"{rest:,} others")
+    return ", ".join(counts)
 
 
 def sort_by_path(entries: Iterable[Entry]) -> list[Entry]:
     """Return the entries sorted by path, each once."""
     return sorted({entry.path: entry for entry in entries}.values(), key=lambda entry: entry.path)
-
-
-def folders_around(folder: str) -> list[str]:
-    """Return the parent folders that may be a table with its data in this folder.
-
-    A table keeps data in `data` and in folders of partitions.
-
-    >>> folders_around("/lake/docs/data/lang=en"), folders_around("/lake/docs")
-    (['/lake/docs/data', '/lake/docs'], [])
-    """
-    folders: list[str] = []
-    name = folder.rpartition("/")[2]
-    while name == "data" or "=" in name:
-        folder = folder.rpartition("/")[0]
-        folders.append(folder)
-        name = folder.rpartition("/")[2]
-    return folders
 
 
 def holds_any(folder: str, entries: Sequence[Entry]) -> bool:
@@ -305,7 +327,15 @@ def special_file(path: str) -> SentenceBeamError:
     )
 
 
-def _nothing_matches(pattern: str) -> str:
+def _nothing_matches(pattern: str, left_out: dict[str, str]) -> str:
+    """Return the message for a pattern without files to read."""
+    if left_out:
+        counts = Counter(left_out.values())
+        listed = ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
+        return (
+            f"--input {pattern}: no file matches but {listed}, which are left out; name other"
+            " files, or these without a wildcard"
+        )
     if storage.storage_of(pattern).match(pattern, hidden=True).files:
         return (
             f"--input {pattern}: no file matches but hidden ones; write their dot, or say embed"

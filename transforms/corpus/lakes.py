@@ -2,11 +2,12 @@
 
 Data files never change, so files that the next snapshot still has are carried over unread. A table
 is refused if it deletes rows without rewriting their files, or renames columns without doing so.
+Tables of Hudi, whose files hold old rows beside current ones, are always refused.
 """
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from transforms import storage
 from transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
@@ -14,10 +15,13 @@ from transforms.base.extras import pip_line
 from transforms.corpus.delta_lake import delta_files, open_delta
 from transforms.corpus.iceberg import METADATA, iceberg_files, open_iceberg
 from transforms.corpus.lake_parts import DELTA, ICEBERG, WHOLE, TablePart
-from transforms.storage.base import Entry
+from transforms.storage.base import Entry, Matched
+from transforms.storage.globs import folder_of
 
 DELTA_LOG = "_delta_log"  # the folder in which a Delta table lists its files
 FOLDER = "metadata"  # the same of an Iceberg table
+HUDI = ".hoodie"  # the folder in which a Hudi table lists its commits
+HUDI_PARTITION = ".hoodie_partition_metadata"  # a file in each of its folders with data
 DATA_FORMATS = ("parquet", "orc", "avro")
 _LOG_FILE = re.compile(r"[0-9]{20}\.(?:.*\.)?(?:json|parquet)")
 _METADATA_FILE = re.compile(r"(?:v([0-9]+)|([0-9]+)-[0-9a-f-]{36})(?:\.gz)?\.metadata\.json")
@@ -41,6 +45,58 @@ def input_of_table(folder: str) -> str | None:
         return None
     latest = max(numbers, key=numbers.__getitem__)
     return f"{ICEBERG}{folder}/{FOLDER}/{latest}"
+
+
+def hint_for_table(folder: str, hudi: Iterable[str]) -> str | None:
+    """Return how to read the rows of a folder that is a table; None if it is not a table.
+
+    `hudi` are known folders of Hudi tables.
+    """
+    if folder in hudi or storage.storage_of(folder).stat(f"{folder}/{HUDI}/hoodie.properties"):
+        return (
+            "as a Hudi table it cannot be read here: write its current rows as Parquet, as in Spark"
+            " spark.read.format('hudi').load(TABLE).write.parquet(FOLDER)"
+        )
+    table_input = input_of_table(folder)
+    if table_input is None:
+        return None
+    return f"say --input {table_input}"
+
+
+def hudi_folders(matched: Matched) -> list[str]:
+    """Return the folders that are tables of Hudi or have their data, as far as they were listed."""
+    tables = [
+        path.removesuffix(f"/{HUDI}") for path in matched.folders if path.endswith(f"/{HUDI}")
+    ]
+    files = [*matched.beside, *(entry.path for entry in matched.files)]
+    parts = [folder_of(path)[:-1] for path in files if f"/{HUDI_PARTITION}" in path]
+    return list(dict.fromkeys([*tables, *parts]))
+
+
+def folders_around(folder: str) -> list[str]:
+    """Return the parent folders that may be a table with its data in this folder.
+
+    A table keeps data in `data` and in folders of partitions.
+
+    >>> folders_around("/lake/docs/data/lang=en"), folders_around("/lake/docs")
+    (['/lake/docs/data', '/lake/docs'], [])
+    """
+    folders: list[str] = []
+    name = folder.rpartition("/")[2]
+    while name == "data" or "=" in name:
+        folder = folder.rpartition("/")[0]
+        folders.append(folder)
+        name = folder.rpartition("/")[2]
+    return folders
+
+
+def tables_inside(matched: Matched) -> list[str]:
+    """Return the folders among those listed that may be tables of Delta Lake or Iceberg."""
+    return [
+        folder_of(path)[:-1]
+        for path in matched.folders
+        if path.endswith((f"/{DELTA_LOG}", f"/{FOLDER}"))
+    ]
 
 
 def _names_in(folder: str) -> list[str]:

@@ -69,14 +69,17 @@ def _field_at(array: pa.Array, name: str) -> pa.Array:
 
 
 def roots(schema: pa.Schema, names: list[str]) -> list[str]:
-    """Return the columns of the schema that hold the named ones, each once."""
+    """Return the columns of the schema that hold the named ones, each once.
+
+    For no names it is the first column, since a batch without columns has no rows in some formats.
+    """
     columns = []
     for name in names:
         column = name
         if name not in schema.names:
             column = name.partition(".")[0]
         columns.append(column)
-    return list(dict.fromkeys(columns))
+    return list(dict.fromkeys(columns)) or schema.names[:1]
 
 
 def all_names(schema: pa.Schema | pa.StructType, above: str = "") -> list[str]:

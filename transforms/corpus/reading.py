@@ -10,8 +10,9 @@ from dataclasses import replace
 from transforms.base.errors import OptionError
 from transforms.corpus.files import InputFile, check_distinct
 from transforms.corpus.find import match_inputs
+from transforms.corpus.first_bytes import check_first_bytes
 from transforms.corpus.formats.format import RawRow
-from transforms.corpus.formats.registry import reader_of
+from transforms.corpus.formats.registry import columns_of, reader_of
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS, Span
@@ -50,9 +51,10 @@ def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
 
     Plain text has no columns.
     """
+    check_first_bytes(file)
     reader = reader_of(file)
     if reader.has_columns:
-        reader.columns(file).check(columns.text, columns.id, columns.keep, columns.kinds)
+        columns_of(file).check(columns.text, columns.id, columns.keep, columns.kinds)
     return reader.spans(file, columns.text, UNIT_TOKENS)
 
 
@@ -71,6 +73,7 @@ def read_header(file: InputFile) -> list[str]:
 
     Raises OptionError for a file without columns.
     """
+    check_first_bytes(file)
     names = reader_of(file).header(file)
     if not names:
         raise OptionError(f"{file.path} is empty; leave it out of --input")

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from transforms.corpus.column_types import TYPES, ColumnType
 from transforms.corpus.files import InputFile
+from transforms.corpus.path_values import some_values
 from transforms.corpus.template import Template, parse
 
 NULL_TEXT = "null text"
@@ -27,7 +28,8 @@ class Columns:
     If a `template` is given, it makes the text of the columns that it names, which a file or a row
     may lack. `prefix` is the template of the prefix of every piece, "" for none. `types` are the
     words for the types as which kept columns are read, by name. Other kept columns have the table's
-    own types, or are strings.
+    own types, or are strings. `path` has the columns that stand in the path of the file that is
+    read, with their values.
     """
 
     text: str = "text"
@@ -36,12 +38,29 @@ class Columns:
     template: str | None = None
     prefix: str = ""
     types: tuple[tuple[str, str], ...] = ()
+    path: tuple[tuple[str, str | None], ...] = ()
 
     def reading(self, file: InputFile) -> "Columns":
-        """Return the columns for reading a file, with the file's own types."""
-        if not file.types:
+        """Return the columns for reading a file, with its types and the values in its path."""
+        path = some_values(file.path, self.path_names)
+        if not file.types and not path:
             return self
-        return replace(self, types=(*self.types, *file.types))
+        return replace(self, types=(*self.types, *file.types), path=path)
+
+    @property
+    def path_names(self) -> list[str]:
+        """The names of the columns that may stand in a file's path: neither texts nor ids."""
+        names = [*self.of_prefix, *self.keep]
+        own = [self.id, self.text]
+        if self.of_text is not None:
+            names += self.of_text.names
+            own = [self.id]
+        return [name for name in dict.fromkeys(names) if name not in own]
+
+    @cached_property
+    def path_values(self) -> dict[str, str | None]:
+        """The values in the path of the file that is read, by column."""
+        return dict(self.path)
 
     @cached_property
     def kinds(self) -> dict[str, ColumnType]:

@@ -214,6 +214,8 @@ def _blob(path: str, generation: int | None = None) -> Any:
 def _existing(path: str) -> Any:
     """Return the object with its properties, None if there is no object."""
     bucket, name = bucket_and_name(path)
+    if not name:
+        return None  # a bucket
     with _refusals_explained(path):
         return process_client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
 

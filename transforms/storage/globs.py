@@ -3,7 +3,8 @@
 `*` and `?` match inside a name, `[...]` matches one character. `**` between slashes matches any
 number of folders, also none; inside a name it is a `*` that may cross folders. `{a,b}` is either. A
 name that begins with `.` is hidden: only a pattern that writes the `.` itself, or `hidden`, matches
-it.
+it. A name that begins with `_` is marked, unless it names a partition (`_day=1`): with
+`marked=False` only a pattern that writes the `_` itself matches it.
 """
 
 import itertools
@@ -25,7 +26,7 @@ class Glob:
     Raises OptionError for a malformed pattern.
     """
 
-    def __init__(self, pattern: str, hidden: bool = False):
+    def __init__(self, pattern: str, hidden: bool = False, marked: bool = True):
         self.literal = literal_part(pattern)
         self.is_literal = self.literal == pattern
         if (
@@ -39,8 +40,9 @@ class Glob:
         self._folder = len(folder_of(self.literal))
         try:
             ways = [way for spread in _ways(pattern) for way in _deep(spread.split("/"))]
-            self._names = re.compile("|".join(_path(way, hidden) for way in ways), re.DOTALL)
-            above = dict.fromkeys(folder for way in ways for folder in _folders(way, hidden))
+            unwritten = _unwritten(hidden, marked)
+            self._names = re.compile("|".join(_path(way, unwritten) for way in ways), re.DOTALL)
+            above = dict.fromkeys(folder for way in ways for folder in _folders(way, unwritten))
             self._above = re.compile("|".join(above), re.DOTALL)
         except (re.error, RecursionError, OverflowError) as error:
             raise OptionError(
@@ -193,36 +195,49 @@ def _with_any_folders(way: list[str]) -> list[str]:
     return [*way, ANY_FOLDERS]
 
 
-def _path(names: list[str], hidden: bool) -> str:
+def _unwritten(hidden: bool, marked: bool) -> dict[str, str]:
+    """Return the first characters that a pattern has to write itself.
+
+    Each has the regular expression that refuses names which begin with it.
+    """
+    refused = {}
+    if not hidden:
+        refused["."] = r"(?!\.)"
+    if not marked:
+        refused["_"] = r"(?!_[^/=]*(?:/|\Z))"
+    return refused
+
+
+def _path(names: list[str], unwritten: dict[str, str]) -> str:
     """Return the regular expression of a path's names; `**` at the end is every file below."""
     above, last = names[:-1], names[-1]
     if last == ANY_FOLDERS:
         above, last = names, "*"
-    return "".join(_folder(name, hidden) for name in above) + _name(last, hidden)
+    return "".join(_folder(name, unwritten) for name in above) + _name(last, unwritten)
 
 
-def _folders(names: list[str], hidden: bool) -> list[str]:
+def _folders(names: list[str], unwritten: dict[str, str]) -> list[str]:
     """Return the regular expressions of the folders, with final slashes, on the way to a path."""
     above = names[:-1]
     if names[-1] == ANY_FOLDERS:
         above = names
-    parts = [_folder(name, hidden) for name in above]
+    parts = [_folder(name, unwritten) for name in above]
     return ["".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
-def _folder(name: str, hidden: bool) -> str:
+def _folder(name: str, unwritten: dict[str, str]) -> str:
     if name == ANY_FOLDERS:
-        return f"(?:{_name('*', hidden)}/)*"
-    return _name(name, hidden) + "/"
+        return f"(?:{_name('*', unwritten)}/)*"
+    return _name(name, unwritten) + "/"
 
 
-def _name(name: str, hidden: bool) -> str:
+def _name(name: str, unwritten: dict[str, str]) -> str:
     """Return the regular expression of one name."""
     expression = "".join(map(_translate, _pieces(name)))
-    may_be_hidden = hidden or name.startswith(".") or WILDCARD.search(name) is None
-    if may_be_hidden:
+    if WILDCARD.search(name) is None:
         return expression
-    return r"(?!\.)" + expression
+    refused = [look for sign, look in unwritten.items() if not name.startswith(sign)]
+    return "".join(refused) + expression
 
 
 def _translate(piece: str) -> str:

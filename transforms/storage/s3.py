@@ -103,6 +103,8 @@ class S3Storage:
 
     def stat(self, path: str) -> Entry | None:
         bucket, key = bucket_and_name(path)
+        if not key:
+            return None  # a bucket
         try:
             with _refusals_explained(path):
                 return _entry(bucket, process_client().get_object_metadata(GetRequest(bucket, key)))

@@ -49,7 +49,7 @@ def test_a_folder_that_a_pattern_names_is_read_as_the_folder_would_be(root: str)
     assert found(f"{root}/b.txt") == ["deep/part-1.txt", "part-0.txt"]
     assert found(f"{root}/*") == ["a.txt", *parts, "sub/c.jsonl"]
     assert found(f"{root}/{{b.txt,b.txt/deep}}") == parts
-    assert "b.txt/_SUCCESS" in " ".join(find_inputs(f"{root}/*.txt", "auto", False).beside)
+    assert f"{root}/b.txt/_SUCCESS" in find_inputs(f"{root}/*.txt", "auto", False).left_out
 
 
 def test_files_that_a_pattern_names_inside_of_folders_are_those_and_no_others(root: str) -> None:
@@ -65,7 +65,7 @@ def test_files_that_a_pattern_names_inside_of_folders_are_those_and_no_others(ro
         (["part-0.txt", "part-1.jsonl"], "*.txt", "b.txt is a folder of several formats"),
         (["part-0"], "*.txt", "b.txt is a folder without a file of a known format"),
         (["part-0"], "**/*.txt", "b.txt is a folder without a file of a known format"),
-        (["_part-0.txt"], "*.txt", "b.txt is a folder without a file of a known format"),
+        (["part-0.xlsx"], "*.txt", "a file of a known format: 1 .xlsx"),
         ([".hidden"], "*.txt", "b.txt is a folder without files"),
     ],
 )
@@ -155,6 +155,46 @@ def test_the_store_beside_its_input_is_left_out(root: str) -> None:
     assert [file.relative for file in inputs.files] == ["a.txt"]
     inputs = find_inputs(f"{root}/in/[ao]*", "auto", False, store=f"{root}/in/out/other")
     assert [file.relative for file in inputs.files] == ["a.txt"]
+
+
+def test_files_that_hold_no_rows_are_left_out_on_every_storage(root: str) -> None:
+    write(
+        root,
+        "a.parquet",
+        "_temporary/0/a.parquet",
+        "_day=1/b.parquet",
+        "store/manifest.json",
+        "store/embeddings/x.parquet",
+        "store/sidecars/x.json",
+        "hf/data.arrow",
+        "hf/cache-1.arrow",
+    )
+    storage.overwrite(f"{root}/hf/state.json", b'{"_data_files": [{"filename": "data.arrow"}]}')
+    assert found(f"{root}/**/*.parquet") == ["_day=1/b.parquet", "a.parquet"]
+    assert found(f"{root}/hf") == found(f"{root}/hf/*.arrow") == ["data.arrow"]
+    left = find_inputs(f"{root}/**", "auto", False).left_out
+    assert {path.removeprefix(f"{root}/"): reason for path, reason in left.items()} == {
+        "_temporary/0/a.parquet": "with a leading _",
+        "hf/cache-1.arrow": "beside a dataset's data",
+        "hf/state.json": "beside a dataset's data",
+        "store/embeddings/x.parquet": "of a store",
+        "store/manifest.json": "of a store",
+        "store/sidecars/x.json": "of a store",
+    }
+
+
+def test_a_bucket_is_a_folder(s3: str) -> None:
+    import boto3
+
+    bucket = f"bucket-{s3.rpartition('/')[2]}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    write(f"s3://{bucket}", "a.txt", "b/c.txt")
+    for name in (f"s3://{bucket}", f"s3://{bucket}/", f"s3://{bucket}/**"):
+        assert found(name) == ["a.txt", "b/c.txt"]
+        assert overlaps(name, f"s3://{bucket}/store")
+    boto3.client("s3").create_bucket(Bucket=f"{bucket}-2")
+    with pytest.raises(OptionError, match="no file matches"):
+        found(f"s3://{bucket}-2")
 
 
 @pytest.fixture

@@ -28,6 +28,15 @@ def put(path: str, data: bytes) -> storage.Storage:
     return place
 
 
+def test_a_bucket_is_no_file_but_a_folder(gs: str) -> None:
+    bucket = gs.rpartition("/")[0]
+    put(f"{gs}/a.txt", b"a line\n")
+    place = storage.storage_of(bucket)
+    assert place.stat(bucket) is None
+    assert place.match(bucket).files == []
+    assert f"{gs}/a.txt" in [entry.path for entry in place.match(f"{bucket}/**").files]
+
+
 def test_of_many_writers_at_once_exactly_one_wins(gs: str) -> None:
     wins: list[tuple[str, int]] = []
     start, place = threading.Barrier(8), storage.storage_of(gs)

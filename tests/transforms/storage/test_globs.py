@@ -235,3 +235,23 @@ def test_every_storage_finds_the_same(
     result = where.match(f"{root}/{pattern}", hidden)
     assert [entry.path.removeprefix(f"{root}/") for entry in result.files] == files
     assert [path.removeprefix(f"{root}/") for path in result.beside] == beside
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken", "left"),
+    [
+        ("in/*.csv", ["in/a.csv", "in/a_b.csv"], ["in/_a.csv"]),
+        ("in/**", ["in/a/b_/c", "in/_day=1/c"], ["in/_a/c", "in/b/_c", "in/b/_c/d"]),
+        ("in/_*", ["in/_a", "in/_a=1"], []),
+        ("in/_x/*", ["in/_x/a"], ["in/_x/_a"]),
+        ("in/{_a,b}*", ["in/_ab", "in/bc"], []),
+        ("_in/**/a", ["_in/a", "_in/b/a"], ["_in/_b/a"]),
+        ("in/_a", ["in/_a"], []),
+    ],
+)
+def test_an_underscore_at_the_beginning_of_a_name_must_be_written_if_asked_for(
+    pattern: str, taken: list[str], left: list[str]
+) -> None:
+    unmarked = Glob(pattern, marked=False)
+    assert [path for path in [*taken, *left] if unmarked.takes(path)] == taken
+    assert all(map(Glob(pattern).takes, [*taken, *left]))

@@ -1,11 +1,13 @@
 """Avro: records, read one by one; a file is cut between its blocks."""
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from transforms.base.errors import MissingExtraError
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
 from transforms.corpus.formats.tables import ROWS, cut_batches, opened
@@ -24,6 +26,8 @@ TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "null": pa.null(),
 }
+# the error of fastavro for a codec that Python itself does not have
+NO_CODEC = re.compile(r"(\w+) codec is supported but you need to install .*'([\w.-]+)'")
 LOGICAL_TYPES: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("ms", "UTC"),
@@ -41,7 +45,10 @@ class Avro(BlockedFormat):
 
     def read_schema(self, file: InputFile) -> pa.Schema:
         with opened(file, TITLE) as raw:
-            return _schema(_records(raw))
+            reader = _records(raw)
+            schema = _schema(reader)
+            _check_codec(file, reader)
+            return schema
 
     def table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
         with opened(file, TITLE) as raw:
@@ -66,6 +73,20 @@ def _records(raw: BinaryIO) -> Any:
     import fastavro
 
     return fastavro.reader(raw)
+
+
+def _check_codec(file: InputFile, reader: Any) -> None:
+    """Raise MissingExtraError if the package that decompresses the file's blocks is missing."""
+    try:
+        next(reader, None)
+    except ValueError as error:
+        found = NO_CODEC.match(str(error))
+        if found is None:
+            raise
+        raise MissingExtraError(
+            f"{file.path} is compressed with {found[1]}, which needs {found[2]}; pip install"
+            f" {found[2]}"
+        ) from error
 
 
 def _schema(reader: Any) -> pa.Schema:

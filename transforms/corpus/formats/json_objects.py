@@ -143,6 +143,8 @@ def read_object(
 
     if not isinstance(row, dict):
         return reject(default, NOT_JSON)
+    if columns.path:
+        row = {**columns.path_values, **row}
     row_id = default
     reason = None
     if columns.id:

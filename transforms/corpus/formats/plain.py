@@ -8,7 +8,7 @@ from transforms.corpus.column_values import decode
 from transforms.corpus.columns import NO_KINDS, FileColumns, Kinds
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.format import Format, RawRow
-from transforms.corpus.parsed_rows import ParsedRow, fill_prefix
+from transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
 from transforms.corpus.row_blocks import Columns
 
 TEXT = "text"  # the column that plain text has
@@ -74,8 +74,9 @@ class PlainColumns(FileColumns):
 def read_plain(columns: Columns, row_id: str, data: bytes) -> ParsedRow:
     """Read the row of a text; it is rejected for bytes that are not UTF-8."""
     plain, reason = decode(data)
-    values = {columns.text: plain}
-    text = plain
+    values = {**columns.path_values, columns.text: plain}
+    text: str | None = plain
     if columns.of_text is not None:
         text = columns.of_text.fill(values.get)
-    return ParsedRow(text, row_id, reason, values, fill_prefix(columns, values.get))
+    kept, unread = read_kept(columns, {name: values.get(name) for name in columns.keep})
+    return ParsedRow(text, row_id, reason or unread, kept, fill_prefix(columns, values.get))

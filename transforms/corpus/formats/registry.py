@@ -5,6 +5,7 @@ from importlib import import_module
 from transforms.corpus.columns import FileColumns
 from transforms.corpus.files import InputFile, split_compression
 from transforms.corpus.formats.format import Format
+from transforms.corpus.path_columns import with_path_columns
 
 # Modules of this folder, each with its FORMATS; in the order in which help and messages list them.
 MODULES = (
@@ -39,8 +40,8 @@ def reader_of(file: InputFile) -> Format:
 
 
 def columns_of(file: InputFile) -> FileColumns:
-    """Return the columns of a file, which is opened when they are first needed."""
-    return reader_of(file).columns(file)
+    """Return the columns of a file and its path; the file is opened when they are first needed."""
+    return with_path_columns(reader_of(file).columns(file))
 
 
 def format_of(relative: str) -> str:

@@ -186,6 +186,9 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
         place = dialect.place_of(name)
         if place is not None:
             places[name] = place
+    of_path = [(name, value) for name, value in columns.path if name not in places]
+    places |= {name: len(dialect.header) + place for place, (name, _) in enumerate(of_path)}
+    more = [value or "" for _, value in of_path]
     for rows in read_csv(file, dialect, span.offset, span.rows):
         parsed = []
         for number, row in enumerate(rows, position):
@@ -193,7 +196,7 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
             if isinstance(row, CutRow):
                 parsed.append(ParsedRow(replace_undecodable(row[0][:EXCERPT]), default, TOO_LONG))
             elif len(row) == len(dialect.header):
-                parsed.append(_row(columns, places, row, default))
+                parsed.append(_row(columns, places, row + more, default))
             else:
                 excerpt = dialect.delimiter.join(row)[:EXCERPT]
                 parsed.append(ParsedRow(replace_undecodable(excerpt), default, OTHER_WIDTH))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import InputFile
+from transforms.corpus.path_values import some_values
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.footers import checksum_of
 from transforms.steps.plan.kept_types import stored_types
@@ -44,7 +45,7 @@ def with_earlier(
         if was is None or not was.checksum:  # one that was left out had none, and no rows
             continue
         if was.source != item.file.path or not has_root(was):
-            _check_same_content(item.file, was)
+            _check_same_content(item.file, was, job)
     units_of = {path: last.units_by_file.get(path, []) for path in earlier}
     for path, entry in earlier.items():
         gone = next(iter(shards.check(units_of[path]).damaged), None)
@@ -66,13 +67,20 @@ def with_earlier(
     return sorted([*named, *kept], key=lambda item: item.file.relative)
 
 
-def same_content(file: InputFile, entry: InputEntry) -> bool:
-    """Whether a file has the content that the last snapshot has of it."""
-    return (entry.size, entry.checksum, entry.format) == (file.size, file.checksum, file.format)
+def same_content(file: InputFile, entry: InputEntry, job: EmbedJob) -> bool:
+    """Whether a file has the content that the last snapshot has of it, also in its path."""
+    is_same = (entry.size, entry.checksum, entry.format) == (file.size, file.checksum, file.format)
+    return is_same and same_path_values(file, entry, job)
 
 
-def _check_same_content(file: InputFile, entry: InputEntry) -> None:
-    if same_content(file, entry):
+def same_path_values(file: InputFile, entry: InputEntry, job: EmbedJob) -> bool:
+    """Whether the columns that a run reads have the same values in the path of both."""
+    names = job.columns.path_names
+    return some_values(file.path, names) == some_values(entry.source, names)
+
+
+def _check_same_content(file: InputFile, entry: InputEntry, job: EmbedJob) -> None:
+    if same_content(file, entry, job):
         return
     folder, _, name = file.path.rpartition("/")
     mend = "name all files, without --append"

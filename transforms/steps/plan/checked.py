@@ -99,7 +99,7 @@ def with_renamed(
     """Return the plan with renamed files carried, and those read whose shards could be written
     again by others.
     """
-    files = carry_renamed(files, last, shards)
+    files = carry_renamed(files, last, shards, job.columns)
     while moving := of_files_read(files):
         paths = {item.file.path for item in moving}
         opened = {

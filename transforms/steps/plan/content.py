@@ -28,7 +28,7 @@ from transforms.steps.plan.rows import check_rows
 from transforms.store.manifest import Manifest
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs.carried import CarriedShards, Checked
-from transforms.store.runs.carry import content_of
+from transforms.store.runs.carry import rows_of_entry, rows_of_file
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.plan import PlannedFile, Standing, rows_at_most
 from transforms.store.runs.plan_file import write_plan
@@ -181,9 +181,9 @@ def unchanged(
 
 def _is_same_input(manifest: Manifest, planned: list[PlannedFile], job: EmbedJob) -> bool:
     """Whether a snapshot was made of the same files; only their content counts if names do not."""
-    before = [(f.path, content_of(f.path, f.format, f.size, f.checksum)) for f in manifest.files]
-    files = [item.file for item in planned]
-    now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
+    names = job.columns.path_names
+    before = [(entry.path, rows_of_entry(entry, names)) for entry in manifest.files]
+    now = [(item.file.relative, rows_of_file(item.file, names)) for item in planned]
     # Without ids of their own rows are named after files, and rejected rows are.
     is_named = job.columns.id is None or manifest.rows.rejected > 0
     if is_named:

@@ -60,8 +60,8 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
             else:
                 files = found.files
         yield from files
-        if found.beside:
-            yield Beside.of(found.beside, frozenset(job.run.globs), job.hidden)
+        if found.beside or found.left_out:
+            yield Beside.of(found.beside, found.left_out, frozenset(job.run.globs), job.hidden)
     except SentenceBeamError as error:
         yield Problem.of(error)
 

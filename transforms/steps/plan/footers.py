@@ -8,6 +8,7 @@ from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.corpus import InputFile, plan_file
 from transforms.corpus.files import BROKEN, broken_link
+from transforms.corpus.first_bytes import check_first_bytes
 from transforms.corpus.formats.registry import columns_of
 from transforms.corpus.reading import with_cut
 from transforms.corpus.rows import blocks_of
@@ -41,6 +42,7 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
 
 def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     """Open a file; returns it with the types of its kept columns, and its spans."""
+    check_first_bytes(item.file)
     kept = kept_types(item.file, job)
     columns = job.columns
     there = columns_of(item.file)

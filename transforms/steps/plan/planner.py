@@ -10,7 +10,7 @@ from transforms.base.errors import InputChangedError, SentenceBeamError
 from transforms.corpus import InputFile
 from transforms.corpus.files import BROKEN
 from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.append import same_content
+from transforms.steps.plan.append import same_content, same_path_values
 from transforms.steps.plan.elements import (
     PlannedFiles,
 )
@@ -192,10 +192,10 @@ class FilePlanner:
         if not self._job.carry:
             return replace(file, checksum=checksum_of(file)), None
         old, units = self._before(file)
-        if old and old.version == file.version:
+        if old and old.version == file.version and same_path_values(file, old, self._job):
             return replace(file, checksum=old.checksum), units
         file = replace(file, checksum=checksum_of(file))
-        if old and same_content(file, old):
+        if old and same_content(file, old, self._job):
             return file, units
         return file, None
 

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from transforms.corpus import InputFile
+from transforms.corpus import Columns, InputFile
 from transforms.corpus.formats.registry import compression_of
+from transforms.corpus.path_values import some_values
 from transforms.store.entries import InputEntry
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
@@ -14,43 +15,59 @@ Units = list[UnitRecord]
 
 
 def carry_renamed(
-    planned: list[PlannedFile], manifest: Manifest, shards: CarriedShards
+    planned: list[PlannedFile], manifest: Manifest, shards: CarriedShards, columns: Columns
 ) -> list[PlannedFile]:
     """Return the plan with the units of renamed files carried over.
 
     Only for rows whose ids are not made from their file's name. The units of a file go to one file;
-    a copy of it is read, since no two units may share a shard.
+    a copy of it is read, since no two units may share a shard. A file whose path has another value
+    in one of the `columns` is read too.
     """
+    names = columns.path_names
     taken = {item.file.relative for item in planned if item.carried}
     found = list(planned)
     free: dict[tuple[object, ...], list[tuple[InputEntry, Units]]] = {}
     for file in manifest.files:
         known = manifest.units_by_file.get(file.path, [])
         if known and file.path not in taken and all(map(shards, known)):
-            free.setdefault(
-                content_of(file.path, file.format, file.size, file.checksum), []
-            ).append((file, known))
+            free.setdefault(rows_of_entry(file, names), []).append((file, known))
     for place, item in enumerate(planned):
         if item.spans:
-            found[place] = _renamed(item, free, shards)
+            found[place] = _renamed(item, free, shards, names)
     return found
 
 
 def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:
-    """Return marks that are equal for two files with the same rows.
+    """Return marks that are equal for two files with the same bytes and format.
 
     The name tells how a text file is compressed.
     """
     return file_format, compression_of(path, file_format), size, checksum
 
 
+def rows_of_entry(entry: InputEntry, names: list[str]) -> tuple[object, ...]:
+    """Return marks that are equal for two files with the same rows in the named columns.
+
+    The path may have some of these columns.
+    """
+    content = content_of(entry.path, entry.format, entry.size, entry.checksum)
+    return (*content, some_values(entry.source, names))
+
+
+def rows_of_file(file: InputFile, names: list[str]) -> tuple[object, ...]:
+    """Return the marks of `rows_of_entry` for a file of this run."""
+    content = content_of(file.relative, file.format, file.size, file.checksum)
+    return (*content, some_values(file.path, names))
+
+
 def _renamed(
     item: PlannedFile,
     free: dict[tuple[object, ...], list[tuple[InputEntry, Units]]],
     shards: CarriedShards,
+    names: list[str],
 ) -> PlannedFile:
     file = item.file
-    known = free.get(content_of(file.relative, file.format, file.size, file.checksum))
+    known = free.get(rows_of_file(file, names))
     if not known:
         return item
     entry, units = known.pop(0)

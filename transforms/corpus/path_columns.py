@@ -1,0 +1,89 @@
+"""The columns of a file whose path has some more (see path_values); the file's own come first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from transforms.base.errors import OptionError
+from transforms.corpus.columns import ITS_COLUMNS, NO_KINDS, FileColumns, Kinds, no_column
+from transforms.corpus.path_values import path_values
+
+
+def with_path_columns(own: FileColumns) -> FileColumns:
+    """Return the columns of a file with those that its path has."""
+    values = path_values(own.file.path)
+    if not values:
+        return own
+    return PathColumns(own.file, own, values)
+
+
+@dataclass(frozen=True)
+class PathColumns(FileColumns):
+    """The `own` columns of a file, and `values` of its path, which can be kept or fill templates.
+
+    A column of the path is text unless a type is requested. The text and ids are columns of the
+    file.
+    """
+
+    own: FileColumns
+    values: Mapping[str, str | None] = field(hash=False)
+
+    def names(self) -> Sequence[str]:
+        own = self.own.names()
+        return [*own, *(name for name in self.values if name not in own)]
+
+    def check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
+        self.own.check(text, id_column, self._without(keep), types)
+
+    def kept_types(
+        self,
+        text: str | None,
+        id_column: str | None,
+        keep: tuple[str, ...],
+        types: Kinds = NO_KINDS,
+    ) -> tuple[tuple[str, str], ...]:
+        own = self.own.kept_types(text, id_column, self._without(keep), types)
+        requested = [name for name in self._of_path(keep) if name in types]
+        return (*own, *((name, str(types[name].arrow)) for name in requested))
+
+    def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
+        own = self.own.open_types(self._without(keep), types)
+        return (*own, *((name, "") for name in self._of_path(keep) if name not in types))
+
+    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
+        own = self.own.template_names(self._without(names), option)
+        if own is None:
+            return None
+        return (*own, *self._of_path(names))
+
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        own = self.own.existing(self._without(names))
+        if own is None:
+            return None
+        return (*own, *self._of_path(names))
+
+    def first_keys(self) -> list[str] | None:
+        return self.own.first_keys()
+
+    @property
+    def trimmed_names(self) -> tuple[str, ...]:
+        return self.own.trimmed_names
+
+    def missing_error(self, name: str, option: str) -> OptionError:
+        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
+
+    def _of_path(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the named columns that only the path has."""
+        if not any(name in self.values for name in names):
+            return ()
+        own = self.own.names()
+        return tuple(
+            name
+            for name in names
+            if name in self.values and not any(f"{other}.".startswith(f"{name}.") for other in own)
+        )
+
+    def _without(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        of_path = self._of_path(names)
+        return tuple(name for name in names if name not in of_path)
