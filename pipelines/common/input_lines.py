@@ -6,6 +6,7 @@ from typing import Any
 
 from transforms.base.errors import SentenceBeamError
 from transforms.base.lines import line
+from transforms.base.numbers import counted
 from transforms.corpus import match_inputs
 from transforms.corpus.formats.registry import FORMATS, columns_of
 from transforms.steps.options.resolve import Resolved
@@ -35,7 +36,15 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
         line("table", f"{name}, version {version}")
         for name, version in found.get("tables", {}).items()
     ]
-    return [*lines, *bad_lines(bad)]
+    return [*lines, *lacking_lines(found.get("lacking", {})), *bad_lines(bad)]
+
+
+def lacking_lines(lacking: dict[str, int]) -> list[str]:
+    """The line about files without a kept column, whose rows have nulls there; counts by name."""
+    shown = [f"{name} in {counted(files, 'file')}" for name, files in lacking.items()]
+    if shown:
+        return [line("columns", f"missing, null there: {', '.join(shown)}")]
+    return []
 
 
 def bad_lines(bad: dict[str, str]) -> list[str]:

@@ -6,7 +6,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from transforms.corpus.column_types import TYPES, ColumnType
+from transforms.corpus.arrow_types import type_of
+from transforms.corpus.column_types import ColumnType
 from transforms.corpus.files import InputFile
 from transforms.corpus.template import Template, parse
 
@@ -26,8 +27,8 @@ class Columns:
 
     If a `template` is given, it makes the text of the columns that it names, which a file or a row
     may lack. `prefix` is the template of the prefix of every piece, "" for none. `types` are the
-    words for the types as which kept columns are read, by name. Other kept columns have the table's
-    own types, or are strings.
+    words or codes of the types as which kept columns are read, by name. Other kept columns have the
+    table's own types, or are strings.
     """
 
     text: str = "text"
@@ -46,7 +47,7 @@ class Columns:
     @cached_property
     def kinds(self) -> dict[str, ColumnType]:
         """The types as which kept columns are read, by name."""
-        return {name: TYPES[word] for name, word in self.types}
+        return {name: type_of(code) for name, code in self.types}
 
     @property
     def before_pieces(self) -> Template | None:

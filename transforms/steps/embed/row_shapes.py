@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.base.errors import OptionError
-from transforms.corpus.column_types import is_bytes
+from transforms.base.arrow import is_bytes
 from transforms.corpus.column_values import NOT_UTF8, named_values
 from transforms.corpus.files import is_utf8
 from transforms.corpus.nested import type_at, value_as_text, value_at

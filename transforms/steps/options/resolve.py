@@ -9,6 +9,7 @@ from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.calibration import Calibration
 from transforms.corpus import Columns
+from transforms.corpus.arrow_types import NO_TYPE
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lakes import absolute_input, is_table, version_of
 from transforms.space import Machine, Space
@@ -147,7 +148,7 @@ def _job(
             keep=chosen.keep_columns,
             template=chosen.text_template,
             prefix=chosen.chunk_prefix,
-            types=tuple(chosen.keep_types.items()),
+            types=tuple((n, word) for n, word in chosen.keep_types.items() if word != NO_TYPE),
         ),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
         recipe=recipe,

@@ -7,7 +7,6 @@ from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import InputFile
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.footers import checksum_of
-from transforms.steps.plan.kept_types import stored_types
 from transforms.store.entries import InputEntry
 from transforms.store.manifest import Manifest
 from transforms.store.runs.carried import CarriedShards
@@ -38,7 +37,6 @@ def with_earlier(
     SentenceBeamError if a shard is gone.
     """
     earlier = dict(last.files_by_path)
-    kept_types = stored_types(last, job.columns.keep) or None
     for item in named:
         was = earlier.pop(item.file.relative, None)
         if was is None or not was.checksum:  # one that was left out had none, and no rows
@@ -57,7 +55,7 @@ def with_earlier(
         PlannedFile(
             file_of(earlier[path]),
             carried=tuple(map(shards.current, units)),
-            kept=kept_types,
+            kept=(),
             checked=shards.check(units),
             is_rowless=not last.counts(path),
         )

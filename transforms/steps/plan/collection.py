@@ -20,7 +20,7 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.content import buckets_for, unchanged, with_checked
 from transforms.steps.plan.footers import templates
-from transforms.steps.plan.kept_types import stored_types
+from transforms.store.shards.kept_types import stored_types
 from transforms.steps.plan.row_batches import KeptTypes, RowBatch, too_much_text, unpacked
 from transforms.steps.plan.row_summary import RowsSummary
 from transforms.steps.plan.rows import check_rows
@@ -212,7 +212,7 @@ def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Ke
             continue
         found |= {word_for(str(kind)) for kind in types}
         if name in stored:
-            found = {word_for(stored[name])}
+            found = {word_for(str(stored[name]))}
         words.append((name, _one_word(found)))
     return KeptTypes(tuple(words), tuple(own))
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 from transforms.base.errors import OptionError
 from transforms.corpus import Columns, InputFile, Span
 from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.column_types import can_read, is_string, word_for_value
+from transforms.base.arrow import is_string
+from transforms.corpus.casts import can_read
+from transforms.corpus.column_types import word_for_value
 from transforms.corpus.column_values import first_reasons
 from transforms.corpus.columns import can_be_kept, is_id
 from transforms.corpus.nested import column_at, has_value, type_at, value_at

@@ -8,6 +8,7 @@ from typing import Any
 from transforms import storage
 from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.base.numbers import counted
+from transforms.corpus.arrow_types import NO_TYPE, is_word
 from transforms.space import Space
 from transforms.store import calibrations, layout
 from transforms.store.changes_entry import ChangesEntry
@@ -316,6 +317,13 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
     )
 
 
+def _keep_types(run: Run, plan: RecordedPlan) -> dict[str, str]:
+    """Return the words for types to remember; the shards have the types of tables."""
+    given = {name: word for name, word in run.options.keep_types.items() if word != NO_TYPE}
+    found = {name: code for name, code in plan.types.items() if is_word(code) or code == NO_TYPE}
+    return {**found, **given}
+
+
 def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | None) -> Manifest:
     ledger = tally.ledger
     versions = dict(run.versions)
@@ -336,7 +344,7 @@ def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | No
         shards=(),
         index=index,
         input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), (), run.tables),
-        options=replace(run.options, keep_types={**plan.types, **run.options.keep_types}),
+        options=replace(run.options, keep_types=_keep_types(run, plan)),
         started=run.started,
         finished=now(),
         buckets=plan.buckets,
