@@ -9,9 +9,11 @@ from transforms.base.lines import line
 from transforms.base.numbers import counted
 from transforms.corpus import match_inputs
 from transforms.corpus.formats.registry import FORMATS, columns_of
+from transforms.report.snapshot import known_reasons
 from transforms.steps.options.resolve import Resolved
 from transforms.store.entries import InputEntry
 from transforms.store.manifest import read_manifest
+from transforms.store.runs.rejected import mend_of
 from transforms.store.runs.result import Result
 
 BAD_FILES = 10  # so many are named in the summary
@@ -79,6 +81,20 @@ def _trimmed_names(entry: InputEntry) -> Sequence[str]:
         (file,) = match_inputs(entry.source, entry.format)
         return columns_of(file).trimmed_names
     return ()
+
+
+def type_lines(root: str, result: Result) -> list[str]:
+    """The lines about rows that are left out because of the type of a kept column."""
+    if not result.ledger["rejected"]:
+        return []
+    found = known_reasons(read_manifest(root, result.run))
+    if found is None:
+        return []
+    return [
+        line("types", f"{count:,} rejected: {reason}{mend_of(reason)}")
+        for reason, count in found.counts
+        if mend_of(reason)
+    ]
 
 
 def beside_lines(beside: dict[str, int]) -> list[str]:

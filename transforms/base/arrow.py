@@ -136,6 +136,21 @@ def plain(column: pa.Array) -> pa.Array:
     return pa.array(column.to_pylist(), kind)
 
 
+def selectable(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    """Return rows with plain types in place of those of which Arrow cannot select rows."""
+    for place, field in enumerate(rows.schema):
+        if not any(word in str(field.type) for word in ("view", "run_end_encoded")):
+            continue
+        column = rows.column(place)
+        if isinstance(column, pa.ChunkedArray):
+            kind = plain_type(field.type)
+            column = pa.chunked_array([plain(chunk) for chunk in column.chunks], kind)
+        else:
+            column = plain(column)
+        rows = rows.set_column(place, plain_field(field), column)
+    return rows
+
+
 def is_string(arrow_type: pa.DataType | None) -> bool:
     """Whether a column of this type holds text (dictionary-encoded text included)."""
     if arrow_type is None:
@@ -145,7 +160,7 @@ def is_string(arrow_type: pa.DataType | None) -> bool:
 
 
 def is_bytes(arrow_type: pa.DataType | None) -> bool:
-    """Whether a column of this type holds bytes of any length (dictionary-encoded bytes included)."""
+    """Whether a column of this type holds bytes of any length (dictionary-encoded included)."""
     if arrow_type is None:
         return False
     arrow_type = plain_type(arrow_type)

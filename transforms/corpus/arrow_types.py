@@ -17,7 +17,9 @@ import pyarrow as pa
 from transforms.base.arrow import is_bytes, is_string
 from transforms.corpus.column_types import STR, TYPES, ColumnType
 
-NO_TYPE = "null"  # the word for the type of a column without a value so far, which is text until then
+NO_TYPE = (
+    "null"  # the word for the type of a column without a value so far, which is text until then
+)
 _ARROW = "arrow:"
 _BYTES = "schema:"
 

@@ -185,6 +185,11 @@ def _no_type(word: str, otherwise: str = "") -> OptionError:
     )
 
 
+# The types that take some of the values that a type does not.
+WIDER = {"int": "float", "date": "timestamp"}
+NOT_OF_TYPE = re.compile("kept column (?P<name>.*) is not (?P<word>.+)", re.DOTALL)
+
+
 def not_of_type(name: str, kind: ColumnType) -> str:
     """Return the reason for rejecting a row whose kept value is not of the column's type."""
     return f"kept column {name} is not {kind.word}"

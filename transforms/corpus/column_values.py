@@ -15,6 +15,8 @@ NOT_UTF8 = "not UTF-8"
 KEPT_NOT_UTF8 = "kept column not UTF-8"
 KEPT_NULL_LIST = "kept column null, which lists of a fixed number cannot be in Parquet"
 
+_FLOATS: dict[int, Callable[[float], Any]] = {16: np.float16, 32: np.float32, 64: float}
+
 Reasons = list[str | None] | None  # None if no row has a reason
 
 
@@ -67,7 +69,7 @@ def as_strings(column: pa.Array) -> pa.Array:
     if is_bytes(kind):
         return column.cast(pa.large_binary()).view(pa.large_string())
     if pa.types.is_floating(kind):
-        digits = np.dtype(kind.to_pandas_dtype()).type  # of float32, fewer than Python writes
+        digits = _FLOATS[kind.bit_width]  # of float32, fewer than Python writes
         return _convert(column, lambda value: value_as_text(float(str(digits(value)))))
     if pa.types.is_decimal(kind) and kind.scale < 0:
         return _convert(column, lambda value: format(value, "f"))

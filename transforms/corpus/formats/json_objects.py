@@ -15,7 +15,8 @@ from transforms.corpus.files import InputFile, is_utf8
 from transforms.corpus.formats.format import Format, RawRow
 from transforms.corpus.nested import all_keys, has_value, value_as_text, value_at
 from transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
-from transforms.corpus.row_blocks import ID_NOT_STRING, NOT_JSON, NULL_ID, TEXT_NOT_STRING, Columns
+from transforms.corpus.row_blocks import NOT_JSON, TEXT_NOT_STRING, Columns
+from transforms.corpus.row_columns import read_id
 
 FIRST_KEYS = "keys of its first rows"
 
@@ -111,9 +112,7 @@ class KeyColumns(FileColumns):
         return no_column(self.file, name, option, FIRST_KEYS, self.names())
 
 
-def _words_of(
-    rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]
-) -> dict[str, str]:
+def _words_of(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> dict[str, str]:
     """The words for the types of columns that some row has; rows are read until all are text."""
     words: dict[str, set[str]] = {}
     open_names = set(names)
@@ -172,7 +171,7 @@ def read_object(
     row_id = default
     reason = None
     if columns.id:
-        row_id, reason = _json_id(value_at(row, columns.id))
+        row_id, reason = read_id(value_at(row, columns.id))
     text = _object_text(columns, row)
     if text is not None and not isinstance(text, str):
         return reject(row_id, TEXT_NOT_STRING)
@@ -200,13 +199,3 @@ def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
     if columns.of_text is None:
         return value_at(row, columns.text)
     return columns.of_text.fill(lambda name: value_as_text(value_at(row, name)))
-
-
-def _json_id(value: Any) -> tuple[str | None, str | None]:
-    if value is None:
-        return None, NULL_ID
-    if isinstance(value, str):
-        return value, None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value), None
-    return None, ID_NOT_STRING

@@ -15,7 +15,6 @@ from transforms.corpus.arrow_types import NO_TYPE, code_of
 from transforms.corpus.batch_rows import batch_rows
 from transforms.corpus.casts import can_read
 from transforms.corpus.columns import (
-    NO_KINDS,
     FileColumns,
     Kinds,
     can_be_kept,

@@ -10,7 +10,7 @@ import functools
 import pyarrow as pa
 
 from transforms.corpus.arrow_types import NO_TYPE, code_of, is_word, join_words, type_of
-from transforms.corpus.column_types import STR
+from transforms.corpus.column_types import STR, TYPES
 from transforms.corpus.formats.registry import columns_of
 from transforms.corpus.type_join import join_types
 from transforms.steps.options.job import EmbedJob
@@ -64,7 +64,8 @@ def _codes(item: PlannedFile) -> dict[str, str]:
 def join_codes(codes: list[str]) -> str:
     """Return the code of the type for all values of some columns.
 
-    "" is the code of CSV, whose values are read as any type.
+    "" is the code of CSV, whose values are read as any type. The result is a word if an option can
+    name the type and not all columns are of tables.
     """
     known = {code for code in codes if code not in ("", NO_TYPE)}
     if not known:
@@ -72,7 +73,11 @@ def join_codes(codes: list[str]) -> str:
     if all(map(is_word, known)):
         return join_words(known)
     kinds = sorted((type_of(code).arrow for code in known), key=str)
-    return code_of(functools.reduce(join_types, kinds))
+    joined = functools.reduce(join_types, kinds)
+    words = [word for word, kind in TYPES.items() if kind.arrow == joined]
+    if words and any(code == "" or is_word(code) for code in codes):
+        return words[0]
+    return code_of(joined)
 
 
 def retyped(types: tuple[tuple[str, str], ...], last: Manifest | None) -> tuple[str, ...]:

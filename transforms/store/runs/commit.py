@@ -180,10 +180,13 @@ def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Pro
         record_rejected(run.root, run.id, paths)
         expected = ledger.blank + ledger.forgotten
         counted = f"{ledger.rejected - expected} of {ledger.read - expected} rows rejected"
+        why = reasons(run.root, paths, plan)
+        mend = "mend the input or raise the limit"
+        if "--keep-columns" in why:  # then more rows of the column would be missing every night
+            mend = "mend the input or change the type"
         raise DataGateError(
-            f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows:"
-            f" {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists"
-            " them; mend the input or raise the limit"
+            f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows: {why};"
+            f" `sentence-beam rejects --store {run.root}` lists them; {mend}"
         )
     check_rows_left(run, ledger.written)
     check_unknown(run, ledger)

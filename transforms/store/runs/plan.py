@@ -57,11 +57,11 @@ class PlannedFile:
     counts any.
 
     `kept` has the code of the type of each kept column that the file has; None for a file that was
-    not opened because it has not changed. `keys` are the columns that were seen in it, None without a row. `checked` counts
-    the checks of the shards that might be carried over. `ms` are the milliseconds that planning it
+    not opened because it has not changed. `keys` are the columns that were seen in it, None without
+    a row; `lacks` are the kept columns that an opened file does not have. `checked` counts the
+    checks of the shards that might be carried over. `ms` are the milliseconds that planning it
     took. `was` is the relative path of a renamed file in the last snapshot. `bad` says why a file
-    cannot be read and is left out, except for the units that it had. `lacks` are the kept columns
-    that an opened file does not have.
+    cannot be read and is left out, except for the units that it had.
     """
 
     file: InputFile
