@@ -111,7 +111,10 @@ def _of_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
     try:
         found = _of_arrow(pa.chunked_array(rows[used]))
     except _UNREAD:
-        return {str(label): list(rows[label]) for label in used}
+        index = getattr(rows, "index", None)  # of pandas; one with a name is a column
+        named = {index.name: index} if isinstance(getattr(index, "name", None), str) else {}
+        unused = {name: pa.nulls(len(rows)) for name in names}
+        return named | unused | {str(label): rows[label] for label in used}
     for name in names:
         if name not in found.column_names:
             found = found.append_column(name, pa.nulls(found.num_rows))
@@ -153,7 +156,7 @@ def _array(name: str, values: Any, columns: Columns | None) -> pa.Array | pa.Chu
             return pa.chunked_array(values)
         return pa.array(values)
     except _UNREAD:
-        texts = _texts_of(name, [plain_value(value) for value in values], columns)
+        texts = _texts_of(name, list(map(_value_or_none, values)), columns)
     for row, text in enumerate(texts):
         if not is_utf8(text):
             raise OptionError(
@@ -179,6 +182,14 @@ def _texts_of(name: str, values: list[Any], columns: Columns | None) -> list[str
             )
         texts.append(text)
     return texts
+
+
+def _value_or_none(value: Any) -> Any:
+    """Return a value of a column; None for those by which pandas says that it is missing."""
+    value = plain_value(value)
+    if type(value).__name__ in ("NAType", "NaTType") or value != value:
+        return None
+    return value
 
 
 def _any_as_text(value: Any) -> tuple[str | None, None]:
@@ -223,6 +234,8 @@ def plain_value(value: Any) -> Any:
         return value.to_utc_datetime(has_tz=True)
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, np.floating):
+        return float(str(value))  # of float32, the digits that Arrow writes
     if isinstance(value, np.generic):
         return plain_value(value.item())
     if hasattr(value, "_asdict"):

@@ -43,7 +43,7 @@ def _numbers(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return _decimal(max(a.precision - a.scale, _DIGITS[b.bit_width]), max(a.scale, 0))
     if pa.types.is_decimal(a) and pa.types.is_decimal(b):
         whole = max(a.precision - a.scale, b.precision - b.scale)
-        return _decimal(whole, max(a.scale, b.scale))
+        return _decimal(whole, max(a.scale, b.scale, 0))  # Parquet has no scales below 0
     return None
 
 

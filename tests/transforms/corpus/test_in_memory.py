@@ -103,7 +103,7 @@ def test_texts_of_which_one_is_no_file_are_texts(names: list[str], other: str) -
         (["a", {"text": "b"}], "row 1 is not of the kind of row 0"),
         ([Path("a"), "b"], "1 of 2 items are paths of files"),
         (17, "rows of int cannot be read"),
-        ([{"text": "a", "x": 1}, {"text": "b", "x": "c"}], "rows of list cannot be read"),
+        ([{1: "a"}], "column 1 has a name that is no text"),
         ({"text": "one"}, "column 'text' holds one value .str., no list"),
         ({"text": ["a", "b"], "id": [1]}, "columns of different lengths: text 2, id 1"),
         ({1: ["a"]}, "column 1 has a name that is no text"),

@@ -75,7 +75,7 @@ def _to_read(item: PlannedFile) -> PlannedFile:
     if item.is_rowless:
         return item
     why = "the type of a kept column changes"
-    mend = "or keep the column's type, which for one without values is str"
+    mend = "or keep the type with --keep-columns (NAME:str if the column has no value so far)"
     return PlannedFile(_file_now(item.file, why, mend), checked=item.checked)
 
 
