@@ -1,4 +1,7 @@
-"""Rows of Python programs in memory: what made them, the call, the right columns."""
+"""Rows of Python programs in memory: what made them, the call, the right columns.
+
+Covers transforms/corpus/row_columns.py.
+"""
 
 from decimal import Decimal
 from typing import Any

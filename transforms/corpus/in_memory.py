@@ -1,8 +1,9 @@
 """Input from a Python program: names of files, or rows; and rows as a file."""
 
+import contextlib
 import glob
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -35,17 +36,25 @@ def input_of(
     """
     if isinstance(given, str | os.PathLike):
         return (as_text(given),)
-    try:
+    with _naming_rows(given):
         is_table_of_rows = isinstance(given, pa.RecordBatch | pa.Array | Mapping)
         if not is_table_of_rows and not hasattr(given, "__arrow_c_stream__"):
             given = list(given)
             paths = _paths_of(given)
             if paths:
                 return paths
-        columns = None
-        if used is not None:
-            columns = used()
+    columns = None
+    if used is not None:
+        columns = used()
+    with _naming_rows(given):
         return _with_file_types(columns_of(given, columns))
+
+
+@contextlib.contextmanager
+def _naming_rows(given: Any) -> Iterator[None]:
+    """Turn errors about values that are no rows into one line with their type."""
+    try:
+        yield
     except (pa.ArrowException, TypeError) as error:
         raise OptionError(
             f"rows of {type(given).__name__} cannot be read ({error}); give texts or dicts"

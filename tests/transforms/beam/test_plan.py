@@ -222,7 +222,7 @@ def test_by_content_changed_files_have_the_stores_types(
     found = planned(embed_job(store, model, files, "run2", partition="content"))
     assert found["problems"] == []
     spans = [span for work in found["spans"] for span in work.spans]
-    assert {span.file.types for span in spans} == {(("lang", "arrow:string"),)}
+    assert {span.file.types for span in spans} == {(("lang", "str"),)}
 
 
 def test_a_file_that_goes_before_it_is_opened_ends_the_run(

@@ -32,7 +32,6 @@ from transforms.corpus.buckets import Buckets
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import row_batches
 from transforms.steps.plan.collection import Engine, ToPack, begin_collection
-from transforms.steps.plan.row_batches import KeptTypes
 from transforms.steps.plan.row_summary import RowsSummary
 from transforms.store.runs import lease
 from transforms.store.runs.result import Result
@@ -483,7 +482,7 @@ def test_a_plan_that_is_made_again_is_the_same(store: Path, model: Path) -> None
 def test_a_bundle_that_is_done_again_packs_its_rows_once(store: Path, model: Path) -> None:
     job = embed_job(store, model, "", partition="content")
     found = batches(collection(50), job)
-    work = ToPack(Buckets.choose(51, 1000, 300), KeptTypes((("lang", "str"),)))
+    work = ToPack(Buckets.choose(51, 1000, 300), (("lang", "str"),))
     step = PackRowsFn(job)
     step.setup()
     for _ in range(2):
@@ -520,7 +519,7 @@ def test_half_characters_are_rejected(store: Path, model: Path) -> None:
         {"id": "c", "text": "a dog", "lang": half},
     ]
     (packed,) = batches(rows, job)
-    found = row_batches.unpacked(packed, job.columns, row_batches.KeptTypes())
+    found = row_batches.unpacked(packed, job.columns, ())
     assert [one.reason for one in found.rejects] == ["not UTF-8"] * 2 + ["kept column not UTF-8"]
 
 
