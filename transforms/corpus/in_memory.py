@@ -36,18 +36,19 @@ def input_of(
     """
     if isinstance(given, str | os.PathLike):
         return (as_text(given),)
+    rows: Any = given
     with _naming_rows(given):
         is_table_of_rows = isinstance(given, pa.RecordBatch | pa.Array | Mapping)
         if not is_table_of_rows and not hasattr(given, "__arrow_c_stream__"):
-            given = list(given)
-            paths = _paths_of(given)
+            rows = list(given)
+            paths = _paths_of(rows)
             if paths:
                 return paths
     columns = None
     if used is not None:
         columns = used()
     with _naming_rows(given):
-        return _with_file_types(columns_of(given, columns))
+        return _with_file_types(columns_of(rows, columns))
 
 
 @contextlib.contextmanager

@@ -112,7 +112,8 @@ def _of_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
         found = _of_arrow(pa.chunked_array(rows[used]))
     except _UNREAD:
         index = getattr(rows, "index", None)  # of pandas; one with a name is a column
-        named = {index.name: index} if isinstance(getattr(index, "name", None), str) else {}
+        name_of_index = getattr(index, "name", None)
+        named = {name_of_index: index} if isinstance(name_of_index, str) else {}
         unused = {name: pa.nulls(len(rows)) for name in names}
         return named | unused | {str(label): rows[label] for label in used}
     for name in names:
