@@ -84,6 +84,13 @@ def test_missing_values_of_pandas_beside_values_of_two_types() -> None:
     assert read(frame) == [["1", "x"], ["one", None], [None, "1.5"]]
 
 
+def test_dicts_in_dicts_may_be_of_several_types() -> None:
+    rows = [{"m": {"id": 1, "c": "u"}, "text": "a"}, {"m": {"id": "x"}, "text": "b"}, {"m": None}]
+    found = columns_of(rows, Columns("text", "m.id", ("m.c",)))
+    assert found.column("m.id").to_pylist() == ["1", "x", None]
+    assert found.column("m.c").to_pylist() == ["u", None, None]
+
+
 def test_arrow_views_and_nested_columns() -> None:
     doc = pa.array([{"body": t} for t in TEXTS], pa.struct([("body", pa.string_view())]))
     table = pa.table({"doc": doc, "x": pa.array([["a"], []], pa.list_view(pa.string_view()))})

@@ -165,6 +165,40 @@ def test_files_that_are_added_have_the_stores_types(embed: Run, inputs: Path, st
     assert (type_of(store), values_of(store)) == ("string", ["1", "2", "3", None, "many"])
 
 
+@pytest.mark.parametrize("how", [(), ("--append",)], ids=["all files", "append"])
+def test_a_column_without_values_gets_its_type_later(
+    embed: Run, inputs: Path, store: Path, how: tuple
+) -> None:
+    write_jsonl(inputs / "a.jsonl", numbered([None, None]))
+    embed(inputs / "*", "--id-column", "id", "--keep-columns", "n").ok()
+    assert type_of(store) == "string"
+    write_jsonl(inputs / "b.jsonl", numbered([5], 2))
+    embed(inputs / ("b.jsonl" if how else "*"), *how).ok()
+    manifest = check_ledger(store, 3, embedded=1)
+    assert (type_of(store), values_of(store)) == ("int64", [None, None, 5])
+    assert manifest["options"]["keep_types"] == {"n": "int"}
+    write_jsonl(inputs / "c.jsonl", numbered([5.5], 3))
+    said = embed(inputs / ("c.jsonl" if how else "*"), *how).ok().out
+    assert "1 rejected: kept column n is not int (--keep-columns n:float takes more" in said
+    embed(inputs / ("c.jsonl" if how else "*"), *how, "--keep-columns", "n:float").ok()
+    check_ledger(store, 4, embedded=1)
+    assert (type_of(store), values_of(store)) == ("double", [None, None, 5.0, 5.5])
+
+
+def test_a_type_that_the_store_has_already_changes_nothing(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    write_parquet(inputs / "a.parquet", TEXTS[:1], id=["1"], n=[1])
+    embed(inputs / "*", "--id-column", "id", "--keep-columns", "n").ok()
+    (inputs / "a.parquet").unlink()
+    write_parquet(inputs / "b.parquet", TEXTS[1:2], id=["2"], n=pa.array([2], pa.int16()))
+    embed(inputs / "b.parquet", "--append", "--keep-columns", "n:int").ok()
+    check_ledger(store, 2, carried=1)
+    embed(inputs / "b.parquet", "--append", "--keep-columns", "n:str").failed(
+        2, "a.parquet is gone", "without --append"
+    )
+
+
 def test_a_table_gets_the_type_given_and_a_type_is_dropped_with_its_column(
     embed: Run, inputs: Path, store: Path
 ) -> None:

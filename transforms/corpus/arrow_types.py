@@ -20,6 +20,7 @@ from transforms.corpus.column_types import STR, TYPES, ColumnType
 NO_TYPE = (
     "null"  # the word for the type of a column without a value so far, which is text until then
 )
+_MOST_DIGITS = 100
 _ARROW = "arrow:"
 _BYTES = "schema:"
 
@@ -78,7 +79,7 @@ def _reader(kind: pa.DataType) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         try:
             return pa.scalar(parse(text), kind)
-        except (pa.ArrowException, TypeError, InvalidOperation) as error:
+        except (pa.ArrowException, TypeError, InvalidOperation, RecursionError) as error:
             raise ValueError from error
 
     if is_string(kind):
@@ -91,7 +92,7 @@ def _parser(kind: pa.DataType) -> Callable[[str], Any]:
     if pa.types.is_integer(kind):
         return _parse_int
     if pa.types.is_decimal(kind):
-        return Decimal
+        return _parse_decimal
     if pa.types.is_timestamp(kind):
         return functools.partial(_parse_moment, kind)
     for word, is_kind in _LIKE_WORDS:
@@ -137,8 +138,15 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     return True
 
 
-def _parse_int(text: str) -> int:
+def _parse_decimal(text: str) -> Decimal:
     number = Decimal(text.strip())
+    if number.is_finite() and number.adjusted() > _MOST_DIGITS:
+        raise ValueError  # it would take as many bytes as it has digits
+    return number
+
+
+def _parse_int(text: str) -> int:
+    number = _parse_decimal(text)
     if number != number.to_integral_value():
         raise ValueError
     return int(number)

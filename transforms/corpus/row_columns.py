@@ -5,7 +5,7 @@ Only the columns that are used are looked at: others may be of types that Arrow 
 
 import decimal
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from transforms.base.arrow import plain, plain_type
 from transforms.base.errors import OptionError
 from transforms.corpus.column_values import NOT_UTF8
 from transforms.corpus.files import is_utf8
-from transforms.corpus.nested import column_at, type_at, value_as_text
+from transforms.corpus.nested import column_at, has_value, type_at, value_as_text, value_at
 from transforms.corpus.row_blocks import ID_NOT_STRING, NULL_ID, TEXT_NOT_STRING, Columns
 
 TEXT = "text"  # the column of rows that are texts
@@ -82,12 +82,21 @@ def _raw_columns(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any
         _check_columns(rows)
         return {name: _if_used(name, values, columns) for name, values in rows.items()}
     if rows and isinstance(rows[0], Mapping):
-        names = dict.fromkeys(name for row in rows for name in row)
-        return {
-            name: _if_used(name, [row.get(name) for row in rows], columns)
-            for name in map(_checked_name, names)
-        }
+        return _of_dicts(rows, columns)
     return {TEXT: list(rows)}
+
+
+def _of_dicts(rows: Sequence[Mapping[str, Any]], columns: Columns | None) -> dict[str, Any]:
+    """The values of each key, null without it; nested ones that are used have dotted names."""
+    names = list(map(_checked_name, dict.fromkeys(name for row in rows for name in row)))
+    if columns is None:
+        return {name: [row.get(name) for row in rows] for name in names}
+    found: dict[str, Any] = {name: pa.nulls(len(rows)) for name in names}
+    items = [dict(row) for row in rows]
+    for name in columns.wanted:
+        if name in found or any(has_value(item, name) for item in items):
+            found[name] = [value_at(item, name) for item in items]
+    return found
 
 
 def _is_used(name: str, columns: Columns | None) -> bool:
@@ -104,7 +113,8 @@ def _if_used(name: str, values: Any, columns: Columns | None) -> Any:
 def _of_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
     """Read an object with Arrow data; of a data frame that has other data, column by column."""
     labels = getattr(rows, "columns", None)
-    if columns is None or labels is None or not hasattr(rows, "__getitem__"):
+    is_frame = type(rows).__name__ == "DataFrame"  # of pandas and Polars, which take other data
+    if columns is None or labels is None or not is_frame:
         return _of_arrow(pa.chunked_array(rows))
     names = [str(label) for label in labels]
     used = [label for label in labels if _is_used(str(label), columns)]

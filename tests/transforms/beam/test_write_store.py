@@ -287,6 +287,23 @@ def test_a_column_of_arrow_tables_keeps_its_type(writing: Writing) -> None:
     assert found == {**{str(k): [str(k)] for k in range(4)}, "9": None}
 
 
+def test_tables_whose_columns_have_other_types(writing: Writing) -> None:
+    tables = [
+        pa.table({"id": pa.array(["a"], pa.string_view()), "text": [b"a dog"], "n": [1]}),
+        pa.table({"id": [b"b"], "text": ["a cat"], "n": [2.5], "odd": pa.nulls(1)}),
+        pa.table({"id": [Decimal(3)], "text": pa.array(["a cow"]).dictionary_encode()}),
+    ]
+    writing.write(tables, keep_columns="n")
+    assert {row["id"]: row["n"] for row in rows_of(writing.store)} == {
+        "a": 1.0,
+        "b": 2.5,
+        "3": None,
+    }
+    rows = [*tables[:2], {"id": 3, "text": "a cow", "n": "7"}]  # read as the store has it
+    writing.write(rows, keep_columns="n")
+    assert {row["id"]: row["n"] for row in rows_of(writing.store)} == {"a": 1.0, "b": 2.5, "3": 7.0}
+
+
 def test_documents_are_cut_into_pieces(writing: Writing) -> None:
     rows = [{"id": str(k), "title": f"Dog {k}", "text": "A dog ran. A cat sat."} for k in range(3)]
     said = {"chunks": "sentences", "chunk_prefix": "{title}: ", "keep_columns": "title"}

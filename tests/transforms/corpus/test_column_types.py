@@ -82,6 +82,7 @@ READ: dict[str, dict[str, Any]] = {
         "2026-01-02": datetime(2026, 1, 2, tzinfo=UTC),
         "2026-01-02T03:04:05.678901Z": MOMENT,
         "2026-01-02 03:04:05.678901": MOMENT,
+        "2026-01-02 03:04:05.678901 UTC": MOMENT,  # BigQuery
         "2026-01-02T05:04:05.678901+02:00": MOMENT,
     },
     "str": {" as it is ": " as it is ", "": ""},

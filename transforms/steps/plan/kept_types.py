@@ -51,6 +51,8 @@ def _found_types(
     for name in names:
         if name in stored:
             code = code_of(stored[name])
+        elif name == job.columns.text and job.columns.of_text is None:
+            code = code_of(STR.arrow)  # the text itself, which files may have as bytes
         else:
             code = join_codes([kinds[name] for kinds in map(_codes, opened) if name in kinds])
         found.append((name, code))
