@@ -1,5 +1,6 @@
 """Columns of tables read as the types of kept columns, value by value without loss."""
 
+import contextlib
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -27,8 +28,8 @@ def can_read(arrow_type: pa.DataType, kind: ColumnType) -> bool:
 def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
     """Read a column as a type, with reasons for the invalid values, which are null.
 
-    Numbers become the nearest float, times lose what is finer than a microsecond. Other values that
-    the type does not hold exactly are invalid.
+    Numbers become the nearest float, unless they are whole and no option names the type; times lose
+    what is finer than a microsecond. Other values that the type does not hold exactly are invalid.
     """
     column = plain(column)
     if column.type == kind.arrow:
@@ -46,7 +47,7 @@ def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Re
         return pa.nulls(len(column), kind.arrow), None
     cast = pa.nulls(len(column), kind.arrow)
     if _casts(column.type, kind.arrow):
-        cast = _cast(column, kind.arrow)
+        cast = _cast(column, kind)
     return cast, _reasons(column, cast, name, kind)
 
 
@@ -119,8 +120,12 @@ def _casts_inside(before: pa.DataType, after: pa.DataType) -> bool:
     return before == after or _casts(before, after)
 
 
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast(column: pa.Array, to: ColumnType) -> pa.Array:
     """Cast a column; a value that the type does not hold becomes null."""
+    kind = to.arrow
+    is_named = to is TYPES["float"]
+    if pa.types.is_integer(column.type) and pa.types.is_floating(kind) and not is_named:
+        return _as_equal_floats(column, kind)
     if pa.types.is_floating(kind):
         return _as_floats(column, kind)
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns" and kind != column.type:
@@ -133,6 +138,16 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
         is_whole = pc.equal(cast.cast(column.type), column)
         cast = pc.if_else(is_whole, cast, pa.scalar(None, kind))
     return cast
+
+
+def _as_equal_floats(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Floats of whole numbers; those with more digits than a float has become null."""
+    with contextlib.suppress(pa.ArrowInvalid):  # of which the largest floats may not be exact
+        return column.cast(kind)
+    cast = column.cast(kind, safe=False)
+    pairs = zip(column.to_pylist(), cast.to_pylist(), strict=True)
+    is_equal = [one is not None and int(other) == one for one, other in pairs]
+    return pc.if_else(pa.array(is_equal), cast, pa.scalar(None, kind))
 
 
 def _as_floats(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -79,6 +79,8 @@ def test_the_narrowest_type_of_both(one: pa.DataType, other: pa.DataType, joined
         (pa.array([Decimal("1.00"), Decimal("1.50")]), pa.int64(), [1, None], [1]),
         (pa.array([Decimal("1.55"), Decimal("1.50")]), pa.decimal128(5, 1), [None, Decimal("1.5")], [0]),
         (pa.array([1.5, 1e300, float("inf")]), pa.float32(), [1.5, None, float("inf")], [1]),
+        (pa.array([2**53, 2**53 + 1, 2**60, None]), pa.float64(), [2.0**53, None, 2.0**60, None], [1]),
+        (pa.array([2**24 + 1, 2**63 - 1, 3]), pa.float32(), [None, None, 3.0], [0, 1]),
         (pa.array(["1", "x", "1e3", "2.5"]), pa.int16(), [1, None, 1000, None], [1, 3]),
         (pa.array(["1.50", "x"]), pa.decimal128(5, 1), [Decimal("1.5"), None], [1]),
         (pa.array(["[1,2]", "x", "{}"]), LIST, [[1, 2], None, None], [1, 2]),
