@@ -149,6 +149,12 @@ def test_a_column_of_two_types(
     assert found.rejects == {}
 
 
+def test_csv_beside_a_column_of_text_keeps_its_blanks(tmp_path: Path) -> None:
+    table = write(tmp_path / "a.parquet", c=pa.array(["x", None], pa.large_string()))
+    (tmp_path / "a.csv").write_text("id,text,c\na,one, y \nb,two,\n")
+    assert read_rows([table, tmp_path / "a.csv"], KEPT).kept == [" y ", None, "x", None]
+
+
 def test_nested_columns_of_other_libraries(tmp_path: Path) -> None:
     views = pa.struct([("lang", pa.string_view()), ("tags", pa.list_(pa.string_view()))])
     path = write(tmp_path / "a.parquet", c=pa.array([{"lang": "en", "tags": ["x"]}, None], views))

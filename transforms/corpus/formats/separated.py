@@ -5,6 +5,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
+from transforms.base.arrow import is_string
 from transforms.base.errors import OptionError
 from transforms.corpus.column_types import STR
 from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
@@ -231,7 +232,7 @@ def _row(
 
 def _kept(columns: Columns, name: str, value: str) -> str | None:
     """A kept value of CSV; null if it is empty, or if it is blank and not of type text."""
-    if columns.kinds.get(name, STR) is STR:
+    if is_string(columns.kinds.get(name, STR).arrow):
         return value or None
     return value.strip() or None
 
