@@ -1,7 +1,9 @@
 """`sentence-beam embed`: Plan -> Embed -> (Index) -> Commit, into one store."""
 
+import contextlib
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Unpack, overload
 
@@ -20,12 +22,15 @@ from pipelines.common.summary import summary
 from pipelines.common.tables import wrapped
 from pipelines.common.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
-from transforms.base.errors import OptionError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.base.keywords import options_of
 from transforms.beam import Embed, Plan
 from transforms.beam.finish import finished
-from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
+from transforms.corpus import Columns
+from transforms.corpus.in_memory import Files, batch_name, input_of, write_batch
+from transforms.corpus.row_columns import Rows
 from transforms.steps.options import EmbedOptions
+from transforms.steps.options.choose import used_columns
 from transforms.steps.options.keywords import RowsKeywords
 from transforms.steps.options.named import begun_run, check_name, go_on, naming_of, run_id_of
 from transforms.steps.options.resolve import (
@@ -90,7 +95,7 @@ def embed(
                     " them"
                 )
             return _embedded(input, beam_flags)
-        given = input_of(input)
+        given = input_of(input, functools.partial(_columns_used, options))
         if isinstance(given, tuple):
             if batch is not None:
                 raise OptionError(
@@ -102,6 +107,12 @@ def embed(
             )
         given_options = options_of(EmbedOptions, "embed", {"input": (), **options})
         return _embed_rows(given, _batch(batch, given_options.append), given_options, beam_flags)
+
+
+def _columns_used(options: dict[str, Any]) -> Columns:
+    """The columns of rows that a run with these options uses, by the store's options too."""
+    given = options_of(EmbedOptions, "embed", {"input": (), **options})
+    return used_columns(given, read_manifest(storage.absolute(given.store)))
 
 
 def _batch(name: str | None, append: bool) -> str | None:
@@ -121,8 +132,22 @@ def _embed_rows(
     rows: pa.Table, batch: str | None, options: EmbedOptions, flags: Sequence[str]
 ) -> Store | None:
     with storage.folder_of_rows() as folder:
-        file = write_batch(rows, folder, batch)
-        return _embedded(replace(options, input=(storage.ROWS + file,)), flags, in_memory=True)
+        file = storage.ROWS + write_batch(rows, folder, batch)
+        with _naming_rows(file):
+            return _embedded(replace(options, input=(file,)), flags, in_memory=True)
+
+
+@contextlib.contextmanager
+def _naming_rows(file: str) -> Iterator[None]:
+    """Call the file of rows in memory "the rows" in errors."""
+    try:
+        yield
+    except SentenceBeamError as error:
+        said = str(error)
+        for one, many in (("has", "have"), ("is", "are")):
+            said = said.replace(f"{file} {one} ", f"the rows {many} ")
+        error.args = (said.replace(file, "the rows"),)
+        raise
 
 
 def _embedded(options: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:

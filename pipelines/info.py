@@ -12,6 +12,7 @@ from pipelines.common.tables import wrapped
 from transforms.base.lines import line
 from transforms.base.numbers import amount, counted
 from transforms.base.progress import duration
+from transforms.corpus.arrow_types import NO_TYPE
 from transforms.report.snapshot import facts
 from transforms.steps.options.store import InfoOptions
 from transforms.store import open_store
@@ -118,7 +119,8 @@ def options_line(remembered: dict[str, Any], partition: str) -> str:
         flags = [f"--partition {partition}"]
     for name, value in remembered.items():
         if name == "keep_columns":
-            value = [f"{column}:{types[column]}" if column in types else column for column in value]
+            given = {column: word for column, word in types.items() if word != NO_TYPE}
+            value = [f"{column}:{given[column]}" if column in given else column for column in value]
         if name not in OF_THE_MODEL and value != defaults.get(name):
             flags += _as_flag(name, value)
     return " ".join(flags) or "defaults"

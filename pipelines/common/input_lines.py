@@ -6,11 +6,14 @@ from typing import Any
 
 from transforms.base.errors import SentenceBeamError
 from transforms.base.lines import line
+from transforms.base.numbers import counted
 from transforms.corpus import match_inputs
 from transforms.corpus.formats.registry import FORMATS, columns_of
+from transforms.report.snapshot import known_reasons
 from transforms.steps.options.resolve import Resolved
 from transforms.store.entries import InputEntry
 from transforms.store.manifest import read_manifest
+from transforms.store.runs.rejected import mend_of
 from transforms.store.runs.result import Result
 
 BAD_FILES = 10  # so many are named in the summary
@@ -35,7 +38,15 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
         line("table", f"{name}, version {version}")
         for name, version in found.get("tables", {}).items()
     ]
-    return [*lines, *bad_lines(bad)]
+    return [*lines, *lacking_lines(found.get("lacking", {})), *bad_lines(bad)]
+
+
+def lacking_lines(lacking: dict[str, int]) -> list[str]:
+    """The line about files without a kept column, whose rows have nulls there; counts by name."""
+    shown = [f"{name} in {counted(files, 'file')}" for name, files in lacking.items()]
+    if shown:
+        return [line("columns", f"missing, null there: {', '.join(shown)}")]
+    return []
 
 
 def bad_lines(bad: dict[str, str]) -> list[str]:
@@ -70,6 +81,20 @@ def _trimmed_names(entry: InputEntry) -> Sequence[str]:
         (file,) = match_inputs(entry.source, entry.format)
         return columns_of(file).trimmed_names
     return ()
+
+
+def type_lines(root: str, result: Result) -> list[str]:
+    """The lines about rows that are left out because of the type of a kept column."""
+    if not result.ledger["rejected"]:
+        return []
+    found = known_reasons(read_manifest(root, result.run))
+    if found is None:
+        return []
+    return [
+        line("types", f"{count:,} rejected: {reason}{mend_of(reason)}")
+        for reason, count in found.counts
+        if mend_of(reason)
+    ]
 
 
 def beside_lines(beside: dict[str, int]) -> list[str]:

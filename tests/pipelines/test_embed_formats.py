@@ -448,8 +448,6 @@ def test_an_avro_file_that_is_cut_inside_of_a_block_is_noticed(inputs: Path) -> 
         (pa.month_day_nano_interval(), [pa.MonthDayNano([1, 2, 3])] * 2),
         (pa.struct([]), [{}, {}]),
         (pa.dense_union([pa.field("a", pa.int64())]), None),
-        (pa.run_end_encoded(pa.int32(), pa.string()), None),
-        (pa.struct([("a", pa.string_view())]), [{"a": "x"}] * 2),
     ],
     ids=str,
 )

@@ -304,7 +304,7 @@ def test_integer_ids_become_decimal_strings(
 
 @pytest.mark.parametrize(
     "values",
-    [pa.array([1.0, 2.0]), pa.array([True, False]), pa.array([[1], [2]]), pa.array([b"a", b"b"]), pa.array([decimal.Decimal(1), decimal.Decimal(2)])],
+    [pa.array([1.0, 2.0]), pa.array([True, False]), pa.array([[1], [2]]), pa.array([decimal.Decimal("1.5")] * 2)],
     ids=lambda values: str(values.type).split("<")[0],
 )  # fmt: skip
 def test_ids_of_other_types_are_refused(

@@ -158,14 +158,45 @@ def test_files_that_are_added_have_the_stores_types(embed: Run, inputs: Path, st
     assert (type_of(store), values_of(store)) == ("int64", [1, 2, 3, None])
     write_jsonl(inputs / "c.jsonl", numbered(["many"], 4))
     embed(inputs / "c.jsonl", "--append", "--max-rejects", 0).failed(
-        3, "1 kept column n is not int"
+        3, "1 kept column n is not int", "--keep-columns n:float", "n:str all values"
     )
-    embed(inputs / "c.jsonl", "--append", "--keep-columns", "n:str").failed(
-        2, "keep_columns would change"
-    )
-    embed(inputs / "*", "--keep-columns", "n:str").ok()
+    embed(inputs / "c.jsonl", "--append", "--keep-columns", "n:str").ok()
     check_ledger(store, 5, embedded=1)
     assert (type_of(store), values_of(store)) == ("string", ["1", "2", "3", None, "many"])
+
+
+@pytest.mark.parametrize("how", [(), ("--append",)], ids=["all files", "append"])
+def test_a_column_without_values_gets_its_type_later(
+    embed: Run, inputs: Path, store: Path, how: tuple
+) -> None:
+    write_jsonl(inputs / "a.jsonl", numbered([None, None]))
+    embed(inputs / "*", "--id-column", "id", "--keep-columns", "n").ok()
+    assert type_of(store) == "string"
+    write_jsonl(inputs / "b.jsonl", numbered([5], 2))
+    embed(inputs / ("b.jsonl" if how else "*"), *how).ok()
+    manifest = check_ledger(store, 3, embedded=1)
+    assert (type_of(store), values_of(store)) == ("int64", [None, None, 5])
+    assert manifest["options"]["keep_types"] == {"n": "int"}
+    write_jsonl(inputs / "c.jsonl", numbered([5.5], 3))
+    said = embed(inputs / ("c.jsonl" if how else "*"), *how).ok().out
+    assert "1 rejected: kept column n is not int (--keep-columns n:float takes more" in said
+    embed(inputs / ("c.jsonl" if how else "*"), *how, "--keep-columns", "n:float").ok()
+    check_ledger(store, 4, embedded=1)
+    assert (type_of(store), values_of(store)) == ("double", [None, None, 5.0, 5.5])
+
+
+def test_a_type_that_the_store_has_already_changes_nothing(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    write_parquet(inputs / "a.parquet", TEXTS[:1], id=["1"], n=[1])
+    embed(inputs / "*", "--id-column", "id", "--keep-columns", "n").ok()
+    (inputs / "a.parquet").unlink()
+    write_parquet(inputs / "b.parquet", TEXTS[1:2], id=["2"], n=pa.array([2], pa.int16()))
+    embed(inputs / "b.parquet", "--append", "--keep-columns", "n:int").ok()
+    check_ledger(store, 2, carried=1)
+    embed(inputs / "b.parquet", "--append", "--keep-columns", "n:str").failed(
+        2, "a.parquet is gone", "without --append"
+    )
 
 
 def test_a_table_gets_the_type_given_and_a_type_is_dropped_with_its_column(
@@ -184,7 +215,6 @@ def test_a_table_gets_the_type_given_and_a_type_is_dropped_with_its_column(
 def test_mistakes(embed: Run, inputs: Path) -> None:
     write_jsonl(inputs / "a.jsonl", numbered([1]))
     write_jsonl(inputs / "b.jsonl", numbered(["x"], 1))
-    embed(inputs / "*", "--keep-columns", "n").failed(2, "a.jsonl", "b.jsonl", "n:str", "n:int")
     embed(inputs / "*", "--keep-columns", "n:flaot").failed(
         2, "--keep-columns", "did you mean float?"
     )

@@ -123,12 +123,12 @@ def test_texts_that_are_names_of_files_are_refused(how: dict[str, Any], inputs: 
         (
             [{"body": "a"}],
             {},
-            "rows://rows.parquet has no column text (text_column); its columns: body",
+            "the rows have no column text (text_column); its columns: body",
         ),
         (
             TEXTS,
             {"keep_columns": "lang"},
-            "rows://rows.parquet has no column lang (keep_columns); its columns: text",
+            "the rows have no column lang (keep_columns); its columns: text",
         ),
         (TEXTS, {"max_rejects": 2}, "max_rejects: 2 is not a number from 0 to 1"),
         (TEXTS, {"keep_text": "no"}, "keep_text: 'no' is not True or False"),

@@ -10,7 +10,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
-from helpers.corpora import manifest_of, rows_of
+from helpers.corpora import manifest_of, rejects_of, rows_of
 
 from transforms.space import row_hash
 
@@ -110,6 +110,8 @@ def test_a_template_beside_a_column(embed: Run, inputs: Path, store: Path) -> No
     )
 
 
-def test_bytes_are_no_text(embed: Run, inputs: Path, store: Path) -> None:
-    pq.write_table(pa.table({"title": [b"One"]}), inputs / "a.parquet")
-    embed(inputs / "*", "--text-template", "{title}").failed(2, "a.parquet", "binary")
+def test_bytes_are_text_if_they_are_utf8(embed: Run, inputs: Path, store: Path) -> None:
+    pq.write_table(pa.table({"title": ["Ü".encode(), b"\xff"]}), inputs / "a.parquet")
+    embed(inputs / "*", "--text-template", "{title}", "--max-rejects", 1).ok()
+    assert [row["text"] for row in rows_of(store)] == ["Ü"]
+    assert [reject["reason"] for reject in rejects_of(store)] == ["not UTF-8"]

@@ -1,11 +1,13 @@
 """Convert between Arrow columns and numpy arrays, and between tables and Parquet bytes."""
 
+import contextlib
 import io
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 HASH_BYTES = 16  # of a row hash
@@ -17,6 +19,7 @@ _DTYPES = {
     pa.int8(): np.int8,
     pa.uint8(): np.uint8,
 }
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
@@ -97,14 +100,82 @@ def hash_prefixes(hashes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(hashes[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
 
 
-def without_views(batch: pa.RecordBatch) -> pa.Table:
-    """Cast view types to plain ones.
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type without views, dictionaries, runs and extensions at any depth.
 
-    Arrow cannot select rows of view columns, and few readers of shards know them.
+    Few readers of Parquet know these, and Arrow cannot select rows of all of them. UUIDs stay.
     """
-    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]
-    return pa.Table.from_batches([batch]).cast(pa.schema(fields))
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.UuidType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_map(kind):
+        item = plain_field(kind.item_field)
+        return pa.map_(plain_field(kind.key_field), item, kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(plain_field(kind.value_field), kind.list_size)
+    if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
+        return pa.large_list(plain_field(kind.value_field))
+    if pa.types.is_list(kind) or pa.types.is_list_view(kind):
+        return pa.list_(plain_field(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([plain_field(field) for field in kind])
+    return kind
+
+
+def plain_field(field: pa.Field) -> pa.Field:
+    """Return the field with its `plain_type`."""
+    return field.with_type(plain_type(field.type))
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """Return a column with its `plain_type`."""
+    kind = plain_type(column.type)
+    if kind == column.type:
+        return column
+    if isinstance(column, pa.ExtensionArray):
+        return plain(column.storage)
+    if pa.types.is_dictionary(column.type):
+        return plain(column.dictionary).take(column.indices)
+    if pa.types.is_run_end_encoded(column.type):
+        return plain(pc.run_end_decode(column))
+    if "list_view<" not in str(column.type):  # Arrow 25 casts them to lists without an end
+        with contextlib.suppress(pa.ArrowNotImplementedError):
+            return column.cast(kind)
+    return pa.array(column.to_pylist(), kind)
+
+
+def selectable(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    """Return rows with plain types in place of those of which Arrow cannot select rows."""
+    for place, field in enumerate(rows.schema):
+        if not any(word in str(field.type) for word in ("view", "run_end_encoded")):
+            continue
+        column = rows.column(place)
+        if isinstance(column, pa.ChunkedArray):
+            kind = plain_type(field.type)
+            column = pa.chunked_array([plain(chunk) for chunk in column.chunks], kind)
+        else:
+            column = plain(column)
+        rows = rows.set_column(place, plain_field(field), column)
+    return rows
+
+
+def is_string(arrow_type: pa.DataType | None) -> bool:
+    """Whether a column of this type holds text (dictionary-encoded text included)."""
+    if arrow_type is None:
+        return False
+    arrow_type = plain_type(arrow_type)
+    return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+
+
+def is_bytes(arrow_type: pa.DataType | None) -> bool:
+    """Whether a column of this type holds bytes of any length (dictionary-encoded included)."""
+    if arrow_type is None:
+        return False
+    arrow_type = plain_type(arrow_type)
+    return pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
 
 
 def string_array(texts: Sequence[str]) -> pa.StringArray:

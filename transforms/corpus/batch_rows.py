@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import without_views
-from transforms.corpus.column_types import as_type
+from transforms.base.arrow import plain
+from transforms.corpus.casts import as_type
 from transforms.corpus.column_values import (
     Reasons,
     as_strings,
@@ -15,7 +15,7 @@ from transforms.corpus.column_values import (
     named_values,
 )
 from transforms.corpus.files import InputFile
-from transforms.corpus.nested import column_at
+from transforms.corpus.nested import column_at, type_at
 from transforms.corpus.path_values import with_path_values
 from transforms.corpus.row_blocks import Block, Columns, Rows
 
@@ -40,15 +40,18 @@ def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positio
         carried.append(column)
     kept = []
     if columns.keep:
-        kept = [without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))]
+        kept = [pa.table(carried, list(columns.keep))]
     return Rows(positions, texts, ids, reasons or [None] * n, kept, prefixes), sizes
 
 
 def _kept_column(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa.Array, Reasons]:
-    """A kept column, and reasons against its values."""
-    column = column_at(batch, name)
+    """A kept column, null if the table lacks it, and reasons against its values."""
     kind = columns.kinds.get(name)
+    column = pa.nulls(batch.num_rows)
+    if type_at(batch.schema, name) is not None:
+        column = column_at(batch, name)
     if kind is None:
+        column = plain(column)
         return column, kept_faults(column)
     column, reasons = as_type(column, name, kind)
     return column, first_reasons(reasons, kept_faults(column))
@@ -57,7 +60,7 @@ def _kept_column(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa
 def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], Reasons, np.ndarray]:
     """Texts, reasons against them, and sizes in bytes."""
     if columns.of_text is None:
-        text = _large(column_at(batch, columns.text))
+        text = as_strings(column_at(batch, columns.text))
         sizes = pc.fill_null(pc.binary_length(text), 0)
         return *decoded(text), sizes.to_numpy(zero_copy_only=False)
     rows, reasons = named_values(batch, columns.of_text.names)
@@ -71,9 +74,3 @@ def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, 
         return [], None
     rows, reasons = named_values(batch, columns.of_prefix)
     return [columns.before_pieces.around_headings(row.get) for row in rows], reasons
-
-
-def _large(text: pa.Array) -> pa.Array:
-    if pa.types.is_large_string(text.type):
-        return text
-    return text.cast(pa.large_string())

@@ -1,6 +1,6 @@
-"""Types of kept columns, and functions that read the values of any column as one of them.
+"""Types of kept columns: the words for them in options, and functions that read texts as them.
 
-A value is read from its text, as in CSV or JSON. Arrow columns of a similar type are cast.
+Columns of tables are cast: see `casts`.
 """
 
 import math
@@ -12,11 +12,10 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from transforms.base.errors import OptionError
 from transforms.base.values import nearest
-from transforms.corpus.column_values import Reasons, first_reasons, values_as_text
+from transforms.corpus.column_values import Reasons
 
 # Names that other programs have for these types.
 MEANT = {
@@ -47,7 +46,8 @@ _ITEM = re.compile(
 class ColumnType:
     """A type: its word in options, its Arrow type in shards, and a function that reads a text.
 
-    `read` raises ValueError or OverflowError if the text is not a value of the type.
+    `read` raises ValueError or OverflowError if the text is not a value of the type. A type that no
+    option names has Arrow's name as its word.
     """
 
     word: str
@@ -99,8 +99,11 @@ def _read_date(text: str) -> date:
 
 
 def _read_timestamp(text: str) -> datetime:
-    """Read a moment; without a zone it is in UTC."""
-    moment = datetime.fromisoformat(text.strip())
+    """Read a moment; without a zone it is in UTC. BigQuery writes ` UTC` for `+00:00`."""
+    text = text.strip()
+    if text.endswith((" UTC", " utc")):
+        text = text[:-4].rstrip()
+    moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     return moment.astimezone(UTC)
@@ -182,6 +185,11 @@ def _no_type(word: str, otherwise: str = "") -> OptionError:
     )
 
 
+# The types that take some of the values that a type does not.
+WIDER = {"int": "float", "date": "timestamp"}
+NOT_OF_TYPE = re.compile("kept column (?P<name>.*) is not (?P<word>.+)", re.DOTALL)
+
+
 def not_of_type(name: str, kind: ColumnType) -> str:
     """Return the reason for rejecting a row whose kept value is not of the column's type."""
     return f"kept column {name} is not {kind.word}"
@@ -197,22 +205,6 @@ def word_for(arrow: str) -> str:
         if arrow.startswith(begin):
             return word
     return "str"
-
-
-def word_for_values(values: Iterable[Any]) -> str:
-    """Return the word for the type of a column with these JSON values, "" if all are null.
-
-    Ints and floats together are float. Values of several types, lists and objects are str: they are
-    kept as text.
-    """
-    words = {word_for_value(value) for value in values if value is not None}
-    if not words:
-        return ""
-    if words == {"int", "float"}:
-        return "float"
-    if len(words) > 1:
-        return "str"
-    return words.pop()
 
 
 def word_for_value(value: Any) -> str:
@@ -244,32 +236,6 @@ def word_for_numbers(texts: Sequence[str]) -> str | None:
     return None
 
 
-def can_read(arrow_type: pa.DataType, kind: ColumnType) -> bool:
-    """Whether a column of an Arrow type can be read as a type, apart from invalid values."""
-    arrow_type = _plain(arrow_type)
-    if is_string(arrow_type) or _casts(arrow_type, kind) or pa.types.is_null(arrow_type):
-        return True
-    if kind.word == "str":
-        return not is_bytes(arrow_type)
-    return kind.word == "bool" and pa.types.is_integer(arrow_type)
-
-
-def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
-    """Read a column that `can_read` accepts as a type, with reasons for the invalid values.
-
-    Invalid values are null.
-    """
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if column.type == kind.arrow:
-        return column, None
-    if _casts(column.type, kind):
-        return _cast(column, name, kind)
-    texts, reasons = values_as_text(column)
-    values, others = read_texts(texts, name, kind)
-    return pa.array(values, kind.arrow), first_reasons(reasons, others)
-
-
 def read_texts(
     texts: Iterable[str | None], name: str, kind: ColumnType
 ) -> tuple[list[Any], Reasons]:
@@ -289,73 +255,3 @@ def read_texts(
     if not any(reasons):
         return values, None
     return values, reasons
-
-
-def _plain(arrow_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(arrow_type):
-        return arrow_type.value_type
-    return arrow_type
-
-
-def is_string(arrow_type: pa.DataType | None) -> bool:
-    """Whether a column of this type holds text (dictionary-encoded text included)."""
-    if arrow_type is None:
-        return False
-    arrow_type = _plain(arrow_type)
-    return (
-        pa.types.is_string(arrow_type)
-        or pa.types.is_large_string(arrow_type)
-        or pa.types.is_string_view(arrow_type)
-    )
-
-
-def is_bytes(arrow_type: pa.DataType) -> bool:
-    """Whether a column of this type holds bytes of any length."""
-    return (
-        pa.types.is_binary(arrow_type)
-        or pa.types.is_large_binary(arrow_type)
-        or pa.types.is_binary_view(arrow_type)
-    )
-
-
-def _casts(arrow_type: pa.DataType, kind: ColumnType) -> bool:
-    """Whether Arrow can cast one type to the other: numbers to numbers, times to times."""
-    if kind.word in ("int", "float"):
-        return (
-            pa.types.is_integer(arrow_type)
-            or pa.types.is_floating(arrow_type)
-            or pa.types.is_decimal(arrow_type)
-        )
-    if kind.word == "date":
-        return pa.types.is_date(arrow_type)
-    if kind.word == "timestamp":
-        return pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type)
-    if kind.word == "str":
-        return is_string(arrow_type)
-    return pa.types.is_boolean(arrow_type)
-
-
-def _cast(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
-    """Cast a column: numbers to the nearest float, times to the microsecond below."""
-    if kind.word == "float":
-        return column.cast(kind.arrow, safe=False), None
-    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = pc.floor_temporal(column, unit="microsecond")
-    try:
-        return column.cast(kind.arrow), None
-    except pa.ArrowInvalid:  # some values are fractions, or too large for the type
-        cast = [_cast_or_null(value, kind) for value in column]
-    reasons: list[str | None] = []
-    for before, after in zip(column, cast, strict=True):
-        reason = None
-        if before.is_valid and not after.is_valid:
-            reason = not_of_type(name, kind)
-        reasons.append(reason)
-    return pa.array(cast, kind.arrow), reasons
-
-
-def _cast_or_null(value: pa.Scalar, kind: ColumnType) -> pa.Scalar:
-    try:
-        return value.cast(kind.arrow)
-    except pa.ArrowInvalid:
-        return pa.scalar(None, kind.arrow)

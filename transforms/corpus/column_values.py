@@ -2,15 +2,20 @@
 
 import uuid
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from transforms.base.arrow import is_bytes, plain
 from transforms.corpus.nested import column_at, type_at, value_as_text
 
 EXCERPT = 80
 NOT_UTF8 = "not UTF-8"
 KEPT_NOT_UTF8 = "kept column not UTF-8"
 KEPT_NULL_LIST = "kept column null, which lists of a fixed number cannot be in Parquet"
+
+_FLOATS: dict[int, Callable[[float], Any]] = {16: np.float16, 32: np.float32, 64: float}
 
 Reasons = list[str | None] | None  # None if no row has a reason
 
@@ -34,9 +39,10 @@ def values_as_text(column: pa.Array) -> tuple[list[str | None], Reasons]:
 
     Lists and structs are JSON, all other values as ids.
     """
+    column = plain(column)
     if not pa.types.is_nested(column.type):
         return decoded(as_strings(column))
-    faults = kept_faults(column)
+    faults = _not_decoding(column)
     if faults is None:
         return [value_as_text(value) for value in column.to_pylist()], None
     texts: list[str | None] = []
@@ -45,22 +51,32 @@ def values_as_text(column: pa.Array) -> tuple[list[str | None], Reasons]:
         if not fault:
             text = value_as_text(value.as_py())
         texts.append(text)
-    return texts, [fault and NOT_UTF8 for fault in faults]
+    return texts, _reasons(faults, NOT_UTF8)
 
 
-def as_strings(ids: pa.Array) -> pa.Array:
-    """Ids as text: integers in decimal, UUIDs as 8-4-4-4-12 hex digits.
+def as_strings(column: pa.Array) -> pa.Array:
+    """Values that are neither lists nor structs as text: integers in decimal, floats as JSON.
 
-    Other bytes of a fixed number are in hex.
+    UUIDs are 8-4-4-4-12 hex digits, other bytes of a fixed number are in hex. The text of other
+    bytes may not be UTF-8: see `decoded`.
     """
-    if isinstance(ids.type, pa.UuidType):
-        return _convert_bytes(ids.storage, lambda value: str(uuid.UUID(bytes=value)))
-    if pa.types.is_fixed_size_binary(ids.type):
-        return _convert_bytes(ids, bytes.hex)
-    return ids.cast(pa.large_string())
+    column = plain(column)
+    kind = column.type
+    if isinstance(kind, pa.UuidType):
+        return _convert(column.storage, lambda value: str(uuid.UUID(bytes=value)))
+    if pa.types.is_fixed_size_binary(kind):
+        return _convert(column, bytes.hex)
+    if is_bytes(kind):
+        return column.cast(pa.large_binary()).view(pa.large_string())
+    if pa.types.is_floating(kind):
+        digits = _FLOATS[kind.bit_width]  # of float32, fewer than Python writes
+        return _convert(column, lambda value: value_as_text(float(str(digits(value)))))
+    if pa.types.is_decimal(kind) and kind.scale < 0:
+        return _convert(column, lambda value: format(value, "f"))
+    return column.cast(pa.large_string())
 
 
-def _convert_bytes(column: pa.Array, convert: Callable[[bytes], str]) -> pa.Array:
+def _convert(column: pa.Array, convert: Callable[[Any], str | None]) -> pa.Array:
     texts = []
     for value in column.to_pylist():
         if value is not None:
@@ -80,11 +96,19 @@ def kept_faults(column: pa.Array) -> Reasons:
     """Reasons against kept values that readers of the shard could not decode."""
     if pa.types.is_fixed_size_list(column.type) and column.null_count:
         return _reasons(column.is_null().to_pylist(), KEPT_NULL_LIST)
+    faults = _not_decoding(column)
+    if faults is None:
+        return None
+    return _reasons(faults, KEPT_NOT_UTF8)
+
+
+def _not_decoding(column: pa.Array) -> list[bool] | None:
+    """Whether each value has text that is not UTF-8; None if none has."""
     try:
         column.validate(full=True)
         return None
     except pa.ArrowInvalid:
-        return _reasons([not _decodes(value) for value in column], KEPT_NOT_UTF8)
+        return [not _decodes(value) for value in column]
 
 
 def _reasons(is_bad: list[bool], reason: str) -> list[str | None]:

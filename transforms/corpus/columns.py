@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from transforms.base.arrow import parquet_bytes, without_views
+from transforms.base.arrow import is_bytes, is_string, parquet_bytes, plain_type
 from transforms.base.errors import OptionError
 from transforms.base.values import nearest
-from transforms.corpus.column_types import ColumnType, is_string
+from transforms.corpus.column_types import ColumnType
 from transforms.corpus.files import InputFile
 
 ITS_COLUMNS = "its columns"
@@ -33,17 +33,10 @@ class FileColumns(ABC):
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
     ) -> None:
-        """Raise OptionError if the file lacks a named column or has it in a wrong type.
+        """Raise OptionError if the file lacks the text or the ids, or has a column in a wrong type.
 
         `text` is None if a template makes the text. `types` are the requested types of kept
-        columns.
-        """
-
-    @abstractmethod
-    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        """Return the columns of a template that the file has; None if it has no rows to tell.
-
-        Raises OptionError for a column of bytes, which cannot be text.
+        columns, which a file may lack.
         """
 
     def kept_types(
@@ -53,23 +46,32 @@ class FileColumns(ABC):
         keep: tuple[str, ...],
         types: Kinds = NO_KINDS,
     ) -> tuple[tuple[str, str], ...]:
-        """Return name and Arrow type of each kept column without an open type; raises as `check`.
+        """Return each kept column that the file has, with the code of its type; raises as `check`.
 
-        For the others see `open_types`.
+        The type is the requested one, else that of the values, as `found_types` has it.
         """
         self.check(text, id_column, keep, types)
-        return tuple((name, str(types[name].arrow)) for name in keep if name in types)
+        found = dict(self.found_types(tuple(name for name in keep if name not in types)))
+        found |= {name: types[name].word for name in self.existing(keep) or () if name in types}
+        return tuple((name, found[name]) for name in keep if name in found)
 
-    def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
-        """Return each kept column with an open type, and the word for its values in the first rows.
+    @abstractmethod
+    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Return each of the columns that the file has, with the code of the type of its values.
 
-        The word is "" if the first rows have no value, or if values can be read as any type.
+        The code is "" if values can be read as any type; see `arrow_types` for the others.
         """
-        return ()
 
+    @abstractmethod
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Return the checked names that the file has; None if it has no rows to tell."""
-        return names
+        """Return the names that the file has; None if it has no rows to tell."""
+
+    def lacking(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of columns that the file does not have."""
+        existing = self.existing(names)
+        if existing is None:
+            return ()
+        return tuple(name for name in names if name not in existing)
 
     def first_keys(self) -> list[str] | None:
         """Return the keys of the first rows; None for formats with a schema or a header."""
@@ -83,28 +85,6 @@ class FileColumns(ABC):
     def missing_error(self, name: str, option: str) -> OptionError:
         """Return the error for a column that the file does not have."""
         return no_column(self.file, name, option, ITS_COLUMNS, self.names())
-
-
-@dataclass(frozen=True)
-class RowlessColumns(FileColumns):
-    """The columns of no rows: their names and types mean nothing."""
-
-    def names(self) -> Sequence[str]:
-        return ()
-
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
-        """Accept any columns."""
-
-    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        return None
-
-    def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
-        return tuple((name, "") for name in keep if name not in types)
-
-    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        return None
 
 
 def name_options(
@@ -152,19 +132,27 @@ def _quote(name: str) -> str:
 def can_be_kept(kind: pa.DataType) -> bool:
     """Whether rows of a column of this type can be selected and written as Parquet."""
     try:
-        nulls = pa.RecordBatch.from_arrays([pa.nulls(1, kind)], ["kept"])
-        rows = without_views(nulls).take(pa.array([0]))
-        parquet_bytes(rows)
+        rows = pa.table({"kept": pa.nulls(1, plain_type(kind))})
+        parquet_bytes(rows.take(pa.array([0])))
     except (pa.ArrowException, OSError):
         return False
     return True
 
 
-def is_id(arrow_type: pa.DataType | None) -> bool:
-    """Whether the values of a column of this type can be ids."""
-    if arrow_type is None or is_string(arrow_type):
-        return arrow_type is not None
-    is_number_or_bytes = pa.types.is_integer(arrow_type) or pa.types.is_fixed_size_binary(
-        arrow_type
-    )
-    return is_number_or_bytes or isinstance(arrow_type, pa.UuidType)
+def is_id(kind: pa.DataType | None) -> bool:
+    """Whether the values of a column of this type can be ids; a column of nulls has none."""
+    if kind is None:
+        return False
+    kind = plain_type(kind)
+    if pa.types.is_decimal(kind):
+        return bool(kind.scale <= 0)
+    is_number_or_bytes = pa.types.is_integer(kind) or pa.types.is_fixed_size_binary(kind)
+    return is_number_or_bytes or is_text(kind) or isinstance(kind, pa.UuidType)
+
+
+def is_text(kind: pa.DataType | None) -> bool:
+    """Whether a column of this type can hold texts: strings, or bytes that should be UTF-8.
+
+    A column of nulls can: the writers of empty tables know no type.
+    """
+    return kind is not None and (is_string(kind) or is_bytes(kind) or pa.types.is_null(kind))

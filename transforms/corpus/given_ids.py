@@ -9,6 +9,8 @@ import pyarrow as pa
 from transforms.base.errors import OptionError
 from transforms.corpus.column_values import as_strings
 from transforms.corpus.columns import is_id
+from transforms.corpus.files import is_utf8
+from transforms.corpus.row_columns import read_id
 
 Id: TypeAlias = str | int | bytes | uuid.UUID
 
@@ -30,17 +32,14 @@ def ids_as_text(given: Id | Iterable[Id]) -> list[str]:
 
 
 def _as_text(value: Any) -> str:
-    try:
-        kind = None
-        if isinstance(value, bytes):
-            kind = pa.binary(len(value))  # a column of ids has bytes of a fixed number
-        column = pa.array([value], kind)
-    except (pa.ArrowException, TypeError, OverflowError):
-        column = pa.nulls(1)
-    if column.null_count or not is_id(column.type):
+    text = None
+    if not isinstance(value, pa.Scalar):
+        text, _ = read_id(value)
+    elif value.is_valid and is_id(value.type):
+        text = as_strings(pa.repeat(value, 1))[0].as_py()
+    if text is None or not is_utf8(text):
         raise OptionError(
-            f"{value!r} ({type(value).__name__}) cannot be an id; ids are strings, integers, UUIDs"
-            " or bytes of a fixed number"
+            f"{value!r} ({type(value).__name__}) cannot be an id; ids are strings, whole numbers,"
+            " UUIDs or bytes that are UTF-8"
         )
-    text: str = as_strings(column)[0].as_py()
     return text

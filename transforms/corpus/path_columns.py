@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from transforms.base.errors import OptionError
-from transforms.corpus.columns import ITS_COLUMNS, NO_KINDS, FileColumns, Kinds, no_column
+from transforms.corpus.columns import ITS_COLUMNS, FileColumns, Kinds, no_column
 from transforms.corpus.path_values import path_values
 
 
@@ -36,26 +36,9 @@ class PathColumns(FileColumns):
     ) -> None:
         self.own.check(text, id_column, self._without(keep), types)
 
-    def kept_types(
-        self,
-        text: str | None,
-        id_column: str | None,
-        keep: tuple[str, ...],
-        types: Kinds = NO_KINDS,
-    ) -> tuple[tuple[str, str], ...]:
-        own = self.own.kept_types(text, id_column, self._without(keep), types)
-        requested = [name for name in self._of_path(keep) if name in types]
-        return (*own, *((name, str(types[name].arrow)) for name in requested))
-
-    def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
-        own = self.own.open_types(self._without(keep), types)
-        return (*own, *((name, "") for name in self._of_path(keep) if name not in types))
-
-    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        own = self.own.template_names(self._without(names), option)
-        if own is None:
-            return None
-        return (*own, *self._of_path(names))
+    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        own = self.own.found_types(self._without(keep))
+        return (*own, *((name, "") for name in self._of_path(keep)))
 
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         own = self.own.existing(self._without(names))

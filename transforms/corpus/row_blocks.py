@@ -6,7 +6,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from transforms.corpus.column_types import TYPES, ColumnType
+from transforms.corpus.arrow_types import type_of
+from transforms.corpus.column_types import ColumnType
 from transforms.corpus.files import InputFile
 from transforms.corpus.path_values import some_values
 from transforms.corpus.template import Template, parse
@@ -27,9 +28,9 @@ class Columns:
 
     If a `template` is given, it makes the text of the columns that it names, which a file or a row
     may lack. `prefix` is the template of the prefix of every piece, "" for none. `types` are the
-    words for the types as which kept columns are read, by name. Other kept columns have the table's
-    own types, or are strings. `path` has the columns that stand in the path of the file that is
-    read, with their values.
+    words or codes of the types as which kept columns are read, by name. Other kept columns have the
+    table's own types, or are strings.
+    `path` has the columns that stand in the path of the file that is read, with their values.
     """
 
     text: str = "text"
@@ -65,7 +66,7 @@ class Columns:
     @cached_property
     def kinds(self) -> dict[str, ColumnType]:
         """The types as which kept columns are read, by name."""
-        return {name: TYPES[word] for name, word in self.types}
+        return {name: type_of(code) for name, code in self.types}
 
     @property
     def before_pieces(self) -> Template | None:

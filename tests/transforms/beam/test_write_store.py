@@ -32,7 +32,6 @@ from transforms.corpus.buckets import Buckets
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import row_batches
 from transforms.steps.plan.collection import Engine, ToPack, begin_collection
-from transforms.steps.plan.row_batches import KeptTypes
 from transforms.steps.plan.row_summary import RowsSummary
 from transforms.store.runs import lease
 from transforms.store.runs.result import Result
@@ -288,6 +287,23 @@ def test_a_column_of_arrow_tables_keeps_its_type(writing: Writing) -> None:
     assert found == {**{str(k): [str(k)] for k in range(4)}, "9": None}
 
 
+def test_tables_whose_columns_have_other_types(writing: Writing) -> None:
+    tables = [
+        pa.table({"id": pa.array(["a"], pa.string_view()), "text": [b"a dog"], "n": [1]}),
+        pa.table({"id": [b"b"], "text": ["a cat"], "n": [2.5], "odd": pa.nulls(1)}),
+        pa.table({"id": [Decimal(3)], "text": pa.array(["a cow"]).dictionary_encode()}),
+    ]
+    writing.write(tables, keep_columns="n")
+    assert {row["id"]: row["n"] for row in rows_of(writing.store)} == {
+        "a": 1.0,
+        "b": 2.5,
+        "3": None,
+    }
+    rows = [*tables[:2], {"id": 3, "text": "a cow", "n": "7"}]  # read as the store has it
+    writing.write(rows, keep_columns="n")
+    assert {row["id"]: row["n"] for row in rows_of(writing.store)} == {"a": 1.0, "b": 2.5, "3": 7.0}
+
+
 def test_documents_are_cut_into_pieces(writing: Writing) -> None:
     rows = [{"id": str(k), "title": f"Dog {k}", "text": "A dog ran. A cat sat."} for k in range(3)]
     said = {"chunks": "sentences", "chunk_prefix": "{title}: ", "keep_columns": "title"}
@@ -483,7 +499,7 @@ def test_a_plan_that_is_made_again_is_the_same(store: Path, model: Path) -> None
 def test_a_bundle_that_is_done_again_packs_its_rows_once(store: Path, model: Path) -> None:
     job = embed_job(store, model, "", partition="content")
     found = batches(collection(50), job)
-    work = ToPack(Buckets.choose(51, 1000, 300), KeptTypes((("lang", "str"),)))
+    work = ToPack(Buckets.choose(51, 1000, 300), (("lang", "str"),))
     step = PackRowsFn(job)
     step.setup()
     for _ in range(2):
@@ -520,7 +536,7 @@ def test_half_characters_are_rejected(store: Path, model: Path) -> None:
         {"id": "c", "text": "a dog", "lang": half},
     ]
     (packed,) = batches(rows, job)
-    found = row_batches.unpacked(packed, job.columns, row_batches.KeptTypes())
+    found = row_batches.unpacked(packed, job.columns, ())
     assert [one.reason for one in found.rejects] == ["not UTF-8"] * 2 + ["kept column not UTF-8"]
 
 

@@ -54,8 +54,7 @@ def test_truncated_compressed_text(tmp_path: Path, suffix: str, cut: float) -> N
         pa.array([1.5, None]),
         pa.array([["a"], ["b"]]),
         pa.array([{"a": "x"}, {"a": "y"}]),
-        pa.array([b"a", b"b"]),
-        pa.array([None, None], pa.null()),
+        pa.array([b"a", b"b"], pa.binary(1)),
     ],
     ids=lambda values: str(values.type).split("<")[0],
 )

@@ -4,6 +4,7 @@ that come and go.
 Covers transforms/serve/followed.py.
 Covers transforms/serve/metrics.py.
 Covers transforms/serve/page.py.
+Covers transforms/serve/question.py.
 Covers transforms/serve/server.py.
 """
 

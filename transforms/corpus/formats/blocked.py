@@ -11,8 +11,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.base.arrow import is_bytes, is_string
 from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.column_types import is_string
+from transforms.corpus.column_values import as_strings
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.format import until_stop
 from transforms.corpus.formats.tables import TableFormat, schema_of
@@ -65,7 +66,7 @@ class BlockedFormat(TableFormat):
             return self.whole(file)
         stored = self.table_blocks(file)
         if stored is None:
-            return self.whole(file)
+            return self.whole(file) if self.has_rows(file) else []
         return list(_spans(file, stored, file.cut, unit_tokens))
 
     @abstractmethod
@@ -88,9 +89,9 @@ class BlockedFormat(TableFormat):
 
 def _text_bytes(column: pa.Array) -> int:
     """The bytes of a column's texts; of values that become text, those that they take now."""
-    if not is_string(column.type):
+    if not (is_string(column.type) or is_bytes(column.type)):
         return int(column.nbytes)
-    return pc.sum(pc.binary_length(column.cast(pa.large_string()))).as_py() or 0
+    return pc.sum(pc.binary_length(as_strings(column))).as_py() or 0
 
 
 def _spans(

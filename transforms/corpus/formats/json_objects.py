@@ -2,19 +2,21 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import OptionError
-from transforms.corpus.column_types import word_for_values
+from transforms.corpus.arrow_types import join_words
+from transforms.corpus.column_types import STR, word_for_value
 from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from transforms.corpus.columns import FileColumns, Kinds, no_column
 from transforms.corpus.files import InputFile, is_utf8
 from transforms.corpus.formats.format import Format, RawRow
 from transforms.corpus.nested import all_keys, has_value, value_as_text, value_at
 from transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
-from transforms.corpus.row_blocks import ID_NOT_STRING, NOT_JSON, NULL_ID, TEXT_NOT_STRING, Columns
+from transforms.corpus.row_blocks import NOT_JSON, TEXT_NOT_STRING, Columns
+from transforms.corpus.row_columns import read_id
 
 FIRST_KEYS = "keys of its first rows"
 
@@ -86,12 +88,11 @@ class KeyColumns(FileColumns):
                 "strings or integers (--id-column)"
             )
 
-    def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
-        names = [name for name in keep if name not in types]
-        if not names:
+    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Return the types of all values: the first megabyte may have whole numbers alone."""
+        if not keep:
             return ()
-        rows = self.rows
-        return tuple((name, word_for_values(value_at(row, name) for row in rows)) for name in names)
+        return tuple(_words_of(self.json.objects(self.file), keep).items())
 
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         rows = self.rows
@@ -99,11 +100,35 @@ class KeyColumns(FileColumns):
             return None
         return tuple(name for name in names if any(has_value(row, name) for row in rows))
 
-    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        return self.existing(names)
+    def lacking(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the keys that no row has."""
+        late = super().lacking(names)  # unless a row after the first ones has them
+        if not late:
+            return ()
+        found = dict(self.found_types(late))
+        return tuple(name for name in late if name not in found)
 
     def missing_error(self, name: str, option: str) -> OptionError:
         return no_column(self.file, name, option, FIRST_KEYS, self.names())
+
+
+def _words_of(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> dict[str, str]:
+    """The words for the types of columns that some row has; rows are read until all are text."""
+    words: dict[str, set[str]] = {}
+    open_names = set(names)
+    for row in rows:
+        if isinstance(row, str):
+            continue
+        for name in [name for name in open_names if has_value(row, name)]:
+            found = words.setdefault(name, set())
+            value = value_at(row, name)
+            if value is not None:
+                found.add(word_for_value(value))
+            if join_words(found) == STR.word:
+                open_names.remove(name)
+        if not open_names:
+            break
+    return {name: join_words(words[name]) for name in names if name in words}
 
 
 def _kinds(rows: list[dict[str, Any]], name: str | None) -> set[str]:
@@ -148,7 +173,7 @@ def read_object(
     row_id = default
     reason = None
     if columns.id:
-        row_id, reason = _json_id(value_at(row, columns.id))
+        row_id, reason = read_id(value_at(row, columns.id))
     text = _object_text(columns, row)
     if text is not None and not isinstance(text, str):
         return reject(row_id, TEXT_NOT_STRING)
@@ -176,13 +201,3 @@ def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
     if columns.of_text is None:
         return value_at(row, columns.text)
     return columns.of_text.fill(lambda name: value_as_text(value_at(row, name)))
-
-
-def _json_id(value: Any) -> tuple[str | None, str | None]:
-    if value is None:
-        return None, NULL_ID
-    if isinstance(value, str):
-        return value, None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value), None
-    return None, ID_NOT_STRING

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError, first_line
 from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.columns import FileColumns, RowlessColumns
 from transforms.corpus.files import InputFile, check_unchanged
 from transforms.corpus.formats.tables import ROWS, TableFormat
 from transforms.corpus.row_blocks import Block, Columns
@@ -33,12 +32,10 @@ class Parquet(TableFormat):
     endings = (".parquet", ".pq")
 
     def read_schema(self, file: InputFile) -> pa.Schema:
-        return footer_of(file).schema.to_arrow_schema()
+        return _footer(file).schema
 
-    def columns(self, file: InputFile) -> FileColumns:
-        if storage.is_rows(file.path) and not footer_of(file).num_rows:
-            return RowlessColumns(file)
-        return super().columns(file)
+    def has_rows(self, file: InputFile) -> bool:
+        return footer_of(file).num_rows > 0
 
     def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
         """Return the rows of RANGE_UNITS units, by the sizes in the footer.
@@ -121,7 +118,7 @@ class _RowGroup:
 def _row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_RowGroup]:
     """Yield the row groups that have rows, in order."""
     footer = footer_of(file)
-    if not footer.num_rows:
+    if not footer.num_rows:  # whose columns may be of any type, or missing
         return
     if isinstance(text, str):
         columns = [_leaf(footer, text)]
@@ -182,11 +179,23 @@ def _ranges(file: InputFile, group: _RowGroup, step: int) -> Iterator[Span]:
         yield Span(file, number, first, first + rows, (group.number,), rows, tokens)
 
 
-@functools.lru_cache(16)
+@dataclass(frozen=True)
+class _Footer:
+    """A Parquet file's footer, and the columns as the reader returns them."""
+
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+
+
 def footer_of(file: InputFile) -> pq.FileMetaData:
     """A Parquet file's footer; it is read once, for the columns and the spans."""
+    return _footer(file).metadata
+
+
+@functools.lru_cache(16)
+def _footer(file: InputFile) -> _Footer:
     with _open(file) as parquet:
-        return parquet.metadata
+        return _Footer(parquet.metadata, parquet.schema_arrow)
 
 
 def _leaf(footer: pq.FileMetaData, name: str) -> int:
@@ -212,7 +221,8 @@ def _open(file: InputFile) -> pq.ParquetFile:
         source: str | BinaryIO = file.path
         if not storage.is_local(file.path):
             source = storage.storage_of(file.path).open(file.path, file.entry)
-        return pq.ParquetFile(source)
+        # Spark's timestamps; read in nanoseconds, which end in 2262, the year 9999 would wrap
+        return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
     except (pa.ArrowException, OSError, UnicodeError) as error:  # UnicodeError: names of columns
         reason = first_line(error).rstrip(".")
         raise SentenceBeamError(

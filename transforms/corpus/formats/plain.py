@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from transforms.base.errors import OptionError
 from transforms.corpus.column_types import STR
 from transforms.corpus.column_values import decode
-from transforms.corpus.columns import NO_KINDS, FileColumns, Kinds
+from transforms.corpus.columns import FileColumns, Kinds
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.format import Format, RawRow
 from transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
@@ -57,17 +57,10 @@ class PlainColumns(FileColumns):
                 f"table, as CSV, or give it a --store of its own without {option}"
             )
 
-    def kept_types(
-        self,
-        text: str | None,
-        id_column: str | None,
-        keep: tuple[str, ...],
-        types: Kinds = NO_KINDS,
-    ) -> tuple[tuple[str, str], ...]:
-        self.check(text, id_column, keep, types)
-        return tuple((name, str(STR.arrow)) for name in keep)
+    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, STR.word) for name in keep)
 
-    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         return tuple(name for name in names if name == TEXT)
 
 

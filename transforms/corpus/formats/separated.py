@@ -5,6 +5,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
+from transforms.base.arrow import is_string
 from transforms.base.errors import OptionError
 from transforms.corpus.column_types import STR
 from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
@@ -120,13 +121,15 @@ class HeaderColumns(FileColumns):
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
     ) -> None:
-        """Raise OptionError if a named column is missing in the header, or is there twice."""
-        header = dialect_of(self.file).header
-        if not header:
-            return
+        """Raise OptionError if the text or the ids are missing, or a named column is there twice.
+
+        A file without rows may have any header.
+        """
+        dialect = dialect_of(self.file)
         for option, name in name_options(text, id_column, keep):
-            times = header.count(name) or int(dialect_of(self.file).place_of(name) is not None)
-            if times != 1:
+            times = dialect.header.count(name) or int(dialect.place_of(name) is not None)
+            is_needed = name not in keep or name in (text, id_column)
+            if (times > 1 or (is_needed and not times)) and any(read_csv(self.file, dialect)):
                 raise OptionError(self._not_once(name, option, times))
 
     def _not_once(self, name: str, option: str, times: int) -> str:
@@ -141,10 +144,10 @@ class HeaderColumns(FileColumns):
             mend = "; say --delimiter if it has more than this one"
         return f"{self.file.path} has {fault} ({option}){columns}{mend}"
 
-    def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
-        return tuple((name, "") for name in keep if name not in types)
+    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, "") for name in self.existing(keep) or ())
 
-    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         dialect = dialect_of(self.file)
         if not dialect.header:
             return None
@@ -213,7 +216,7 @@ def _row(
     def value_of(name: str) -> str | None:
         return row[places[name]] if name in places else None
 
-    kept = {name: _kept(columns, name, row[places[name]]) for name in columns.keep}
+    kept = {name: _kept(columns, name, value_of(name) or "") for name in columns.keep}
     if columns.of_text is None:
         text = row[places[columns.text]] or None
     else:
@@ -232,7 +235,7 @@ def _row(
 
 def _kept(columns: Columns, name: str, value: str) -> str | None:
     """A kept value of CSV; null if it is empty, or if it is blank and not of type text."""
-    if columns.kinds.get(name, STR) is STR:
+    if is_string(columns.kinds.get(name, STR).arrow):
         return value or None
     return value.strip() or None
 

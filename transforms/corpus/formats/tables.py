@@ -9,15 +9,17 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from transforms.base.arrow import plain_type
 from transforms.base.errors import OptionError, SentenceBeamError, first_line
+from transforms.corpus.arrow_types import NO_TYPE, code_of
 from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.column_types import can_read, is_bytes, is_string
+from transforms.corpus.casts import can_read
 from transforms.corpus.columns import (
-    NO_KINDS,
     FileColumns,
     Kinds,
     can_be_kept,
     is_id,
+    is_text,
     name_options,
 )
 from transforms.corpus.files import InputFile, check_unchanged, open_unchanged
@@ -59,6 +61,10 @@ class TableFormat(Format):
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
         return (batch.num_rows for batch in self.batches(file, schema_of(self, file).names[:1]))
+
+    def has_rows(self, file: InputFile) -> bool:
+        """Whether a file has a row."""
+        return bool(schema_of(self, file).names) and any(self.row_counts(file))
 
     def header(self, file: InputFile) -> list[str]:
         names: list[str] = schema_of(self, file).names
@@ -127,13 +133,29 @@ class TableColumns(FileColumns):
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
     ) -> None:
-        """Raise OptionError with the file, the column, its type and the option to change."""
+        """Raise OptionError with the file, the column, its type and the option to change.
+
+        A file without rows may have any columns: writers of empty tables know no types.
+        """
+        try:
+            self._check(text, id_column, keep, types)
+        except OptionError:
+            if self.table.has_rows(self.file):
+                raise
+
+    def _check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
         file = self.file
         schema = self.schema
         for option, name in name_options(text, id_column, keep):
+            times = schema.names.count(name)
+            if times > 1:
+                raise OptionError(f"{file.path} has {times} columns {name} ({option}); rename one")
+        for option, name in name_options(text, id_column, ()):
             if type_at(schema, name) is None:
                 raise self.missing_error(name, option)
-        if text is not None and not is_string(type_at(schema, text)):
+        if text is not None and not is_text(type_at(schema, text)):
             raise OptionError(
                 f"{file.path}: column {text} is {type_at(schema, text)}, not string; name another"
                 " --text-column or cast it"
@@ -141,10 +163,13 @@ class TableColumns(FileColumns):
         if id_column is not None and not is_id(type_at(schema, id_column)):
             raise OptionError(
                 f"{file.path}: column {id_column} is {type_at(schema, id_column)}; ids must be"
-                " strings, integers, UUIDs or bytes of a fixed number (--id-column)"
+                " strings, whole numbers, UUIDs or bytes (--id-column)"
             )
-        for name in keep:
+        for name in self.existing(keep):
             self._check_kept(name, types)
+
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if type_at(self.schema, name) is not None)
 
     def _check_kept(self, name: str, types: Kinds) -> None:
         own_type = type_at(self.schema, name)
@@ -159,28 +184,10 @@ class TableColumns(FileColumns):
                 " (--keep-columns); cast it or leave it out"
             )
 
-    def kept_types(
-        self,
-        text: str | None,
-        id_column: str | None,
-        keep: tuple[str, ...],
-        types: Kinds = NO_KINDS,
-    ) -> tuple[tuple[str, str], ...]:
-        """The name and Arrow type of each kept column: the requested type, else its own."""
-        self.check(text, id_column, keep, types)
-        requested = {name: kind.arrow for name, kind in types.items()}
-        return tuple((name, str(requested.get(name, type_at(self.schema, name)))) for name in keep)
-
-    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        existing = []
-        for name in names:
-            kind = type_at(self.schema, name)
-            if kind is None:
-                continue
-            if is_bytes(kind):
-                raise OptionError(
-                    f"{self.file.path}: column {name} is {kind}, not text ({option}); cast it or"
-                    " leave it out"
-                )
-            existing.append(name)
-        return tuple(existing)
+    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        types = []
+        for name in self.existing(keep):
+            kind = plain_type(type_at(self.schema, name))
+            code = NO_TYPE if pa.types.is_null(kind) else code_of(kind)
+            types.append((name, code))
+        return tuple(types)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transforms.base.arrow import is_string, selectable
 from transforms.base.errors import OptionError
-from transforms.corpus.column_types import is_bytes
 from transforms.corpus.column_values import NOT_UTF8, named_values
 from transforms.corpus.files import is_utf8
-from transforms.corpus.nested import type_at, value_as_text, value_at
-from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
+from transforms.corpus.nested import value_as_text, value_at
+from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING, Columns
+from transforms.corpus.row_columns import columns_of, plain_value
 from transforms.corpus.spans import estimated_tokens
 from transforms.corpus.template import Template
 from transforms.store.shards.columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
@@ -70,7 +71,7 @@ class DictRow:
 
     def texts(self, field: str) -> list[Any]:
         """Return the texts of the element's rows, in order: here one."""
-        return [self.row.get(field, NoField)]
+        return [plain_value(self.row.get(field, NoField))]
 
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix of the pieces of its rows; a missing field adds nothing."""
@@ -80,13 +81,7 @@ class DictRow:
         return [None]
 
     def _value_as_text(self, name: str) -> str | None:
-        value = value_at(dict(self.row), name)
-        if isinstance(value, bytes | bytearray):
-            raise OptionError(
-                f"field {name!r} of a row is bytes, not text (chunk_prefix); decode it, or leave"
-                " it out"
-            )
-        return value_as_text(value)
+        return value_as_text(plain_value(value_at(dict(self.row), name)))
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield its embedded rows, of the rows `owners`, from `first` on in the columns."""
@@ -140,7 +135,7 @@ class Pair:
 
     def texts(self, field: str) -> list[Any]:
         """Return the text, whatever the field is called."""
-        return [self.row[1]]
+        return [plain_value(self.row[1])]
 
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix of its pieces. Raises OptionError if it names a field."""
@@ -179,26 +174,14 @@ class ArrowRows:
             raise OptionError(
                 f"an Arrow batch has no column {field!r}, but {named}; say text='...'"
             )
-        column = self.rows.column(field)
-        try:
-            found: list[Any] = column.to_pylist()
-        except UnicodeDecodeError:
-            parts = column.cast(pa.large_binary()).to_pylist()
-            found = list(map(_decoded, parts))
-        return found
+        column = columns_of(self.rows, Columns(field)).column(field)
+        if is_string(column.type):
+            column = column.cast(pa.large_binary())  # text need not be UTF-8
+        return list(map(plain_value, column.to_pylist()))
 
     def before(self, prefix: Template) -> list[Before]:
-        """Return the prefix of each row, as for a dict.
-
-        Raises OptionError for a missing column, and for one of bytes.
-        """
+        """Return the prefix of each row, as for a dict. Raises OptionError for a missing column."""
         check_prefix(prefix, self.names())
-        for name in prefix.columns:
-            kind = type_at(self.rows.schema, name)
-            if kind is not None and is_bytes(kind):
-                raise OptionError(
-                    f"an Arrow batch's column {name!r} is {kind}, not text (chunk_prefix); cast it"
-                )
         found: list[Before] = []
         for batch in self._batches():
             rows, reasons = named_values(batch, prefix.columns)
@@ -220,7 +203,7 @@ class ArrowRows:
         if not owners:
             return
         stop = first + len(owners)
-        made = self.rows.take(pa.array(owners, pa.int64()))
+        made = selectable(self.rows).take(pa.array(owners, pa.int64()))
         for name, column in columns.others.items():
             values = column[first:stop]
             if name == columns.text:
@@ -234,7 +217,7 @@ class ArrowRows:
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
         """Return one batch of its rows that are not embedded."""
-        rows = self.rows.take(pa.array(list(reasons), pa.int64()))
+        rows = selectable(self.rows).take(pa.array(list(reasons), pa.int64()))
         return rows.append_column(REASON, pa.array(list(reasons.values()), pa.string()))
 
 
@@ -296,13 +279,6 @@ def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
         if known:
             existing = f"but {', '.join(known)}"
         raise OptionError(f"rows have no field {lacking[0]!r}, {existing} (chunk_prefix)")
-
-
-def _decoded(text: bytes | None) -> str | None:
-    """Return bytes as text; what is not UTF-8 becomes characters that cannot be encoded."""
-    if text is None:
-        return None
-    return text.decode("utf8", "surrogateescape")
 
 
 def text_tokens(text: Any) -> int:

@@ -1,12 +1,15 @@
 """Choose a run's options: those that are given, else what the store remembers, else defaults."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from transforms.base.errors import OptionError
 from transforms.base.option import Remembered, declared_in
 from transforms.calibration import Calibration
+from transforms.corpus import Columns
+from transforms.corpus.arrow_types import NO_TYPE
 from transforms.space import AUTO, PoolerSpec, Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
 from transforms.space.int8_model import INT8
@@ -101,6 +104,25 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
         unit_tokens=decide_unit_tokens(options.unit_tokens, stored.unit_tokens, workers),
         gates=gates.used,
         passed_over=files.modules.passed_over if "prompt" in chosen["own_prompts"] else None,
+    )
+
+
+def used_columns(options: EmbedOptions, previous: Manifest | None) -> Columns:
+    """Return the columns that a run with these options over a store's last snapshot uses."""
+    chosen = _chosen_options(options, _stored_in(previous).options)
+    return columns_of_options(chosen)
+
+
+def columns_of_options(chosen: Mapping[str, Any]) -> Columns:
+    """Return the columns that chosen options name; those of no type yet have none."""
+    types = chosen["keep_types"].items()
+    return Columns(
+        text=chosen["text_column"],
+        id=chosen["id_column"],
+        keep=chosen["keep_columns"],
+        template=chosen["text_template"],
+        prefix=chosen["chunk_prefix"],
+        types=tuple((name, word) for name, word in types if word != NO_TYPE),
     )
 
 

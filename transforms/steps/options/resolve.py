@@ -8,14 +8,14 @@ from pathlib import Path
 from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.calibration import Calibration
-from transforms.corpus import Columns
+from transforms.corpus.arrow_types import type_of
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lakes import absolute_input, is_table, version_of
 from transforms.space import Machine, Space
 from transforms.steps.index.choice import least_ram
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.check import check
-from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose
+from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose, columns_of_options
 from transforms.steps.options.job import EmbedJob
 from transforms.store.entries import ForgottenEntry, RangesEntry
 from transforms.store.forgetting.hashes import (
@@ -31,6 +31,7 @@ from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs.carried import stride
 from transforms.store.runs.commit import Run
 from transforms.store.runs.result import now, versions
+from transforms.store.shards.kept_types import stored_types
 from transforms.store.shards.precision import fitting, kept_ranges
 
 
@@ -65,7 +66,7 @@ def resolve(options: EmbedOptions, previous: Manifest | None, run_id: str, local
     check(options, choice, previous)
     run = _run(options, choice, previous, run_id)
     if previous is not None and options.append:
-        _check_carries(read_again(run, previous, options.reembed))
+        _check_carries(run, previous, options.reembed)
     return Resolved(
         _job(options, choice, run, previous, local),
         choice.index,
@@ -144,14 +145,7 @@ def _job(
         index_asked = choice.index.spec
     return EmbedJob(
         run=run,
-        columns=Columns(
-            text=chosen.text_column,
-            id=chosen.id_column,
-            keep=chosen.keep_columns,
-            template=chosen.text_template,
-            prefix=chosen.chunk_prefix,
-            types=tuple(chosen.keep_types.items()),
-        ),
+        columns=columns_of_options(vars(chosen)),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
         recipe=recipe,
         machine=Machine(options.device, options.tokens_per_batch, chosen.deterministic),
@@ -191,9 +185,14 @@ def holding_lease(resolved: Resolved) -> Resolved:
     return replace(resolved, job=job)
 
 
-def _check_carries(changed: tuple[str, ...]) -> None:
-    """Raise OptionError if a change needs files read again that `--append` does not name."""
-    if changed:
+def _check_carries(run: Run, previous: Manifest, reembed: bool) -> None:
+    """Raise OptionError if a change needs files read again that `--append` does not name.
+
+    If only types of kept columns change, the plan reads the files that have not changed since.
+    """
+    changed = read_again(run, previous, reembed)
+    is_of_types = run.options.keep_columns == previous.options.keep_columns
+    if changed and not (is_of_types and changed == KEPT[:1]):
         raise OptionError(
             f"--append carries the files of earlier runs over as they are, and {', '.join(changed)}"
             " would change; leave that out, or name all files, without --append"
@@ -211,6 +210,8 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
     differ = [
         name for name in CONTENT if getattr(previous.options, name) != getattr(run.options, name)
     ]
+    if "keep_types" in differ and not _changes_types(run, previous):
+        differ.remove("keep_types")
     found = []
     for name in differ:
         if name in KEPT:
@@ -225,6 +226,14 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
         if getattr(previous, name) != getattr(run, name)
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _changes_types(run: Run, previous: Manifest) -> bool:
+    """Whether a kept column has another type in a snapshot's shards than a run gives it."""
+    stored = {name: type_of(word).arrow for name, word in previous.options.keep_types.items()}
+    given = {name: type_of(word).arrow for name, word in run.options.keep_types.items()}
+    own = stored_types(previous, sorted(given.keys() - stored.keys()))
+    return any((stored | own).get(name) != kind for name, kind in given.items())
 
 
 def _forgotten(options: EmbedOptions, previous: Manifest) -> ForgottenEntry | None:

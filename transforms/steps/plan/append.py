@@ -8,7 +8,6 @@ from transforms.corpus import InputFile
 from transforms.corpus.path_values import some_values
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.footers import checksum_of
-from transforms.steps.plan.kept_types import stored_types
 from transforms.store.entries import InputEntry
 from transforms.store.manifest import Manifest
 from transforms.store.runs.carried import CarriedShards
@@ -39,12 +38,12 @@ def with_earlier(
     SentenceBeamError if a shard is gone.
     """
     earlier = dict(last.files_by_path)
-    kept_types = stored_types(last, job.columns.keep) or None
     for item in named:
         was = earlier.pop(item.file.relative, None)
         if was is None or not was.checksum:  # one that was left out had none, and no rows
             continue
-        if was.source != item.file.path or not has_root(was):
+        is_replaced = has_root(was) or storage.is_rows(was.source)
+        if was.source != item.file.path or not is_replaced:
             _check_same_content(item.file, was, job)
     units_of = {path: last.units_by_file.get(path, []) for path in earlier}
     for path, entry in earlier.items():
@@ -58,13 +57,27 @@ def with_earlier(
         PlannedFile(
             file_of(earlier[path]),
             carried=tuple(map(shards.current, units)),
-            kept=kept_types,
+            kept=(),
             checked=shards.check(units),
             is_rowless=not last.counts(path),
         )
         for path, units in units_of.items()
     ]
+    if not job.carry:
+        kept = [_to_read(item) for item in kept]
     return sorted([*named, *kept], key=lambda item: item.file.relative)
+
+
+def _to_read(item: PlannedFile) -> PlannedFile:
+    """Return a file of an earlier run as one to open, because the types of kept columns change.
+
+    Raises OptionError if it is gone or has changed.
+    """
+    if item.is_rowless:
+        return item
+    why = "the type of a kept column changes"
+    mend = "or keep the type with --keep-columns (NAME:str if the column has no value so far)"
+    return PlannedFile(_file_now(item.file, why, mend), checked=item.checked)
 
 
 def same_content(file: InputFile, entry: InputEntry, job: EmbedJob) -> bool:
@@ -106,20 +119,22 @@ def still_there(items: list[PlannedFile]) -> list[PlannedFile]:
     found = []
     for item in items:
         if item.is_bare:
-            item = replace(item, file=_file_now(item.file, changed))
+            why = f"{changed} has changed, and shares units with it"
+            item = replace(item, file=_file_now(item.file, why))
         found.append(item)
     return found
 
 
-def _file_now(file: InputFile, changed: str) -> InputFile:
+def _file_now(file: InputFile, because: str, mend: str = "") -> InputFile:
+    """Return an unchanged file of an earlier run with its current version."""
     entry = storage.storage_of(file.path).stat(file.path)
-    why = "is gone"
+    fault = "is gone"
     if entry is not None:
         now = replace(file, size=entry.size, checksum=entry.checksum, version=entry.version)
         if now.version == file.version or checksum_of(now) == file.checksum:
             return replace(now, checksum=file.checksum)
-        why = "has changed too"
+        fault = "has changed too"
     raise OptionError(
-        f"--append: {changed} has changed, and {file.path}, which shares units with it, {why}; name"
-        " all files, without --append"
+        f"--append: {file.path} {fault}, and is to be read again, because {because}; name all"
+        f" files, without --append{mend and ', '}{mend}"
     )

@@ -9,15 +9,18 @@ from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.append import with_earlier
 from transforms.steps.plan.footers import read_footer
 from transforms.steps.plan.groups import in_groups
-from transforms.steps.plan.kept_types import with_types
+from transforms.steps.plan.kept_types import retyped, with_types
+from transforms.steps.plan.planner import FilePlanner
 from transforms.steps.plan.rows import check_files_left, check_plan_rows
 from transforms.store.key_range import ALL_KEYS, NO_KEYS
 from transforms.store.manifest import Manifest
+from transforms.store.records import Problem
 from transforms.store.runs.carried import CarriedShards
 from transforms.store.runs.carry import carry_renamed, of_files_read
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.plan import ROWS_AT_ONCE, PlannedFile
+from transforms.store.runs.plan_rows import RowReader
 
 LOOKED_UP = 1_000  # shards at most that are asked for one by one, not listed with all others
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
@@ -42,7 +45,11 @@ def checked_plan(
     if not job.by_content:
         files = _with_last(files, job, last, _shards(job, last, packed))
     typed = with_types([*files, *packed.examples], job, last_snapshot(job.run))
-    packed = packed.reading(next((item.file.types for item in typed if not item.bad), ()))
+    types = next((item.file.types for item in typed if not item.bad), ())
+    has_carried = packed.carried_count or any(item.carried for item in typed)
+    if has_carried and retyped(types, last_snapshot(job.run)):
+        return _read_again(planned, job, packed)
+    packed = packed.reading(types)
     files = typed[: len(files)]
     check_files_left(job, files, last, packed)
     if not job.by_content:
@@ -50,6 +57,22 @@ def checked_plan(
     if job.limit is not None:
         files = _limited(files, job.limit)
     return files, packed
+
+
+def _read_again(
+    planned: list[PlannedFile], job: EmbedJob, packed: PackedPlan
+) -> tuple[list[PlannedFile], PackedPlan]:
+    """Return the plan of reading all files, because the shards have a column in another type."""
+    job = replace(job, carry=False, read_again=("keep_columns",))
+    files = [item.file for item in planned]
+    for rows in packed.tables(ROWS_AT_ONCE):
+        files += RowReader(job.delimiter).files(rows).values()
+    found = FilePlanner(job).plan_all(files)
+    for item in found:
+        if isinstance(item, Problem):
+            raise item.error()
+    opened = [item for item in found if isinstance(item, PlannedFile)]
+    return checked_plan(opened, job, last_snapshot(job.run))
 
 
 def _each_once(planned: list[PlannedFile]) -> list[PlannedFile]:

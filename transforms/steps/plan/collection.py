@@ -6,22 +6,24 @@ Rows have been summed when the plan is made. Only then does the run take the sto
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from transforms.base import progress
 from transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from transforms.base.numbers import counted
 from transforms.base.python_names import parameters_of, python_names
 from transforms.corpus import Span
+from transforms.corpus.arrow_types import code_of
 from transforms.corpus.blocks import PackedRows, Packer
 from transforms.corpus.buckets import Buckets
-from transforms.corpus.column_types import STR, word_for
 from transforms.steps.embed.cutting import pieces_of
 from transforms.steps.embed.erased import without_erased
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.content import buckets_for, unchanged, with_checked
 from transforms.steps.plan.footers import templates
-from transforms.steps.plan.kept_types import stored_types
-from transforms.steps.plan.row_batches import KeptTypes, RowBatch, too_much_text, unpacked
+from transforms.steps.plan.kept_types import join_codes
+from transforms.steps.plan.row_batches import RowBatch, Types, too_much_text, unpacked
 from transforms.steps.plan.row_summary import RowsSummary
 from transforms.steps.plan.rows import check_rows
 from transforms.store.manifest import Manifest, read_manifest
@@ -34,6 +36,7 @@ from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.plan_work import RecordedWork
 from transforms.store.runs.recorded_plan import read_plan
 from transforms.store.runs.result import Result, read_result
+from transforms.store.shards.kept_types import stored_types
 
 AGAIN = "build the pipeline again, which makes a new run"
 
@@ -43,7 +46,7 @@ class ToPack:
     """The buckets into which all rows go, and the types of their kept columns."""
 
     buckets: Buckets
-    types: KeptTypes
+    types: Types
 
 
 @dataclass(frozen=True)
@@ -128,9 +131,9 @@ def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[UnitRecord | ToPack]
         yield ToPack(plan.buckets, types)
 
 
-def _write_plan(summary: RowsSummary, job: EmbedJob, types: KeptTypes) -> bool:
+def _write_plan(summary: RowsSummary, job: EmbedJob, types: Types) -> bool:
     """Write the plan of all rows, or of carrying all units over, unless there is one."""
-    file = replace(summary.file, types=types.words)
+    file = replace(summary.file, types=types)
     item = PlannedFile(file, is_rowless=not summary.rows)
     last, checked = unchanged([item], job, carried_shards(job.run))
     files = with_checked([item], checked)
@@ -192,37 +195,24 @@ def named_fields(job: EmbedJob) -> list[tuple[str, str]]:
     return found
 
 
-def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> KeptTypes:
-    """Return the types of kept columns that have been given none.
+def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Types:
+    """Return the types of kept columns that have been given none: the store's, else those of rows.
 
-    A column of Arrow tables alone keeps its type. Other values are read as the store has them, else
-    as they are; whole numbers and others together are float, values of other types together text.
+    Types of Arrow tables and of other values are joined as those of files.
     """
     names = [name for name in job.columns.keep if name not in job.columns.kinds]
-    stored: dict[str, str] = {}
+    stored: dict[str, pa.DataType] = {}
     if names and last is not None:
-        stored = dict(stored_types(last, names))
-    words = []
-    own = []
+        stored = stored_types(last, names)
+    found = []
     for name in names:
-        types = {kind for column, kind in summary.types if column == name}
-        found = {word for column, word in summary.words if column == name}
-        if len(types) == 1 and not found:
-            own.append((name, types.pop()))
-            continue
-        found |= {word_for(str(kind)) for kind in types}
+        kinds = [code_of(kind) for column, kind in summary.types if column == name]
+        words = [word for column, word in summary.words if column == name]
+        code = join_codes([*kinds, *words])
         if name in stored:
-            found = {word_for(stored[name])}
-        words.append((name, _one_word(found)))
-    return KeptTypes(tuple(words), tuple(own))
-
-
-def _one_word(words: set[str]) -> str:
-    if words == {"int", "float"}:
-        return "float"
-    if len(words) == 1:
-        return next(iter(words))
-    return STR.word
+            code = code_of(stored[name])
+        found.append((name, code))
+    return tuple(found)
 
 
 class CollectionPacker:

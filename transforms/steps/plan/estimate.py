@@ -21,7 +21,8 @@ class Estimate:
     changed. `exact_rows` says that the rows are counted, not estimated; `pieces` are those of
     documents (estimated), None if they are not cut; `carried_rows` are those of carried units;
     `beside` are the files that lie beside those of the input and are not taken, by reason; `bad`
-    are those that are left out, with the reason, by relative path.
+    are those that are left out, with the reason, by relative path; `lacking` counts the files that
+    lack a kept column, by its name.
     """
 
     files: int
@@ -37,6 +38,7 @@ class Estimate:
     pieces: float | None = None
     carried_rows: int = 0
     bad: dict[str, str] = field(default_factory=dict)
+    lacking: dict[str, int] = field(default_factory=dict)
 
     @property
     def vectors(self) -> float:
@@ -127,4 +129,5 @@ def estimate(found: Looked, pace: Pace | None, is_cut: bool = False) -> Estimate
         carried_rows=found.carried_rows,
         beside=found.beside,
         bad=found.bad,
+        lacking=found.lacking,
     )

@@ -30,8 +30,9 @@ def templates(job: EmbedJob) -> list[tuple[tuple[str, ...], str]]:
 
 
 def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
-    """Return the type of each kept column. Raises OptionError if the file lacks a named column or
-    has it in a wrong type.
+    """Return the code of the type of each kept column that the file has.
+
+    Raises OptionError if the file lacks the text or the ids, or has a column in a wrong type.
     """
     columns = job.columns
     text = None
@@ -51,18 +52,14 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
         text = columns.text
     file = with_cut(item.file, text, job.run.unit_tokens)
     spans = plan_file(file, text, job.run.unit_tokens)
+    if not spans:  # of no row: its columns may be of any type
+        return replace(item, file=file, carried=(), spans=(), kept=(), is_rowless=True)
     keys = None
     if columns.keep or templates(job):
-        keys = there.existing(columns.keep)
-    for names, option in templates(job):
-        named = there.template_names(names, option)
-        if named is None or keys is None:
-            keys = None
-        else:
-            keys = (*keys, *named)
-    open_types = there.open_types(columns.keep, columns.kinds)
+        named = (name for names, _ in templates(job) for name in names)
+        keys = there.existing((*columns.keep, *named))
     found = replace(item, file=file, carried=(), spans=tuple(spans), kept=kept, keys=keys)
-    return replace(found, open_types=open_types, is_rowless=not spans)
+    return replace(found, lacks=there.lacking(columns.keep))
 
 
 def check_readable(item: PlannedFile, job: EmbedJob) -> None:

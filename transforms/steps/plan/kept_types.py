@@ -1,161 +1,97 @@
 """The types of kept columns, which are the same in all files of a run.
 
-A column has the type that it was given, now or by an earlier run. Without one Parquet and other
-tables have their own. The values of JSON and CSV are then read as other files have them, else as
-the store does. A column that is new to the store is text if it is of CSV; if it is of JSON, its
-first values tell.
+A column has the type that it was given, now or by an earlier run, else the store's. A column that
+is new to the store has the narrowest type that holds the values of all files. Values of CSV are
+text unless other files have a type. Files that lack the column have nulls.
 """
 
-import contextlib
-from collections.abc import Iterable
-from dataclasses import replace
+import functools
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus.column_types import STR, TYPES, word_for
+import pyarrow as pa
+
+from transforms.corpus.arrow_types import NO_TYPE, code_of, is_word, join_words, type_of
+from transforms.corpus.column_types import STR, TYPES
 from transforms.corpus.formats.registry import columns_of
+from transforms.corpus.type_join import join_types
 from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.footers import kept_types, templates
+from transforms.steps.plan.footers import templates
 from transforms.store.manifest import Manifest
 from transforms.store.runs.plan import PlannedFile
-from transforms.store.shards.reading import open_shard
+from transforms.store.shards.kept_types import stored_types
 
 
 def with_types(
     planned: list[PlannedFile], job: EmbedJob, last: Manifest | None
 ) -> list[PlannedFile]:
-    """The plan with the types that kept columns of JSON and CSV are read as.
+    """Return the plan with the types that kept columns are read as.
 
-    Raises OptionError if the types of kept columns differ, or no file has a column that is kept
-    or that a template names.
+    Raises OptionError if no file has a column that is kept or that a template names.
     """
     # a file without rows and without columns tells nothing
     items = [item for item in planned if not item.bad and (item.keys or not item.is_rowless)]
     if not job.columns.keep and not templates(job):
         return planned
-    opened = _opened(items, job)
-    found = _found_types(opened, job, last)
-    _check_same(opened, found, job)
-    if not found:
+    opened = [item for item in items if item.kept is not None]
+    if len(opened) == len(items) and not any(item.carried for item in items):
+        _check_keys(opened, job)  # files that stay as they are have had all columns
+    types = _found_types(opened, job, last)
+    if not types:
         return planned
-    return [item.reading(tuple(found.items())) for item in planned]
+    return [item.reading(types) for item in planned]
 
 
-def _opened(items: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """The files that were opened; of the others, which agree, one is.
+def _found_types(
+    opened: list[PlannedFile], job: EmbedJob, last: Manifest | None
+) -> tuple[tuple[str, str], ...]:
+    """Return the code of the type of each kept column that was given none."""
+    names = [name for name in job.columns.keep if name not in job.columns.kinds]
+    stored: dict[str, pa.DataType] = {}
+    if names and last is not None:
+        stored = stored_types(last, names)
+    found = []
+    for name in names:
+        if name in stored:
+            code = code_of(stored[name])
+        elif name == job.columns.text and job.columns.of_text is None:
+            code = code_of(STR.arrow)  # the text itself, which files may have as bytes
+        else:
+            code = join_codes([kinds[name] for kinds in map(_codes, opened) if name in kinds])
+        found.append((name, code))
+    return tuple(found)
 
-    Raises OptionError for a column that none of them has.
+
+def _codes(item: PlannedFile) -> dict[str, str]:
+    return dict(item.kept or ())
+
+
+def join_codes(codes: list[str]) -> str:
+    """Return the code of the type for all values of some columns.
+
+    "" is the code of CSV, whose values are read as any type. The result is a word if an option can
+    name the type and not all columns are of tables.
     """
-    known = [item for item in items if item.kept is not None]
-    other = next((item for item in items if item.kept is None), None)
-    is_known = other is not None or any(item.carried for item in items)
-    if not is_known:  # files that stay as they are have had all columns
-        _check_keys(known, job)
-    if not known or other is None:
-        return known
-    columns = job.columns
-    open_types = columns_of(other.file).open_types(columns.keep, columns.kinds)
-    return [replace(other, kept=kept_types(other.file, job), open_types=open_types), *known]
+    known = {code for code in codes if code not in ("", NO_TYPE)}
+    if not known:
+        return STR.word if "" in codes else NO_TYPE
+    if all(map(is_word, known)):
+        return join_words(known)
+    kinds = sorted((type_of(code).arrow for code in known), key=str)
+    joined = functools.reduce(join_types, kinds)
+    words = [word for word, kind in TYPES.items() if kind.arrow == joined]
+    if words and any(code == "" or is_word(code) for code in codes):
+        return words[0]
+    return code_of(joined)
 
 
-def _found_types(opened: list[PlannedFile], job: EmbedJob, last: Manifest | None) -> dict[str, str]:
-    """The words for the types of the columns that are open in some files."""
-    open_names = {name for item in opened for name, _ in item.open_types}
-    names = [name for name in job.columns.keep if name in open_names]
-    if not names:
-        return {}
-    stored = {}
-    if last is not None:
-        stored = dict(stored_types(last, names))
-    return {name: _found_type(name, opened, stored.get(name), job.root) for name in names}
+def retyped(types: tuple[tuple[str, str], ...], last: Manifest | None) -> tuple[str, ...]:
+    """Return the columns without a value in the last snapshot that have another type than text now.
 
-
-def _found_type(name: str, opened: list[PlannedFile], stored: str | None, root: str) -> str:
-    """Return the word for a column's type: that of other files, else the store's, else that of
-    its first values.
-
-    Raises OptionError if values are of several types, or of another than files or store have.
+    Its shards have them as text.
     """
-    known = _known_words(name, opened)
-    if stored:
-        known.append((word_for(stored), root))
-    places: dict[str, str] = {}
-    for word, place in (*known[:1], *_words_of_values(name, opened)):
-        places.setdefault(word, place)
-    first = next(iter(places), STR.word)
-    if known and first == STR.word:
-        return first  # which takes all values
-    if places.keys() == {"int", "float"} and (not known or first == "float"):
-        return "float"
-    if len(places) > 1:
-        raise _different(name, list(places.items()))
-    return first
-
-
-def _known_words(name: str, opened: list[PlannedFile]) -> list[tuple[str, str]]:
-    """Return (word for a column's type, file) for the files that have types of their own."""
-    words = []
-    for item in opened:
-        kind = dict(item.kept or ()).get(name)
-        if kind:
-            words.append((word_for(kind), item.file.path))
-    return words
-
-
-def _words_of_values(name: str, opened: list[PlannedFile]) -> list[tuple[str, str]]:
-    """Return (word for the type of a column's first values, their place) for the other files."""
-    words = []
-    for item in opened:
-        word = dict(item.open_types).get(name)
-        if word:
-            words.append((word, f"the first rows of {item.file.path}"))
-    return words
-
-
-def _different(name: str, places: list[tuple[str, str]]) -> OptionError:
-    (word, place), (other_word, other_place) = places[:2]
-    stricter = word
-    if word == STR.word:
-        stricter = other_word
-    return OptionError(
-        f"--keep-columns: {name} is {word} in {place}, {other_word} in {other_place}; give its"
-        f" type: {name}:str takes all values, {name}:{stricter} rejects rows with others"
-    )
-
-
-def stored_types(last: Manifest, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Name and Arrow type of those columns that the shards of a snapshot have."""
-    kept = [name for name in names if name in last.options.keep_columns]
-    if not kept:
+    if last is None:
         return ()
-    for path in last.some_shard_paths():
-        # a damaged one is made again
-        with contextlib.suppress(SentenceBeamError), open_shard(path) as parquet:
-            return tuple((name, str(parquet.schema_arrow.field(name).type)) for name in kept)
-    return ()
-
-
-def _check_same(opened: list[PlannedFile], found: dict[str, str], job: EmbedJob) -> None:
-    """Raise OptionError if kept columns are of different types in two files."""
-    types = [_types_of(item, found, job) for item in opened]
-    for item, kinds in zip(opened[1:], types[1:], strict=True):
-        if kinds != types[0]:
-            name = next(name for name in kinds if kinds[name] != types[0].get(name))
-            raise OptionError(
-                f"--keep-columns: {opened[0].file.path} has {_listed(types[0])}, {item.file.path}"
-                f" has {_listed(kinds)}; cast them to one type, or give one:"
-                f" {name}:{word_for(kinds[name])}"
-            )
-
-
-def _types_of(item: PlannedFile, found: dict[str, str], job: EmbedJob) -> dict[str, str]:
-    """The Arrow types of a file's kept columns, in their order."""
-    kinds = {name: str(TYPES[found[name]].arrow) for name, _ in item.open_types}
-    kinds |= dict(item.kept or ())
-    return {name: kinds[name] for name in job.columns.keep}
-
-
-def _listed(types: dict[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in types.items())
+    untyped = [name for name, code in types if last.options.keep_types.get(name) == NO_TYPE]
+    return tuple(name for name in untyped if type_of(dict(types)[name]).arrow != STR.arrow)
 
 
 def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:

@@ -25,6 +25,7 @@ from transforms.store.runs.carried import CarriedShards
 from transforms.store.runs.commit import last_snapshot
 from transforms.store.runs.packed_files import NO_FILES, PackedPlan
 from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.plan_file import count_lacking
 
 MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 
@@ -50,6 +51,7 @@ class Looked:
     carried_rows: int = 0
     beside: dict[str, int] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)
+    lacking: dict[str, int] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
 
     @classmethod
@@ -79,6 +81,7 @@ class Looked:
             carried_rows=sum(unit.rows for unit in carried) + packed.total("rows"),
             beside=beside.total(),
             bad={item.file.relative: item.bad for item in planned if item.bad},
+            lacking=count_lacking(planned, packed),
             spans=tuple(part for span in chain(work, some) for part in spans_of(span)),
         )
 

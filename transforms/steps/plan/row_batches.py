@@ -4,16 +4,16 @@ A value of a dict or a named row travels as text, because the type of its column
 all rows have been read. Columns of Arrow tables keep their types.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import Columns, UnitRows
-from transforms.corpus.in_memory import with_file_types
-from transforms.corpus.nested import column_at, type_at, value_at
+from transforms.corpus.nested import value_at
+from transforms.corpus.row_columns import columns_of
 from transforms.corpus.rows import unit_of
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.row_summary import (
@@ -39,11 +39,7 @@ class RowBatch:
     data: bytes = b""
 
 
-class KeptTypes(NamedTuple):
-    """Types of kept columns that were found out: `words` as for `Columns`, `own` by name."""
-
-    words: tuple[tuple[str, str], ...] = ()
-    own: tuple[tuple[str, pa.DataType], ...] = ()
+Types = tuple[tuple[str, str], ...]  # the codes of the types of kept columns, by name
 
 
 class RowBatcher:
@@ -88,10 +84,11 @@ class RowBatcher:
             yield RowBatch(RowsSummary(problem=Problem.of(error)))
 
     def _of_table(self, table: pa.Table) -> Iterator[RowBatch]:
-        table = with_file_types(table)
         found = summarize_schema(table.schema, self._columns)
-        for batch in table.to_batches(max_chunksize=BATCH_ROWS):
-            for part in _small(_named_columns(batch, self._columns)):
+        used = columns_of(table, self._columns)
+        names = [name for name in self._columns.wanted if name in used.column_names]
+        for batch in used.select(names).to_batches(max_chunksize=BATCH_ROWS):
+            for part in _small(batch):
                 yield self._packed(part, found)
 
     def _packed(self, batch: pa.RecordBatch, found: RowsSummary) -> RowBatch:
@@ -117,23 +114,6 @@ def too_much_text(size: float) -> OptionError:
     )
 
 
-def _named_columns(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
-    """Return the columns that options name, nested ones by their dotted names."""
-    arrays = {}
-    for name in columns.wanted:
-        kind = type_at(batch.schema, name)
-        if kind is None:
-            continue  # a column of a template may be missing
-        column = column_at(batch, name)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        is_text = name == columns.text and columns.of_text is None
-        if pa.types.is_null(column.type) and (is_text or name == columns.id):
-            column = column.cast(pa.large_string())
-        arrays[name] = column
-    return pa.RecordBatch.from_pydict(arrays)
-
-
 def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield a batch in parts of a few megabytes."""
     if batch.num_rows < 2 or batch.nbytes <= BATCH_BYTES:
@@ -144,20 +124,9 @@ def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _small(batch.slice(half))
 
 
-def unpacked(packed: RowBatch, columns: Columns, types: KeptTypes) -> UnitRows:
+def unpacked(packed: RowBatch, columns: Columns, types: Types) -> UnitRows:
     """Return the rows of a batch with kept columns of these types, the rejected ones apart."""
     with pa.ipc.open_stream(packed.data) as reader:
         (batch,) = reader
-    rows = rows_of(batch, replace(columns, types=(*columns.types, *types.words)))
-    own = dict(types.own)
-    rows.kept = [_with_own_types(table, own) for table in rows.kept]
+    rows = rows_of(batch, replace(columns, types=(*columns.types, *types)))
     return unit_of(whole_span(), "", (0, None), rows)
-
-
-def _with_own_types(table: pa.Table, own: Mapping[str, pa.DataType]) -> pa.Table:
-    """Return kept columns with the types that they have in other batches; these are all null."""
-    fields = [field.with_type(own.get(field.name, field.type)) for field in table.schema]
-    schema = pa.schema(fields)
-    if table.schema.equals(schema):
-        return table
-    return table.cast(schema)

@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transforms.base.arrow import plain_type
 from transforms.base.errors import OptionError
 from transforms.corpus import Columns, InputFile, Span
 from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.column_types import can_read, is_string, word_for_value
+from transforms.corpus.casts import can_read
+from transforms.corpus.column_types import word_for_value
 from transforms.corpus.column_values import first_reasons
-from transforms.corpus.columns import can_be_kept, is_id
+from transforms.corpus.columns import can_be_kept, is_id, is_text
 from transforms.corpus.nested import column_at, has_value, type_at, value_at
 from transforms.corpus.row_blocks import Rows
+from transforms.corpus.row_columns import plain_value
 from transforms.corpus.rows import unit_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.space import row_hashes
 from transforms.steps.options.rows import NAME, SOURCE
-from transforms.steps.plan.row_values import AGAINST, Row, plain_value
+from transforms.steps.plan.row_values import AGAINST, Row
 from transforms.store.records import Problem
 
 NAMES = 50  # of fields, for messages
@@ -99,10 +102,11 @@ def _words_of_kept(rows: list[Row], columns: Columns) -> Iterator[tuple[str, str
 def summarize_schema(schema: pa.Schema, columns: Columns) -> RowsSummary:
     """Return the columns of a table, and the types of kept ones.
 
-    Raises OptionError for a missing column, or one whose type does not fit its use.
+    Raises OptionError for a missing text or id, or a column whose type does not fit its use. A
+    table may lack kept columns, which are null then.
     """
     kinds = {name: type_at(schema, name) for name in columns.wanted}
-    required = {name: "keep_columns" for name in columns.keep}
+    required = {}
     if columns.of_text is None:
         required[columns.text] = "text"
     if columns.id is not None:
@@ -113,9 +117,10 @@ def summarize_schema(schema: pa.Schema, columns: Columns) -> RowsSummary:
             raise OptionError(f"an Arrow table has no column {name!r} ({option}), but {listed}")
     _check_types(kinds, columns)
     types = {
-        (name, _decoded_type(kinds[name]))
-        for name in columns.keep
-        if name not in columns.kinds and not pa.types.is_null(kinds[name])
+        (name, plain_type(kind))
+        for name, kind in kinds.items()
+        if name in columns.keep and name not in columns.kinds
+        if kind is not None and not pa.types.is_null(kind)
     }
     seen = frozenset(name for name, kind in kinds.items() if kind is not None)
     return RowsSummary(types=frozenset(types), seen=seen, names=frozenset(schema.names))
@@ -124,38 +129,28 @@ def summarize_schema(schema: pa.Schema, columns: Columns) -> RowsSummary:
 def _check_types(kinds: Mapping[str, pa.DataType | None], columns: Columns) -> None:
     """Raise OptionError for a text, an id or a kept column whose type cannot be used."""
     text = kinds.get(columns.text)
-    if columns.of_text is None and not _is_null_or(is_string(text), text):
+    if columns.of_text is None and not is_text(text):
         raise OptionError(
             f"an Arrow table's column {columns.text!r} is {text}, not string; say text='...', or"
             " cast it"
         )
-    if columns.id is not None and not _is_null_or(is_id(kinds[columns.id]), kinds[columns.id]):
+    if columns.id is not None and not is_id(kinds[columns.id]):
         raise OptionError(
             f"an Arrow table's column {columns.id!r} is {kinds[columns.id]}; ids must be strings,"
-            " integers, UUIDs or bytes of a fixed number (id)"
+            " whole numbers, UUIDs or bytes (id)"
         )
     for name in columns.keep:
         kind = kinds[name]
+        if kind is None:
+            continue
+        fits = can_be_kept(kind)
         if name in columns.kinds:
             fits = can_read(kind, columns.kinds[name])
-        else:
-            fits = _is_null_or(can_be_kept(kind), kind)
         if not fits:
             raise OptionError(
                 f"an Arrow table's column {name!r} is {kind}, which cannot be kept"
                 " (keep_columns); cast it, or leave it out"
             )
-
-
-def _is_null_or(fits: bool, kind: pa.DataType | None) -> bool:
-    """Return whether a type fits, or is that of a column with nulls alone."""
-    return fits or (kind is not None and pa.types.is_null(kind))
-
-
-def _decoded_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
-    return kind
 
 
 def summed(batch: pa.RecordBatch, found: RowsSummary, columns: Columns) -> RowsSummary:
@@ -180,7 +175,10 @@ def _digest(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[int, .
     A row's hash is over its id, text, reason, prefix and kept values, these as they came, so that
     it does not change once the types of columns are known.
     """
-    kept = [column_at(batch, name) for name in columns.keep]
+    kept = [
+        column_at(batch, name) if type_at(batch.schema, name) else pa.nulls(batch.num_rows)
+        for name in columns.keep
+    ]
     reasons = [None] * batch.num_rows
     if AGAINST in batch.schema.names:
         reasons = batch.column(AGAINST).to_pylist()

@@ -8,6 +8,7 @@ from typing import Any
 from transforms import storage
 from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.base.numbers import counted
+from transforms.corpus.arrow_types import NO_TYPE, is_word
 from transforms.space import Space
 from transforms.store import calibrations, layout
 from transforms.store.changes_entry import ChangesEntry
@@ -179,10 +180,13 @@ def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Pro
         record_rejected(run.root, run.id, paths)
         expected = ledger.blank + ledger.forgotten
         counted = f"{ledger.rejected - expected} of {ledger.read - expected} rows rejected"
+        why = reasons(run.root, paths, plan)
+        mend = "mend the input or raise the limit"
+        if "--keep-columns" in why:  # then more rows of the column would be missing every night
+            mend = "mend the input or change the type"
         raise DataGateError(
-            f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows:"
-            f" {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists"
-            " them; mend the input or raise the limit"
+            f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows: {why};"
+            f" `sentence-beam rejects --store {run.root}` lists them; {mend}"
         )
     check_rows_left(run, ledger.written)
     check_unknown(run, ledger)
@@ -316,6 +320,13 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
     )
 
 
+def _keep_types(run: Run, plan: RecordedPlan) -> dict[str, str]:
+    """Return the words for types to remember; the shards have the types of tables."""
+    given = {name: word for name, word in run.options.keep_types.items() if word != NO_TYPE}
+    found = {name: code for name, code in plan.types.items() if is_word(code) or code == NO_TYPE}
+    return {**found, **given}
+
+
 def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | None) -> Manifest:
     ledger = tally.ledger
     versions = dict(run.versions)
@@ -336,7 +347,7 @@ def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | No
         shards=(),
         index=index,
         input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), (), run.tables),
-        options=replace(run.options, keep_types={**plan.types, **run.options.keep_types}),
+        options=replace(run.options, keep_types=_keep_types(run, plan)),
         started=run.started,
         finished=now(),
         buckets=plan.buckets,

@@ -131,7 +131,7 @@ def _measures(
 
 
 def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
-    sometimes = {"bad": plan.bad, "tables": run.tables}
+    sometimes = {"bad": plan.bad, "tables": run.tables, "lacking": plan.lacking}
     found = {"files": plan.file_count, "empty": plan.empty_count, "beside": plan.beside}
     return found | {name: value for name, value in sometimes.items() if value}
 

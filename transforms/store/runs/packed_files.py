@@ -6,6 +6,7 @@ those parts of the last snapshot's manifest that have other files.
 """
 
 import random
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,7 +37,7 @@ WORK = ("spans", "tokens", "to_read", "uncounted_spans", "uncounted_tokens")
 FILES = pa.schema(
     [("file", pa.string()), ("path", pa.string()), ("checksum", pa.string())]
     + [(name, pa.int64()) for name in ("size", "units", "rows", "written", *CHECKS, *WORK)]
-    + [("ms", pa.float64())]
+    + [("ms", pa.float64()), ("lacks", pa.list_(pa.string()))]
 )
 
 
@@ -113,6 +114,7 @@ def pack_files(
             **counts,
             **_work_of(item.spans),
             "ms": item.ms,
+            "lacks": item.lacks,
         }
         for name, value in values.items():
             columns[name].append(value)
@@ -146,7 +148,7 @@ def _one_of_each_types(items: Iterable[PlannedFile]) -> Iterator[PlannedFile]:
     examples: dict[object, PlannedFile] = {}
     keys: dict[object, dict[str, None]] = {}
     for item in items:
-        types = (item.kept, item.open_types, item.keys is None)
+        types = (item.kept, item.keys is None)
         examples.setdefault(types, item)
         keys.setdefault(types, {}).update(dict.fromkeys(item.keys or ()))
     for same, item in examples.items():
@@ -248,6 +250,11 @@ class PackedPlan:
     def examples(self) -> list[PlannedFile]:
         """A file for each combination of types of kept columns."""
         return list(_one_of_each_types(item for part in self.parts for item in part.examples))
+
+    @property
+    def lacking(self) -> Counter[str]:
+        """The number of files that lack a kept column, by its name."""
+        return Counter(pc.list_flatten(self._files.column("lacks")).to_pylist())
 
     @property
     def ms(self) -> list[float]:

@@ -56,10 +56,10 @@ class PlannedFile:
     `group`'s span, or its units. `is_rowless`: the file is known to have no row, so that no unit
     counts any.
 
-    `kept` is the type of each kept column, None for a file that was not opened because it has not
-    changed; `open_types` has the columns whose type the plan must find, with the word for their
-    first values. `keys` are the columns that were seen in it, None without a row. `checked` counts
-    the checks of the shards that might be carried over. `ms` are the milliseconds that planning it
+    `kept` has the code of the type of each kept column that the file has; None for a file that was
+    not opened because it has not changed. `keys` are the columns that were seen in it, None without
+    a row; `lacks` are the kept columns that an opened file does not have. `checked` counts the
+    checks of the shards that might be carried over. `ms` are the milliseconds that planning it
     took. `was` is the relative path of a renamed file in the last snapshot. `bad` says why a file
     cannot be read and is left out, except for the units that it had.
     """
@@ -76,7 +76,7 @@ class PlannedFile:
     bad: str = ""
     in_group: str = ""
     is_rowless: bool = False
-    open_types: tuple[tuple[str, str], ...] = ()
+    lacks: tuple[str, ...] = ()
 
     @property
     def is_unopened(self) -> bool:

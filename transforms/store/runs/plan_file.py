@@ -24,6 +24,7 @@ from transforms.store.runs.plan_notes import (
     BESIDE,
     BUCKETS,
     CHECKED,
+    LACKING,
     MEASURES,
     TYPES,
     UNCHANGED,
@@ -63,10 +64,21 @@ def write_plan(
     types = next((file.file.types for file in listed if file.file.types), packed.types)
     if types:
         metadata |= {TYPES: json.dumps(dict(types))}
+    lacking = count_lacking(listed, packed)
+    if lacking:
+        metadata |= {LACKING: json.dumps(lacking)}
     if unchanged:
         metadata |= {UNCHANGED: "true"}
     path = storage.join(root, layout.plan(run))
     return storage.storage_of(path).put_if_absent(path, _plan_bytes(listed, packed, metadata))
+
+
+def count_lacking(files: Iterable[PlannedFile], packed: PackedPlan = NO_FILES) -> dict[str, int]:
+    """Return the number of opened files that lack a kept column, by its name."""
+    lacking = packed.lacking
+    for file in files:
+        lacking.update(file.lacks)
+    return dict(sorted(lacking.items()))
 
 
 def _plan_bytes(files: list[PlannedFile], packed: PackedPlan, metadata: dict[bytes, str]) -> bytes:

@@ -18,6 +18,7 @@ MEASURES = b"measures"
 WRITTEN = b"written"
 UNCHANGED = b"unchanged"
 BAD = b"bad"
+LACKING = b"lacking"
 TYPES = b"types"
 
 
@@ -37,6 +38,7 @@ class PlanNotes:
     beside: dict[str, int] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    lacking: dict[str, int] = field(default_factory=dict)
     unchanged: bool = False
 
     @classmethod

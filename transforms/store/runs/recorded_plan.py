@@ -32,7 +32,8 @@ class RecordedPlan:
     are the figures of planning, `written` is when it ended ("" if an earlier version wrote it).
     `beside` counts the files beside those of the input that were not taken, by reason; `bad` are
     files that were left out, by relative path, with the reason. `types` are those of kept columns
-    that the plan found out. `tokens` are the estimated tokens of all spans to embed.
+    that the plan found out, `lacking` counts the files that lack a kept column, by its name.
+    `tokens` are the estimated tokens of all spans to embed.
     """
 
     def __init__(self, file: PlanFile):
@@ -43,6 +44,7 @@ class RecordedPlan:
         self.beside = file.notes.beside
         self.bad = file.notes.bad
         self.types = file.notes.types
+        self.lacking = file.notes.lacking
         self.tokens = 0
         self._most_tokens = 0
         with file.refuse_damage():

@@ -14,6 +14,7 @@ from transforms import storage
 from transforms.base.entries import dataclass_of
 from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
 from transforms.corpus import Rejected
+from transforms.corpus.column_types import NOT_OF_TYPE, STR, WIDER, KeptColumn, word_for
 from transforms.corpus.formats.registry import columns_of
 from transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
 from transforms.store import layout
@@ -78,11 +79,27 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
         return f"reasons unknown, {error}"
     parts = []
     for reason, count in counts.most_common():
-        part = f"{count:,} {reason}"
+        part = f"{count:,} {reason}{mend_of(reason)}"
         if reason == NULL_TEXT:
             part += _keys(plan, example[NULL_TEXT])
         parts.append(part)
     return ", ".join(parts)
+
+
+def mend_of(reason: str) -> str:
+    """Return the types that take values which a kept column's type does not, in brackets.
+
+    Returns "" for other reasons.
+    """
+    found = NOT_OF_TYPE.fullmatch(reason)
+    if found is None:
+        return ""
+    column = KeptColumn(found["name"], STR.word)
+    wider = WIDER.get(word_for(found["word"]))
+    mend = f"--keep-columns {column} takes all values"
+    if wider is not None:
+        mend = f"--keep-columns {column._replace(kind=wider)} takes more, {column} all values"
+    return f" ({mend}; other rows keep their vectors)"
 
 
 def _keys(plan: RecordedPlan, relative: str) -> str:

@@ -69,7 +69,8 @@ class Result(ShownOptions):
     any or if nothing was compared.
 
     Input: the number of files, of `empty` ones among them, and of files `beside` them by the reason
-    why they were not taken (None: not known), and the versions of `tables`.
+    why they were not taken (None: not known), the versions of `tables`, and the number of files
+    that were `lacking` a kept column, by its name.
 
     Vectors: `pooled` is the id of the pooled vectors' space. `moved` compares the rows that were
     made with those of the calibration's fit (`calibration.moved.Moved`).

@@ -78,7 +78,8 @@ def decided(folder: Path, names: Sequence[str], types: Types | None = None) -> l
         (["words.jsonl"], "str"),
         (["mixed.jsonl"], "str"),
         (["lists.jsonl"], "str"),
-        (["nulls.jsonl"], "str"),
+        (["nulls.jsonl"], "null"),
+        (["nulls.jsonl", "absent.jsonl"], "null"),
         (["nulls.jsonl", "absent.jsonl", "ints.jsonl"], "int"),
         (["ints.jsonl", "floats.jsonl"], "float"),
         (["words.jsonl", "lists.jsonl"], "str"),
@@ -87,50 +88,46 @@ def decided(folder: Path, names: Sequence[str], types: Types | None = None) -> l
         (["ints.jsonl", "int64.parquet"], "int"),
         (["a.csv", "ints.jsonl"], "int"),
         (["ints.jsonl", "string.parquet"], "str"),
+        (["words.jsonl", "int64.parquet"], "str"),
+        (["floats.jsonl", "int64.parquet"], "float"),
+        (["ints.jsonl", "words.jsonl"], "str"),
+        (["words.jsonl", "floats.jsonl"], "str"),
+        (["flags.jsonl", "ints.jsonl"], "str"),
+        (["mixed.jsonl", "ints.jsonl"], "str"),
+        (["small.parquet", "int64.parquet"], "arrow:int64"),
+        (["small.parquet", "ints.jsonl"], "int"),
+        (["small.parquet", "nulls.jsonl"], "arrow:int16"),
+        (["small.parquet"], "arrow:int16"),
+        (["small.parquet", "string.parquet"], "arrow:string"),
     ],
 )
 def test_the_type_of_a_new_column(folder: Path, names: list[str], word: str) -> None:
-    for order in itertools.permutations(names):
+    for order in itertools.permutations(names):  # whichever file is listed first
         found = decided(folder, order)
         assert [item.file.types for item in found] == [(("n", word),)] * len(names)
         assert all(span.file == item.file for item in found for span in item.spans)
-
-
-@pytest.mark.parametrize(
-    ("names", "words"),
-    [
-        (["words.jsonl", "int64.parquet"], ("n:str", "n:int")),
-        (["floats.jsonl", "int64.parquet"], ("n:str", "n:int")),
-        (["ints.jsonl", "words.jsonl"], ("n:str", "n:int")),
-        (["words.jsonl", "floats.jsonl"], ("n:str", "n:float")),
-        (["flags.jsonl", "ints.jsonl"], ("n:str", "n:bool")),
-        (["mixed.jsonl", "ints.jsonl"], ("n:str", "n:int")),
-    ],
-)
-def test_json_files_of_different_types(
-    folder: Path, names: list[str], words: tuple[str, str]
-) -> None:
-    with pytest.raises(OptionError) as caught:
-        decided(folder, names)
-    line = str(caught.value)
-    for said in (*words, *(str(folder / name) for name in names), "--keep-columns"):
-        assert said in line
-
-
-def test_tables_of_different_types(folder: Path) -> None:
-    with pytest.raises(OptionError, match=r"n int16.*n int64.*n:int"):
-        decided(folder, ["small.parquet", "int64.parquet"])
-    with pytest.raises(OptionError, match=r"n int16.*n int64"):
-        decided(folder, ["small.parquet", "ints.jsonl"])
 
 
 @pytest.mark.parametrize("word", ["int", "str"])
 def test_a_type_that_is_given_holds_for_every_format(folder: Path, word: str) -> None:
     names = ["ints.jsonl", "words.jsonl", "lists.jsonl", "a.csv", "small.parquet", "string.parquet"]
     found = decided(folder, names, {"n": word})
-    arrow = {"int": "int64", "str": "string"}[word]
-    assert [item.kept for item in found] == [(("n", arrow),)] * len(names)
+    assert [item.kept for item in found] == [(("n", word),)] * len(names)
     assert all(item.file.types == () for item in found)
+
+
+def test_files_without_the_column_are_counted(folder: Path, tmp_path: Path) -> None:
+    write_parquet(folder / "none.parquet", ["row"])
+    write_bytes(folder / "none.csv", b"text\nrow\n")
+    write_parquet(folder / "empty.parquet", pa.nulls(0), other=pa.nulls(0))
+    names = ["ints.jsonl", "absent.jsonl", "none.parquet", "none.csv", "empty.parquet"]
+    found = decided(folder, names)
+    assert [item.lacks for item in found] == [(), ("n",), ("n",), ("n",), ()]
+    root = str(tmp_path / "store")
+    write_plan(root, "r1", found)
+    assert read_plan(root, "r1").lacking == {"n": 3}
+    with pytest.raises(OptionError, match="has no column n"):
+        decided(folder, names[1:])
 
 
 def test_a_table_that_cannot_be_read_as_the_type_given(folder: Path) -> None:

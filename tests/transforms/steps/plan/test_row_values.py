@@ -3,6 +3,7 @@
 import datetime as dt
 import uuid
 from collections import namedtuple
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from transforms.base.errors import OptionError
 from transforms.corpus import Columns
 from transforms.corpus.column_values import KEPT_NOT_UTF8, NOT_UTF8
 from transforms.corpus.row_blocks import ID_NOT_STRING, NULL_ID, NULL_TEXT, TEXT_NOT_STRING
-from transforms.steps.plan.row_values import AGAINST, batch_of, fields_of, plain_value
+from transforms.corpus.row_columns import plain_value
+from transforms.steps.plan.row_values import AGAINST, batch_of, fields_of
 
 COLUMNS = Columns("text", "id", ("lang",))
 LONE = "\ud800"  # half of a pair, which UTF-8 does not have
@@ -45,6 +47,10 @@ def test_elements_that_are_no_rows_are_refused(given: Any) -> None:
         (7, "7", None),
         (np.int64(7), "7", None),
         (uuid.UUID(int=1), str(uuid.UUID(int=1)), None),
+        (b"a", "a", None),
+        (b"\xff", "?", NOT_UTF8),
+        (Decimal(7), "7", None),
+        (Decimal("7.5"), None, ID_NOT_STRING),
         (None, None, NULL_ID),
         (True, None, ID_NOT_STRING),
         (1.5, None, ID_NOT_STRING),
@@ -76,8 +82,11 @@ def test_kept_values_are_text_and_what_utf8_lacks_is_rejected() -> None:
     found = batch(*({**row, "lang": value} for row, value in zip(rows, values, strict=True)))
     assert found["lang"] == ['{"a":[1]}', None, "?", "2026-01-02"]
     assert found[AGAINST] == [None, None, KEPT_NOT_UTF8, None]
-    with pytest.raises(OptionError, match="field 'lang' of a row is bytes, not text"):
-        batch({"id": "a", "text": "x", "lang": b"x"})
+    found = batch(
+        {"id": b"a", "text": b"x", "lang": b"x"}, {"id": "b", "text": "x", "lang": b"\xff"}
+    )
+    assert (found["id"], found["text"], found["lang"]) == (["a", "b"], ["x", "x"], ["x", "?"])
+    assert found[AGAINST] == [None, KEPT_NOT_UTF8]
 
 
 def test_the_first_reason_counts() -> None:

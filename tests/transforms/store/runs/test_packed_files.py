@@ -2,7 +2,6 @@
 as objects.
 """
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,20 +151,38 @@ def test_another_file_of_the_same_relative_path_is_refused(folder: Path) -> None
     assert "both give the relative path 2.parquet" in problem.message
 
 
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [("n", "n int64.*n string"), ("m", "has no column m")],
-    ids=["another type in one file", "in no file"],
-)
-def test_kept_columns_are_those_of_all_packed_files(folder: Path, column: str, said: str) -> None:
-    path = folder / "3.parquet"
+def test_kept_columns_are_those_of_all_packed_files(folder: Path) -> None:
+    ids = [f"x{n}" for n in range(ROWS)]
     texts = sentences(ROWS, 1000)
-    write_parquet(path, texts, id=[f"x{n}" for n in range(ROWS)], n=["text"] * ROWS)
-    glob = "*.parquet" if column == "n" else "[0-9].jsonl"
-    made = job(folder, glob, keep_columns=(column,))
+    write_parquet(folder / "3.parquet", texts, id=ids, n=["text"] * ROWS)
+    write_parquet(folder / "4.parquet", texts, id=[f"y{n}" for n in range(ROWS)])
+    made = job(folder, "*.parquet", keep_columns=("n",))
+    assert not objects_in(looked_at(made))
+    spans = spans_in(list(record(looked_at(made), made, 1)))
+    assert {span.file.types for span in spans} == {(("n", "arrow:string"),)}
+    assert read_plan(made.root, made.run.id).lacking == {"n": 1}
+    made = job(folder, "[0-9].jsonl", number=1, keep_columns=("m",))
     problem = problem_in(list(record(looked_at(made), made, 1)))
-    assert problem.exit_code == 2
-    assert re.search(said, problem.message), problem.message
+    assert (problem.exit_code, "has no column m" in problem.message) == (2, True)
+
+
+def test_packed_files_are_read_again_when_a_column_of_nulls_gets_a_type(folder: Path) -> None:
+    root = folder.parent / "store"
+    options = {"unit_tokens": 200, "keep_columns": ("m",), "id_column": "id"}
+    for number in range(3):
+        texts = sentences(ROWS, 100 * number)
+        rows = [{"id": f"{number}-{n}", "text": text, "m": None} for n, text in enumerate(texts)]
+        write_jsonl(folder / f"null-{number}.jsonl", rows)
+    assert night(root, folder / "null-*", number=0, **options).message == "committed"
+    assert read_manifest(str(root)).options.keep_types == {"m": "null"}
+    rows = [{"id": f"new-{n}", "text": text, "m": n} for n, text in enumerate(sentences(ROWS, 900))]
+    write_jsonl(folder / "null-new.jsonl", rows)
+    made = job(folder, "null-*", number=1, **options, keep_types={"m": "null"})
+    assert len(objects_in(looked_at(made))) == 1  # the new file
+    result = night(root, folder / "null-*", number=1, **options, keep_types={"m": "null"})
+    assert (result.message, result.ledger["carried"]) == ("committed", 0)
+    assert result.ledger["written"] == 4 * ROWS
+    assert read_manifest(str(root)).options.keep_types == {"m": "int"}
 
 
 def test_bad_files_are_a_share_of_all(folder: Path) -> None:

@@ -1,0 +1,167 @@
+"""Columns of tables read as the types of kept columns, value by value without loss."""
+
+import contextlib
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.base.arrow import is_bytes, is_string, plain, plain_type
+from transforms.corpus.column_types import TYPES, ColumnType, not_of_type, read_texts
+from transforms.corpus.column_values import (
+    KEPT_NOT_UTF8,
+    Reasons,
+    decoded,
+    first_reasons,
+    values_as_text,
+)
+
+
+def can_read(arrow_type: pa.DataType, kind: ColumnType) -> bool:
+    """Whether a column of an Arrow type can be read as a type, apart from invalid values."""
+    arrow_type = plain_type(arrow_type)
+    if is_string(arrow_type) or pa.types.is_null(arrow_type) or is_string(kind.arrow):
+        return True
+    return _casts(arrow_type, kind.arrow) or _is_flag(arrow_type, kind)
+
+
+def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
+    """Read a column as a type, with reasons for the invalid values, which are null.
+
+    Numbers become the nearest float, unless they are whole and no option names the type; times lose
+    what is finer than a microsecond. Other values that the type does not hold exactly are invalid.
+    """
+    column = plain(column)
+    if column.type == kind.arrow:
+        return column, None
+    if is_string(column.type) and is_string(kind.arrow):
+        return column.cast(kind.arrow), None
+    if is_string(column.type) or _is_flag(column.type, kind):
+        texts, reasons = decoded(column.cast(pa.large_string()))
+        values, others = read_texts(texts, name, kind)
+        return pa.array(values, kind.arrow), first_reasons(reasons, others)
+    if is_string(kind.arrow):
+        texts, reasons = values_as_text(column)
+        return pa.array(texts, kind.arrow), reasons and [each and KEPT_NOT_UTF8 for each in reasons]
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), kind.arrow), None
+    cast = pa.nulls(len(column), kind.arrow)
+    if _casts(column.type, kind.arrow):
+        cast = _cast(column, kind)
+    return cast, _reasons(column, cast, name, kind)
+
+
+def _is_flag(arrow_type: pa.DataType, kind: ColumnType) -> bool:
+    """Whether whole numbers are read as `bool`: 0 and 1, which CSV has for it."""
+    return kind is TYPES["bool"] and pa.types.is_integer(arrow_type)
+
+
+def _reasons(before: pa.Array, after: pa.Array, name: str, kind: ColumnType) -> Reasons:
+    """The reason against each value that became null."""
+    if before.null_count == after.null_count:
+        return None
+    is_lost = pc.and_(before.is_valid(), after.is_null()).to_pylist()
+    return [not_of_type(name, kind) if lost else None for lost in is_lost]
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return is_bytes(kind) or pa.types.is_fixed_size_binary(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a plain type is that of lists."""
+    is_long = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return is_long or pa.types.is_fixed_size_list(kind)
+
+
+FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
+    _is_number,
+    _is_moment,
+    _is_bytes,
+    is_list,
+    pa.types.is_time,
+    pa.types.is_duration,
+    pa.types.is_map,
+    pa.types.is_struct,
+    pa.types.is_boolean,
+)
+
+
+def _casts(before: pa.DataType, after: pa.DataType) -> bool:
+    """Whether values of one type may be values of the other: numbers, times, lists of such."""
+    if pa.types.is_null(before):
+        return True
+    if is_list(before) and is_list(after):
+        return _casts_inside(before.value_type, after.value_type)
+    if pa.types.is_struct(before) and pa.types.is_struct(after):
+        kinds = {field.name: field.type for field in after}
+        return all(f.name in kinds and _casts_inside(f.type, kinds[f.name]) for f in before)
+    if pa.types.is_map(before) and pa.types.is_map(after):
+        return _casts_inside(before.key_type, after.key_type) and _casts_inside(
+            before.item_type, after.item_type
+        )
+    return any(is_of(before) and is_of(after) for is_of in FAMILIES)
+
+
+def _casts_inside(before: pa.DataType, after: pa.DataType) -> bool:
+    """Whether values within others can be cast; dates are not, because Arrow cuts their times."""
+    if is_string(before) and is_string(after):
+        return True
+    if pa.types.is_timestamp(before) and pa.types.is_date(after):
+        return False
+    return before == after or _casts(before, after)
+
+
+def _cast(column: pa.Array, to: ColumnType) -> pa.Array:
+    """Cast a column; a value that the type does not hold becomes null."""
+    kind = to.arrow
+    is_named = to is TYPES["float"]
+    if pa.types.is_integer(column.type) and pa.types.is_floating(kind) and not is_named:
+        return _as_equal_floats(column, kind)
+    if pa.types.is_floating(kind):
+        return _as_floats(column, kind)
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns" and kind != column.type:
+        column = pc.floor_temporal(column, unit="microsecond")
+    try:
+        cast = column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # some values do not fit
+        cast = pa.concat_arrays(_cast_or_null(column[i : i + 1], kind) for i in range(len(column)))
+    if pa.types.is_timestamp(column.type) and pa.types.is_date(kind):
+        is_whole = pc.equal(cast.cast(column.type), column)
+        cast = pc.if_else(is_whole, cast, pa.scalar(None, kind))
+    return cast
+
+
+def _as_equal_floats(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Floats of whole numbers; those with more digits than a float has become null."""
+    with contextlib.suppress(pa.ArrowInvalid):  # of which the largest floats may not be exact
+        return column.cast(kind)
+    cast = column.cast(kind, safe=False)
+    pairs = zip(column.to_pylist(), cast.to_pylist(), strict=True)
+    is_equal = [one is not None and int(other) == one for one, other in pairs]
+    return pc.if_else(pa.array(is_equal), cast, pa.scalar(None, kind))
+
+
+def _as_floats(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The nearest floats; numbers beyond the largest become null."""
+    cast = column.cast(kind, safe=False)
+    if not pa.types.is_floating(column.type):
+        return cast
+    is_lost = pc.and_(pc.is_inf(cast), pc.invert(pc.is_inf(column)))
+    return pc.if_else(pc.fill_null(is_lost, False), pa.scalar(None, kind), cast)
+
+
+def _cast_or_null(value: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast an array of one value."""
+    try:
+        return value.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(1, kind)
