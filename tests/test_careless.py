@@ -179,7 +179,7 @@ embed --input x.txt --store s --dim 1000 | 2 | give 1 to
 embed --input x.txt --store s --prompt-name foo | 2 | its prompts: none
 embed --input x.txt --store s --require-space a | 2 | nor its first 6 or more hex digits
 embed --input x.txt --store s --require-space abcdef | 2 | mend them, or require that one
-plan --input s                                  | 2 | name one kind by a pattern
+plan --input s                                  | 2 | no file matches but
 fit --store s --method whitening --output mine  | 2 | holds notes.txt and was not made by fit
 fit --store s --method whitening --output s     | 2 | was not made by fit
 fit --store s --method whitening --output x.txt | 2 | x.txt is a file; name a folder
