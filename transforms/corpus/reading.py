@@ -15,13 +15,14 @@ from transforms.corpus.formats.registry import reader_of
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS, Span
+from transforms.corpus.syntax import Syntax
 
 
-def list_files(patterns: Iterable[str], file_format: str, delimiter: str | None) -> list[InputFile]:
+def list_files(patterns: Iterable[str], file_format: str, syntax: Syntax) -> list[InputFile]:
     """The files that the patterns name, each once. Raises the errors that `embed` raises."""
     files: list[InputFile] = []
     for pattern in patterns:
-        files += match_inputs(pattern, file_format, delimiter=delimiter)
+        files += match_inputs(pattern, file_format, syntax=syntax)
     check_distinct(files)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 
@@ -80,7 +81,7 @@ def read_header(file: InputFile) -> list[str]:
 def read_values(file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
     """Yield the rows of a file in order, with the values of some columns, which may be of any type.
 
-    TSV has no quoting, as in published data sets. Raises SentenceBeamError for a file that cannot
+    Raises SentenceBeamError for a file that cannot
     be read.
     """
     return reader_of(file).values(file, names)

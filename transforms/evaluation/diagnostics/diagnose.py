@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from transforms.base import progress
 from transforms.base.errors import OptionError
 from transforms.base.python_names import parameters_of, python_names
+from transforms.corpus.syntax import Syntax
 from transforms.evaluation.diagnostics import pairs
 from transforms.evaluation.diagnostics.figures import (
     FIGURES,
@@ -133,7 +134,7 @@ def _sample(options: DiagnoseOptions, store: Store | None) -> Sampled:
         return sample_store(store, options.sample, options.where)
     if options.input:
         return sample_files(
-            options.input, options.format, options.delimiter, options.text_column, options.sample
+            options.input, options.format, Syntax.of(options), options.text_column, options.sample
         )
     return Sampled(0, None, {})
 
