@@ -8,10 +8,19 @@ Covers transforms/corpus/formats/separated.py.
 Covers transforms/corpus/syntax.py.
 """
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from helpers.field import Written, rows_of
+from helpers.field import Written, file_of, read_as, rows_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.base.errors import OptionError
+from transforms.corpus import read_values
+from transforms.corpus.formats.registry import reader_of
+from transforms.corpus.syntax import CsvSyntax
 
 NUMBERED = [(str(number), f"passage {number} about rivers") for number in range(1, 13)]
 
@@ -234,3 +243,128 @@ WRITTEN = [
 def test_rows(tmp_path: Path, written: Written) -> None:
     file = written.file_in(tmp_path)
     assert rows_of(file, written.header) == written.rows
+
+
+ROWS = 30_000  # some 1.5 MB, of which half is in no sample
+AT = ROWS // 4
+
+
+def many(changed: dict[int, str], delimiter: str = ",") -> bytes:
+    """Many rows without quotes, some with another text."""
+    texts = (changed.get(i, f"passage {i} about rivers and hills") for i in range(ROWS))
+    lines = "".join(f"{i}{delimiter}{text}\n" for i, text in enumerate(texts))
+    return f"id{delimiter}text\n{lines}".encode()
+
+
+def rejected(rows: list[Any]) -> list[int]:
+    """The numbers of rejected rows, counted from 0."""
+    return [number for number, row in enumerate(rows) if row == "!"]
+
+
+@pytest.mark.parametrize("first", [10, ROWS // 2, ROWS - 20], ids=["head", "middle", "end"])
+def test_rows_between_two_quotes_in_a_sample(tmp_path: Path, first: int) -> None:
+    data = many({first: '"this begins', first + 5: 'and this ends"'})
+    rows = rows_of(file_of(tmp_path / "a.csv", data), ("id", "text"))
+    assert len(rows) == ROWS
+    assert rows[first] == (str(first), '"this begins')
+
+
+def test_rows_between_two_quotes_in_no_sample_are_a_rejected_row(tmp_path: Path) -> None:
+    file = file_of(tmp_path / "a.csv", many({AT: '"this begins', AT + 5: 'and this ends"'}))
+    found = [row for row in read_values(file, ["id", "text"]) if row.reason]
+    assert [row.number for row in found] == [AT + 1]
+    assert found[0].reason == "a quoted value of lines that are rows by themselves"
+    said = read_as(tmp_path / "a.csv", csv="quote=none")
+    assert len(rows_of(said, ("id",))) == ROWS
+    taken = rows_of(read_as(tmp_path / "a.csv", csv='quote="'), ("id", "text"))
+    assert len(taken) == ROWS - 5
+    assert "and this ends" in taken[AT][1]
+
+
+@pytest.mark.parametrize("text", ['"never ends', '"Hello" he said'])
+def test_a_wrong_quote_in_no_sample_rejects_its_row_alone(tmp_path: Path, text: str) -> None:
+    rows = rows_of(file_of(tmp_path / "a.csv", many({AT: text})), ("id", "text"))
+    assert len(rows) == ROWS
+    assert rejected(rows) == [AT]
+
+
+def test_a_late_quote_of_tsv_is_a_character(tmp_path: Path) -> None:
+    data = many({AT: '"Hello" he said', AT + 9: '"open'}, "\t")
+    rows = rows_of(file_of(tmp_path / "a.tsv", data), ("id", "text"))
+    assert rejected(rows) == []
+    assert rows[AT] == (str(AT), '"Hello" he said')
+
+
+def test_samples_inside_of_long_values(tmp_path: Path) -> None:
+    text = "\n".join(f"a line, with {'commas, ' * (i % 7)}in it" for i in range(20_000))
+    data = f'id,text\n1,"{text}"\n2,"{text}"\n3,"a ""b"""\n'.encode()
+    rows = rows_of(file_of(tmp_path / "a.csv", data), ("id", "text"))
+    assert rows == [("1", text), ("2", text), ("3", 'a "b"')]
+
+
+def test_a_dialect_in_words(tmp_path: Path) -> None:
+    def title(data: bytes, name: str = "a.csv") -> str:
+        file = file_of(tmp_path / name, data)
+        return reader_of(file).describe(file)
+
+    assert title(b'id;text\n1;"a\nb"\n2;"c ""d"""\n') == '; " quoted, 1 value of several lines'
+    assert title(b"id\ttext\n1\tone\n", "a.tsv") == "tab no quotes"
+    assert title(b'# made\n\nid,text\n1,"a \\"b\\""\n') == (
+        ', " quoted, \\ escapes, 2 lines above the header skipped'
+    )
+    assert title(b"text\none\n") == "one column no quotes"
+    assert (
+        title(many({3: '"a\nb"', 4: '"c\nd"'}))
+        == ', " quoted, 2 values of several lines in samples'
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "rows"),
+    [
+        ("null=NA", [("1", ""), ("2", "n/a"), ("3", "\\N")]),
+        ("null=n//a/\\N", [("1", "NA"), ("2", ""), ("3", "")]),
+        ("null=NA,quote=none,escape=\\", [("1", ""), ("2", "n/a"), ("3", "")]),
+    ],
+)
+def test_words_for_null(tmp_path: Path, spec: str, rows: list[tuple[str, str]]) -> None:
+    file = file_of(tmp_path / "a.csv", b"id,text\n1,NA\n2,n/a\n3,\\N\n", csv=spec)
+    assert rows_of(file, ("id", "text")) == rows
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("quote='", "quote=' is not allowed; say quote=none|\""),
+        ("quotes=none", "did you mean quote?"),
+        ("skip=-1", "skip=-1 is not allowed; say skip=N"),
+        ("none", "'none' is not known; say key=value"),
+        ("columns=id/id", "columns names a column twice"),
+        ("columns=-/-", "names no column"),
+        ("null=/NA", "null has an empty word"),
+        ("skip=1,skip=2", "'skip' is given twice"),
+    ],
+)
+def test_a_wrong_spec_is_one_line(spec: str, said: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(said)):
+        CsvSyntax.parse(spec)
+
+
+def inside(words: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    """Words with slashes at most inside."""
+    kept = words.filter(lambda word: word.strip("/") == word and word != "-")
+    return st.lists(kept, unique=True).map(tuple)
+
+
+@given(
+    st.builds(
+        CsvSyntax,
+        st.none() | st.booleans(),
+        st.none() | st.booleans(),
+        inside(st.text("ab/-", min_size=1)),
+        inside(st.text("NA/\\", min_size=1)),
+        st.integers(0, 9),
+    )
+)
+def test_a_spec_is_read_as_it_is_written(syntax: CsvSyntax) -> None:
+    assert CsvSyntax.parse(str(syntax)) == syntax

@@ -9,6 +9,8 @@ BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 HEAD = 1 << 12  # bytes that show the encoding
 FEW = 2  # NUL bytes at least
+OTHERS = 4  # times the NUL bytes in the other places, at least
+SPACE = 0x20  # upper bytes of most alphabets are smaller
 OFTEN = 0.25  # share of places with NUL bytes in text of Latin letters, at least
 SELDOM = 0.01  # in text of other letters, where only blanks, digits and line ends have them
 
@@ -29,13 +31,16 @@ def encoding_of(head: bytes) -> str:
 def _by_nul_bytes(head: bytes) -> str | None:
     """The encoding of text with NUL bytes in every second place; None for other text."""
     counts = {"utf-16-be": head[0::2].count(0), "utf-16-le": head[1::2].count(0)}
-    if all(counts.values()) or not any(counts.values()):
+    seldom, often = sorted(counts.values())
+    if often < FEW or seldom * OTHERS > often:
         return None
     encoding = max(counts, key=lambda name: counts[name])
-    if counts[encoding] < FEW:
-        return None
-    share = counts[encoding] / (len(head) // 2)
-    if share >= OFTEN or (share >= SELDOM and not _is_utf8(head)):
+    share = often / (len(head) // 2)
+    if share >= OFTEN:
+        return encoding
+    upper = head[encoding == "utf-16-le" :: 2].replace(b"\0", b"")
+    has_alphabet = 2 * sum(byte < SPACE for byte in upper) > len(upper)
+    if share >= SELDOM and (has_alphabet or not _is_utf8(head)):
         return encoding
     return None
 

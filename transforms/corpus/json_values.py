@@ -160,7 +160,7 @@ def _check_end(source: _JsonText) -> None:
 
 def _named(source: _JsonText, name: str) -> Iterator[Any]:
     """Yield the values of the array of this name in each of a file's objects."""
-    found = _Found()
+    found = _ArraysFound()
     while source.peek():
         yield from _named_in(source, name, found)
     if found.keys is not None and not found.arrays:
@@ -169,14 +169,14 @@ def _named(source: _JsonText, name: str) -> Iterator[Any]:
 
 
 @dataclass
-class _Found:
+class _ArraysFound:
     """The arrays that were found so far, and the keys of the first object without one."""
 
     arrays: int = 0
     keys: list[str] | None = None
 
 
-def _named_in(source: _JsonText, name: str, found: _Found) -> Iterator[Any]:
+def _named_in(source: _JsonText, name: str, found: _ArraysFound) -> Iterator[Any]:
     """Yield the values of the array of this name in an object."""
     if source.peek() != "{":
         raise _NoArrayError(f"has another value than an object around {name} (--json-rows)")

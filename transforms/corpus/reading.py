@@ -6,8 +6,9 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from transforms.base.errors import OptionError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus.files import InputFile, check_distinct
 from transforms.corpus.find import match_inputs
 from transforms.corpus.formats.format import RawRow
@@ -16,6 +17,8 @@ from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS, Span
 from transforms.corpus.syntax import Syntax
+
+DESCRIBED = 8  # files that are opened for a summary
 
 
 def list_files(patterns: Iterable[str], file_format: str, syntax: Syntax) -> list[InputFile]:
@@ -85,6 +88,19 @@ def read_values(file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
     be read.
     """
     return reader_of(file).values(file, names)
+
+
+def describe_files(files: Iterable[InputFile]) -> dict[str, tuple[str, str]]:
+    """Return the syntaxes that the first files of formats like CSV were found to have.
+
+    Each one has its format and the name of its first file. Files that cannot be read are left out.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    with_syntax = (file for file in files if reader_of(file).has_header)
+    for file in islice(with_syntax, DESCRIBED):
+        with contextlib.suppress(SentenceBeamError):
+            found.setdefault(reader_of(file).describe(file), (file.format, file.relative))
+    return found
 
 
 @contextlib.contextmanager

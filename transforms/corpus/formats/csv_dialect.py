@@ -225,7 +225,7 @@ def _with_trimmed_names(dialect: Dialect) -> Dialect:
 
 
 @dataclass
-class _Reading:
+class _SampleRows:
     """Rows of samples in a dialect: `rows` fit it, `bad` do not."""
 
     dialect: Dialect
@@ -291,7 +291,7 @@ def _needs_quotes(value: str) -> bool:
     return not inside or any(mark in inside for mark in '"\r\n')
 
 
-def _read(dialect: Dialect, samples: Samples) -> _Reading:
+def _read(dialect: Dialect, samples: Samples) -> _SampleRows:
     """Read the samples in a dialect; first with all quotes taken, to find the shapes of values."""
     if dialect.quoting and len(dialect.header) > 1 and samples.has('"'):
         first = _read_once(replace(dialect, trusts_quotes=True), samples)
@@ -319,7 +319,7 @@ def _shapes(rows: list[list[str]]) -> tuple[tuple[int, frozenset[str]], ...]:
     return tuple(found)
 
 
-def _count_folded(reading: _Reading, readings: list[_Reading]) -> int:
+def _count_folded(reading: _SampleRows, readings: list[_SampleRows]) -> int:
     """Return the values of several lines that a reading without quotes cuts into rows."""
     dialect = reading.dialect
     if dialect.quoting:
@@ -332,8 +332,8 @@ def _count_folded(reading: _Reading, readings: list[_Reading]) -> int:
     return max(0, *others, 0)
 
 
-def _read_once(dialect: Dialect, samples: Samples) -> _Reading:
-    found = _Reading(dialect, [])
+def _read_once(dialect: Dialect, samples: Samples) -> _SampleRows:
+    found = _SampleRows(dialect, [])
     for part in samples.parts:
         tried = [_read_part(dialect, part)]
         if not part.begins and dialect.quoting:
@@ -344,12 +344,12 @@ def _read_once(dialect: Dialect, samples: Samples) -> _Reading:
     return found
 
 
-def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> _Reading:
+def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> _SampleRows:
     """Read a sample, the first line of which is left out unless it begins the file.
 
     `within`: that line begins inside quotes.
     """
-    found = _Reading(dialect, [])
+    found = _SampleRows(dialect, [])
     rows = _rows(dialect, part, within)
     if dialect.has_header or not part.begins:
         next(rows, None)

@@ -87,7 +87,7 @@ class Dialect:
             quotes = '" quoted'
         if self.escape:
             quotes += ", \\ escapes"
-        return f"{delimiter}; {quotes}"
+        return f"{delimiter} {quotes}"
 
 
 def shape_of(value: str) -> str:
