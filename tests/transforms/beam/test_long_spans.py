@@ -44,7 +44,7 @@ def units_of(job: EmbedJob) -> tuple[list[tuple], list[str]]:
 def reading_once(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Several workers, for which any span of more than 300 bytes is long."""
     monkeypatch.setattr("transforms.beam.embed.slots_of", lambda pipeline: 2)
-    monkeypatch.setattr("transforms.corpus.unit_files.CUT_BYTES", 300)
+    monkeypatch.setattr("transforms.corpus.unit_files.LONG_BYTES", 300)
     return monkeypatch
 
 

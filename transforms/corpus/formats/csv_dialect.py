@@ -30,7 +30,7 @@ FEW = 3  # shapes
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundDialect:
     """The dialect of a file, and what its samples show.
 
     `skipped` lines above the header were not asked for. `several_lines` values in the samples have
@@ -66,7 +66,7 @@ def dialect_of(file: InputFile) -> Dialect:
 
 
 @functools.lru_cache(16)
-def find_dialect(file: InputFile) -> Found:
+def find_dialect(file: InputFile) -> FoundDialect:
     """Find the dialect of a file. Raises SentenceBeamError if it is cut short or corrupt."""
     samples = read_samples(file)
     with long_fields():
@@ -76,7 +76,7 @@ def find_dialect(file: InputFile) -> Found:
         reading.folded = _count_folded(reading, readings)
     best = min(readings, key=lambda reading: reading.misfits(is_tsv))
     skipped = best.dialect.skip - file.syntax.csv.skip
-    return Found(
+    return FoundDialect(
         _with_trimmed_names(best.dialect),
         skipped,
         best.several_lines,

@@ -14,7 +14,7 @@ from transforms.corpus.formats.csv_cuts import cut_at_lines
 from transforms.corpus.formats.csv_dialect import dialect_of, find_dialect
 from transforms.corpus.formats.csv_lines import BadRow, CsvLines
 from transforms.corpus.formats.csv_rows import long_fields, read_csv, rows_in
-from transforms.corpus.formats.dialect import Dialect
+from transforms.corpus.formats.dialect import Dialect, shape_of
 from transforms.corpus.formats.format import Format, RawRow, until_stop
 from transforms.corpus.parsed_rows import (
     ParsedRow,
@@ -28,6 +28,7 @@ from transforms.corpus.parsed_rows import (
 from transforms.corpus.row_blocks import OTHER_WIDTH, Block, Columns
 from transforms.corpus.spans import MOST, Span, bytes_of_span
 
+WORDS = 3  # in the name of a column; more are a text
 BY_FIRST_ROW = "its columns, by its first row"
 
 
@@ -130,10 +131,18 @@ class HeaderColumns(FileColumns):
         if times:
             fault = f"{times} columns {name}"
         columns = list_columns(BY_FIRST_ROW, name, self.names())
-        mend = ""
-        if len(header) == 1:
-            mend = "; say --delimiter if it has more than this one"
+        mend = self._mend(header)
         return f"{self.file.path} has {fault} ({option}){columns}{mend}{not_utf8(header)}"
+
+    def _mend(self, header: tuple[str, ...]) -> str:
+        """What may mend a missing column, as the end of a message."""
+        if len(header) == 1:
+            return "; say --delimiter if it has more than this one"
+        if self.file.syntax.csv.columns:
+            return "; --csv columns names them"
+        if any(shape_of(name) == "0" or len(name.split()) > WORDS for name in header):
+            return "; say --csv columns=A/B if this is no header, or skip=N if it is below"
+        return ""
 
     def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
         return tuple((name, "") for name in keep if name not in types)
@@ -181,7 +190,7 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
         place = dialect.place_of(name)
         if place is not None:
             places[name] = place
-    reader = _RowReader(dialect, columns, places)
+    reader = _ValueReader(dialect, columns, places)
     for rows in read_csv(file, dialect, span.offset, span.rows):
         parsed = []
         for number, row in enumerate(rows, position):
@@ -200,7 +209,7 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
 
 
 @dataclass(frozen=True)
-class _RowReader:
+class _ValueReader:
     """Reads the columns of rows, which are at these places, by name."""
 
     dialect: Dialect
