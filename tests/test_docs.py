@@ -211,6 +211,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "prices.csv").write_text(
         "text,price,day,ok,name\nan apple,9,2026-01-02,yes,Boskop\nfive pears,100,,no,\n"
     )
+    (folder / "collection.tsv").write_text('0\t"An apple" a day\n1\tFive pears\n')
     (folder / "manuals").mkdir()
     (folder / "manuals" / "a.jsonl").write_text(
         json.dumps({"id": "a", "title": "The shop", "text": document}) + "\n"
