@@ -200,6 +200,17 @@ WRITTEN = [
         [("1", "one"), ("2", "# two")],
     ),
     Written("Samtools", b"##version 4\n#id\ttext\n1\tone\n", [("1", "one")], "a.tsv"),
+    Written(
+        "a query tool, a comment with as many values",
+        b"# exported, yesterday\nid,text\n1,one\n2,two\n",
+        [("1", "one"), ("2", "two")],
+    ),
+    Written(
+        "names of several lines",
+        b'"the\nid",text\n1,one\n',
+        [("1", "one")],
+        header=("the\nid", "text"),
+    ),
     Written("a header with a mark", b"# id,text\n1,one\n2,two\n", [("1", "one"), ("2", "two")]),
     Written(
         "a report with a title",
@@ -273,7 +284,7 @@ def test_rows_between_two_quotes_in_no_sample_are_a_rejected_row(tmp_path: Path)
     file = file_of(tmp_path / "a.csv", many({AT: '"this begins', AT + 5: 'and this ends"'}))
     found = [row for row in read_values(file, ["id", "text"]) if row.reason]
     assert [row.number for row in found] == [AT + 1]
-    assert found[0].reason == "a quoted value of lines that are rows by themselves"
+    assert found[0].reason.startswith("a value in quotes holds rows; say --csv quote=none")
     said = read_as(tmp_path / "a.csv", csv="quote=none")
     assert len(rows_of(said, ("id",))) == ROWS
     taken = rows_of(read_as(tmp_path / "a.csv", csv='quote="'), ("id", "text"))
@@ -286,6 +297,18 @@ def test_a_wrong_quote_in_no_sample_rejects_its_row_alone(tmp_path: Path, text: 
     rows = rows_of(file_of(tmp_path / "a.csv", many({AT: text})), ("id", "text"))
     assert len(rows) == ROWS
     assert rejected(rows) == [AT]
+
+
+def test_lines_between_two_quotes_of_one_column(tmp_path: Path) -> None:
+    lines = [f"passage {i} about rivers and hills" for i in range(ROWS)]
+    lines[AT] = f'"{lines[AT]}'
+    lines[AT + 2] += '"'
+    data = "\n".join(["text", *lines, ""]).encode()
+    assert rejected(rows_of(file_of(tmp_path / "a.csv", data), ("text",))) == [AT]
+    assert len(rows_of(file_of(tmp_path / "a.tsv", data), ("text",))) == ROWS
+    lines[3] = '"two\nlines"'
+    data = "\n".join(["text", *lines, ""]).encode()
+    assert rejected(rows_of(file_of(tmp_path / "a.csv", data), ("text",))) == []
 
 
 def test_a_late_quote_of_tsv_is_a_character(tmp_path: Path) -> None:

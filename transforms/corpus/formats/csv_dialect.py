@@ -22,9 +22,10 @@ from transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, shap
 from transforms.corpus.syntax import CsvSyntax
 
 DELIMITERS = ",;\t|"
-ESCAPED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+ESCAPED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?', re.IGNORECASE)
 COMMENT = "#"
+LINES_OF_NAMES = 20  # that are looked at for names in quotes, and for rows below a comment
 SHORT = 64  # characters
 FEW = 3  # shapes
 
@@ -77,7 +78,7 @@ def find_dialect(file: InputFile) -> FoundDialect:
     best = min(readings, key=lambda reading: reading.misfits(is_tsv))
     skipped = best.dialect.skip - file.syntax.csv.skip
     return FoundDialect(
-        _with_trimmed_names(best.dialect),
+        replace(_with_trimmed_names(best.dialect), single_lines=not best.several_lines),
         skipped,
         best.several_lines,
         samples.has('"'),
@@ -142,23 +143,29 @@ def _delimiters(given: str | None, start: Dialect, samples: Samples, columns: in
         else:
             yield ONE_COLUMN
         return
-    header = WRAPPED.sub("", _header_line(start, samples))
+    header = _header_line(start, samples)
     known = [character for character in DELIMITERS if character in header]
     yield from sorted(known, key=header.count, reverse=True)
     yield ONE_COLUMN
 
 
 def _header_line(start: Dialect, samples: Samples) -> str:
-    """Return the first line that is neither blank nor a comment; else the last comment."""
+    """Return the first line that is neither blank nor a comment, without names in quotes.
+
+    If it has no delimiter, the last comment is taken.
+    """
     comment = ""
-    for line in _lines_after(samples, start.skip):
-        if not line.strip():
-            continue
-        if not line.startswith(COMMENT):
-            if comment and not any(character in line for character in DELIMITERS):
+    lines = _lines_after(samples, start.skip)
+    for line in lines:
+        if line.startswith(COMMENT):
+            comment = line
+        elif line.strip():
+            # a name in quotes may have several lines
+            text = WRAPPED.sub("", "".join([line, *islice(lines, LINES_OF_NAMES)]))
+            header = WRAPPED.sub("", line) + text.partition("\n")[0]
+            if comment and not any(character in header for character in DELIMITERS):
                 break
-            return line
-        comment = line
+            return header
     return comment
 
 
@@ -204,10 +211,17 @@ def _with_header(dialect: Dialect, samples: Samples, syntax: CsvSyntax) -> Diale
     if comment is not None:
         named = replace(dialect, skip=dialect.skip + comment)
         names = _first_row(named, samples)
-        if len(names) == len(first) > 1:
+        if len(names) == len(first) > 1 and not _is_header(first, dialect, above, samples):
             bare = names[0].lstrip(f"{COMMENT} ") or names[0]
             return replace(named, header=(bare, *names[1:]))
     return replace(dialect, skip=dialect.skip + above, header=tuple(first))
+
+
+def _is_header(first: list[str], dialect: Dialect, above: int, samples: Samples) -> bool:
+    """Whether a row below a comment has other shapes than the rows below it, as names have."""
+    rows = _rows(replace(dialect, skip=dialect.skip + above), samples.parts[0])
+    below = [row for row in islice(rows, 1, LINES_OF_NAMES) if len(row) == len(first)]
+    return any(shape_of(first[place]) not in shapes for place, shapes in _shapes(below))
 
 
 def _first_row(dialect: Dialect, samples: Samples) -> list[str]:
@@ -322,7 +336,7 @@ def _shapes(rows: list[list[str]]) -> tuple[tuple[int, frozenset[str]], ...]:
 def _count_folded(reading: _SampleRows, readings: list[_SampleRows]) -> int:
     """Return the values of several lines that a reading without quotes cuts into rows."""
     dialect = reading.dialect
-    if dialect.quoting:
+    if dialect.quoting or len(dialect.header) < 2:
         return 0
     others = [
         other.several_lines - other.bad

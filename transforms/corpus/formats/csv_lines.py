@@ -28,7 +28,7 @@ READ_AS = {0xDC0D: "\r", 0xDC0F: '"', 0xDC10: "\n", 0xDC11: "\t", 0xDC12: "\\N"}
 ESCAPED = re.compile(r'\\(["\\])')
 ESCAPED_UNQUOTED = re.compile(r"\\(.)", re.DOTALL)
 BROKEN_QUOTES = "wrong quotes"
-HOLDS_ROWS = "a quoted value of lines that are rows by themselves"
+HOLDS_ROWS = 'a value in quotes holds rows; say --csv quote=none, or quote=" if it is right'
 
 
 class BadRow(list[str]):
@@ -120,8 +120,10 @@ class CsvLines:
     def _holds_rows(self, lines: list[str]) -> bool:
         """Whether the lines of a row with quotes are rows by themselves."""
         dialect = self._dialect
-        if not dialect.quoting or dialect.trusts_quotes or len(dialect.header) < 2:
+        if not dialect.quoting or dialect.trusts_quotes:
             return False
+        if len(dialect.header) < 2:  # any line is a row
+            return dialect.single_lines
         if dialect.escape and any(MARKS['"'] in line for line in lines):
             return False
         return all(map(dialect.is_line, lines))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ONE_COLUMN = chr(0xDC1F)  # a delimiter that no text has
-WRAPPED = re.compile(r'"(?:[^"]|"")*"')
+WRAPPED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 LETTERS = re.compile(r"[^\W\d_]+")
 NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)*")
 
@@ -17,11 +17,12 @@ class Dialect:
     """The format of a CSV file; `header` has the names of its columns, none for an empty file.
 
     `escape`: a backslash escapes a quote, not another quote; without quoting it escapes any
-    character. `trusts_quotes`: an option says that there are quotes. Names are stripped, unless two
-    would become equal; `trimmed` are the names before. Lines end at LF and CRLF if `line_end` is
-    LF. If it is empty, the file has no LF, and lines end at carriage returns. `skip` lines are
-    above the header, or above the first row if `has_header` is False. `nulls` are the values that
-    are null. `shapes` are those of the values in columns of short ones, as numbers, by place.
+    character. `trusts_quotes`: an option says that there are quotes. Names are stripped, unless
+    two would become equal; `trimmed` are the names before. Lines end at LF and CRLF if
+    `line_end` is LF. If it is empty, the file has no LF, and lines end at carriage returns.
+    `skip` lines are above the header, or above the first row if `has_header` is False. `nulls`
+    are the values that are null. `single_lines`: no value in the samples has several lines.
+    `shapes` are those of the values in columns of short ones, as numbers, by place.
     """
 
     encoding: str
@@ -35,6 +36,7 @@ class Dialect:
     skip: int = 0
     has_header: bool = True
     nulls: frozenset[str] = frozenset()
+    single_lines: bool = False
     shapes: tuple[tuple[int, frozenset[str]], ...] = ()
 
     def place_of(self, name: str) -> int | None:
