@@ -46,16 +46,17 @@ class BadRow(list[str]):
 class CsvLines:
     """The lines of text for the reader of a dialect.
 
-    The caller calls `end` after each row, and `step_back` after an error. Memory holds at most a
-    row of MOST_CHARACTERS.
+    The caller calls `end` after each row, or clears `row` if it is one line and `is_plain`, and
+    calls `step_back` after an error. Memory holds at most a row of MOST_CHARACTERS.
     """
 
     def __init__(self, text: io.TextIOBase, dialect: Dialect):
         self._dialect = dialect
         self._pieces = _pieces(text, dialect)
+        self.row: list[str] = []  # the lines of the row so far
+        self.is_plain = True  # whether values need no change
         self._again: deque[str] = deque()  # lines to read again
-        self._row: list[str] = []  # the lines of the row so far
-        self._size = 0
+        self._size = 0  # of the row so far
         self._is_cut = False
         self._has_marks = False
         self._marks: tuple[str, ...] = (RETURN,)
@@ -71,11 +72,11 @@ class CsvLines:
 
     def end(self, values: list[str]) -> list[str]:
         """Begin the next row; return the values of the last one, or its replacement."""
-        lines = self._row
-        self._row = []
-        self._size = 0
+        lines = self.row[:]
+        self.row.clear()
         if self._is_cut:
             self._is_cut = False
+            self.is_plain = not self._has_marks
             return BadRow(self._read(lines[0], lines), TOO_LONG)
         if len(lines) > 1 and self._holds_rows(lines):
             return BadRow(self._read(lines[0], lines), HOLDS_ROWS, len(lines))
@@ -85,32 +86,32 @@ class CsvLines:
 
     def step_back(self) -> BadRow:
         """Begin again after the first line of a row with wrong quotes, and return that line."""
-        first, *rest = self._row
+        first, *rest = self.row
         self._again.extendleft(reversed(rest))
-        self._row = []
-        self._size = 0
-        self._is_cut = False
+        self.row.clear()
         return BadRow(self._read(first, [first]).rstrip("\r\n"), BROKEN_QUOTES)
 
     def open_rows(self) -> int:
         """Return the number of lines in a row without an end if they are rows; else 0."""
-        if len(self._row) > 1 and self._holds_rows(self._row):
-            return len(self._row)
+        if len(self.row) > 1 and self._holds_rows(self.row):
+            return len(self.row)
         return 0
 
     def __iter__(self) -> Iterator[str]:
+        row = self.row
         again = self._again
         pieces = self._pieces  # which goes on after an error, when this generator is dropped
         while piece := again.popleft() if again else next(pieces, ""):
-            before = self._size
-            size = before + len(piece)
+            size = len(piece)
+            if row:
+                size += self._size
             self._size = size
             line = piece
             if len(piece) >= PIECE or size > MOST_CHARACTERS:
-                line = self._long(piece, before > 0)
+                line = self._long(piece)
             if not self._has_marks and not line.isascii():
                 self._has_marks = any(mark in line for mark in self._marks)
-            row = self._row
+                self.is_plain = not self._has_marks
             row.append(line)
             if len(row) == MANY and self._holds_rows(row):
                 yield '"wrong'  # an error for the reader, which is inside quotes
@@ -128,12 +129,12 @@ class CsvLines:
             return False
         return all(map(dialect.is_line, lines))
 
-    def _long(self, piece: str, within: bool) -> str:
+    def _long(self, piece: str) -> str:
         """Return the whole line that begins with a piece.
 
-        If its row is too long, read the rest of the row and return a line that ends it. `within`:
-        the line begins inside quotes.
+        If its row is too long, read the rest of the row and return a line that ends it.
         """
+        within = bool(self.row)  # the line begins inside quotes
         pieces = [piece]
         while piece and self._size <= MOST_CHARACTERS and not piece.endswith(NEWLINES):
             piece = next(self._pieces, "")
@@ -141,10 +142,10 @@ class CsvLines:
             self._size += len(piece)
         if self._size <= MOST_CHARACTERS:
             return "".join(pieces)
-        if not self._row:
-            self._row.append(pieces[0][:BEGINNING])
-        self._row = [self._row[0][:BEGINNING]]
+        first = next(iter(self.row), pieces[0])
+        self.row[:] = [first[:BEGINNING]]
         self._is_cut = True
+        self.is_plain = False
         self._skip_row(pieces, within)
         return '"\n' if within else "cut\n"
 

@@ -80,11 +80,16 @@ def rows_in(lines: CsvLines, dialect: Dialect, goes_on: bool = False) -> Iterato
     After a row with wrong quotes the line after its first one is read as the next row. `goes_on`:
     if the text ends inside quotes, this row has no end yet, and is left out.
     """
+    row = lines.row
     while True:
         reader = dialect.reader(iter(lines))
         try:
             for values in reader:
-                yield lines.end(values)
+                if len(row) == 1 and lines.is_plain:
+                    row.clear()
+                    yield values
+                else:
+                    yield lines.end(values)
             return
         except csv.Error as error:
             if goes_on and "unexpected end of data" in str(error):
