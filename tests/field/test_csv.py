@@ -2,6 +2,7 @@
 
 Covers transforms/corpus/formats/csv_dialect.py.
 Covers transforms/corpus/formats/csv_lines.py.
+Covers transforms/corpus/formats/csv_readings.py.
 Covers transforms/corpus/formats/csv_samples.py.
 Covers transforms/corpus/formats/dialect.py.
 Covers transforms/corpus/formats/separated.py.

@@ -12,22 +12,25 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 
 from transforms.corpus.files import InputFile
-from transforms.corpus.formats.csv_lines import HOLDS_ROWS, BadRow, CsvLines
-from transforms.corpus.formats.csv_rows import long_fields, rows_in
-from transforms.corpus.formats.csv_samples import Sample, Samples, read_samples
+from transforms.corpus.formats.csv_readings import (
+    DELIMITERS,
+    SampleRows,
+    count_folded,
+    read_in,
+    rows_at_head,
+    shapes_in,
+)
+from transforms.corpus.formats.csv_rows import long_fields
+from transforms.corpus.formats.csv_samples import Samples, read_samples
 from transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, shape_of
 from transforms.corpus.syntax import CsvSyntax
 
-DELIMITERS = ",;\t|"
-ESCAPED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?', re.IGNORECASE)
 COMMENT = "#"
 LINES_OF_NAMES = 20  # that are looked at for names in quotes, and for rows below a comment
-SHORT = 64  # characters
-FEW = 3  # shapes
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,7 @@ def find_dialect(file: InputFile) -> FoundDialect:
     """Find the dialect of a file. Raises SentenceBeamError if it is cut short or corrupt."""
     samples = read_samples(file)
     with long_fields():
-        readings = [_read(dialect, samples) for dialect in _candidates(file, samples)]
-    is_tsv = file.format == "tsv"
-    for reading in readings:
-        reading.folded = _count_folded(reading, readings)
-    best = min(readings, key=lambda reading: reading.misfits(is_tsv))
+        best = _best_reading(file, samples)
     skipped = best.dialect.skip - file.syntax.csv.skip
     return FoundDialect(
         replace(_with_trimmed_names(best.dialect), single_lines=not best.several_lines),
@@ -84,6 +83,24 @@ def find_dialect(file: InputFile) -> FoundDialect:
         samples.has('"'),
         samples.are_whole,
     )
+
+
+def _best_reading(file: InputFile, samples: Samples) -> SampleRows:
+    """Return the reading of the samples that fits best; reads no more once one fits all rows."""
+    is_tsv = file.format == "tsv"
+    readings: list[SampleRows] = []
+    for _, dialects in groupby(_candidates(file, samples), lambda dialect: dialect.delimiter):
+        same: list[SampleRows] = []
+        for dialect in dialects:
+            same.append(read_in(dialect, samples))
+            if dialect.quoting and not same[-1].misfits(is_tsv):
+                break
+        for reading in same:
+            reading.folded = count_folded(reading, same)
+        readings += same
+        if not min(reading.misfits(is_tsv) for reading in same):
+            break
+    return min(readings, key=lambda reading: reading.misfits(is_tsv))
 
 
 def _candidates(file: InputFile, samples: Samples) -> Iterator[Dialect]:
@@ -219,13 +236,13 @@ def _with_header(dialect: Dialect, samples: Samples, syntax: CsvSyntax) -> Diale
 
 def _is_header(first: list[str], dialect: Dialect, above: int, samples: Samples) -> bool:
     """Whether a row below a comment has other shapes than the rows below it, as names have."""
-    rows = _rows(replace(dialect, skip=dialect.skip + above), samples.parts[0])
+    rows = rows_at_head(replace(dialect, skip=dialect.skip + above), samples)
     below = [row for row in islice(rows, 1, LINES_OF_NAMES) if len(row) == len(first)]
-    return any(shape_of(first[place]) not in shapes for place, shapes in _shapes(below))
+    return any(shape_of(first[place]) not in shapes for place, shapes in shapes_in(below))
 
 
 def _first_row(dialect: Dialect, samples: Samples) -> list[str]:
-    row = next(_rows(dialect, samples.parts[0]), [])
+    row = next(rows_at_head(dialect, samples), [])
     return list(row)
 
 
@@ -236,160 +253,3 @@ def _with_trimmed_names(dialect: Dialect) -> Dialect:
         return dialect
     trimmed = tuple(name for name in dialect.header if name != name.strip())
     return replace(dialect, header=names, trimmed=trimmed)
-
-
-@dataclass
-class _SampleRows:
-    """Rows of samples in a dialect: `rows` fit it, `bad` do not."""
-
-    dialect: Dialect
-    rows: list[list[str]]
-    bad: int = 0
-    delimiters: str = ""  # those of the header that the dialect does not have
-    folded: int = 0  # values of several lines that are no rows, in a reading with quotes
-
-    @property
-    def several_lines(self) -> int:
-        """The number of values with several lines."""
-        if not self.dialect.quoting:
-            return 0
-        return sum("\n" in value or "\r" in value for row in self.rows for value in row)
-
-    def misfits(self, is_tsv: bool) -> int:
-        """The number of rows that speak against the dialect."""
-        return self.bad + self.folded + self._wrapped(is_tsv) + self._uncut()
-
-    def _uncut(self) -> int:
-        """The rows with a delimiter of the header that the dialect does not have."""
-        found = self.delimiters
-        if not found:
-            return 0
-        return sum(any(mark in value for mark in found for value in row) for row in self.rows)
-
-    def _wrapped(self, is_tsv: bool) -> int:
-        """The rows with a value in quotes, read without quotes.
-
-        TSV must need the quotes, or have them around all values of a column.
-        """
-        if self.dialect.quoting:
-            return 0
-        always = self._always_wrapped()
-        return sum(
-            any(
-                _is_wrapped(value) and (not is_tsv or place in always or _needs_quotes(value))
-                for place, value in enumerate(row)
-            )
-            for row in self.rows
-        )
-
-    def _always_wrapped(self) -> set[int]:
-        """The places of columns whose values are all in quotes."""
-        places = set(range(len(self.dialect.header)))
-        for row in self.rows:
-            places -= {place for place in places if row[place] and not _is_wrapped(row[place])}
-            if not places:
-                break
-        return places
-
-
-def _is_wrapped(value: str) -> bool:
-    """Whether a value is in quotes, or is a quote, which is where one with line ends is cut."""
-    if not (value.startswith('"') and value.endswith('"')):
-        return False
-    return value == '"' or bool(WRAPPED.fullmatch(value) or ESCAPED.fullmatch(value))
-
-
-def _needs_quotes(value: str) -> bool:
-    """Whether a value in quotes would be read wrongly without them."""
-    inside = value[1:-1]
-    return not inside or any(mark in inside for mark in '"\r\n')
-
-
-def _read(dialect: Dialect, samples: Samples) -> _SampleRows:
-    """Read the samples in a dialect; first with all quotes taken, to find the shapes of values."""
-    if dialect.quoting and len(dialect.header) > 1 and samples.has('"'):
-        first = _read_once(replace(dialect, trusts_quotes=True), samples)
-        dialect = replace(dialect, shapes=_shapes(first.rows))
-    reading = _read_once(dialect, samples)
-    if dialect.delimiter == ONE_COLUMN and dialect.has_header:
-        header = WRAPPED.sub("", "".join(dialect.header))
-        reading.delimiters = "".join(mark for mark in DELIMITERS if mark in header)
-    return reading
-
-
-def _shapes(rows: list[list[str]]) -> tuple[tuple[int, frozenset[str]], ...]:
-    """Return the shapes of the values in columns that have few, of values without blanks."""
-    found = []
-    for place, values in enumerate(zip(*rows, strict=True)):
-        shapes: set[str] = set()
-        for value in values:
-            if len(value) > SHORT:
-                break
-            shapes.add(shape_of(value))
-            if len(shapes) > FEW or any(map(str.isspace, value)):
-                break
-        else:
-            found.append((place, frozenset(shapes)))
-    return tuple(found)
-
-
-def _count_folded(reading: _SampleRows, readings: list[_SampleRows]) -> int:
-    """Return the values of several lines that a reading without quotes cuts into rows."""
-    dialect = reading.dialect
-    if dialect.quoting or len(dialect.header) < 2:
-        return 0
-    others = [
-        other.several_lines - other.bad
-        for other in readings
-        if other.dialect.quoting and other.dialect.delimiter == dialect.delimiter
-    ]
-    return max(0, *others, 0)
-
-
-def _read_once(dialect: Dialect, samples: Samples) -> _SampleRows:
-    found = _SampleRows(dialect, [])
-    for part in samples.parts:
-        tried = [_read_part(dialect, part)]
-        if not part.begins and dialect.quoting:
-            tried.append(_read_part(dialect, part, within=True))
-        best = min(tried, key=lambda reading: reading.bad)
-        found.rows += best.rows
-        found.bad += best.bad
-    return found
-
-
-def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> _SampleRows:
-    """Read a sample, the first line of which is left out unless it begins the file.
-
-    `within`: that line begins inside quotes.
-    """
-    found = _SampleRows(dialect, [])
-    rows = _rows(dialect, part, within)
-    if dialect.has_header or not part.begins:
-        next(rows, None)
-    width = len(dialect.header)
-    for row in rows:
-        if isinstance(row, BadRow):
-            found.bad += row.lines if row.reason == HOLDS_ROWS else 1
-        elif len(row) == width:
-            found.rows.append(row)
-        elif row:
-            found.bad += 1
-    return found
-
-
-def _rows(dialect: Dialect, part: Sample, within: bool = False) -> Iterator[list[str]]:
-    """Yield the rows of a sample; an open last row whose lines are rows is a BadRow."""
-    text = part.text
-    if within:
-        text = f'"{text}'
-    lines = CsvLines(io.StringIO(text, newline=dialect.line_end), dialect)
-    if part.begins:
-        lines.skip(dialect.skip)
-    elif not within:
-        lines.skip(1)
-        yield []
-    yield from rows_in(lines, dialect, goes_on=not part.ends)
-    rows = lines.open_rows()
-    if rows:
-        yield BadRow("", HOLDS_ROWS, rows)

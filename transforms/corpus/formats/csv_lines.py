@@ -55,6 +55,7 @@ class CsvLines:
         self._pieces = _pieces(text, dialect)
         self.row: list[str] = []  # the lines of the row so far
         self.is_plain = True  # whether values need no change
+        self.has_folded = False  # whether a row so far has several lines
         self._again: deque[str] = deque()  # lines to read again
         self._size = 0  # of the row so far
         self._is_cut = False
@@ -74,6 +75,7 @@ class CsvLines:
         """Begin the next row; return the values of the last one, or its replacement."""
         lines = self.row[:]
         self.row.clear()
+        self.has_folded = self.has_folded or len(lines) > 1
         if self._is_cut:
             self._is_cut = False
             self.is_plain = not self._has_marks
