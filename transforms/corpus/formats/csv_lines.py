@@ -38,7 +38,7 @@ class BadRow(list[str]):
     """
 
     def __init__(self, text: str, reason: str, lines: int = 1):
-        super().__init__([text[:BEGINNING]])
+        super().__init__([text[:BEGINNING].rstrip("\r\n")])
         self.reason = reason
         self.lines = lines
 
@@ -91,7 +91,7 @@ class CsvLines:
         first, *rest = self.row
         self._again.extendleft(reversed(rest))
         self.row.clear()
-        return BadRow(self._read(first, [first]).rstrip("\r\n"), BROKEN_QUOTES)
+        return BadRow(self._read(first, [first]), BROKEN_QUOTES)
 
     def open_rows(self) -> int:
         """Return the number of lines in a row without an end if they are rows; else 0."""
