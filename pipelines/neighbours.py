@@ -30,6 +30,7 @@ from transforms.beam.neighbours import Conclude, Neighbours
 from transforms.corpus import Span
 from transforms.corpus.queries import QueryFiles
 from transforms.corpus.reading import plan_reading
+from transforms.corpus.syntax import Syntax
 from transforms.options.common import NEIGHBOURS
 from transforms.search import NO_QUERY_PROMPT, Searcher
 from transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
@@ -181,7 +182,7 @@ def _query_files(options: NeighboursOptions) -> QueryFiles:
     return QueryFiles(
         tuple(options.queries or ()),
         options.format,
-        options.delimiter,
+        Syntax.of(options),
         options.text_column,
         options.id_column or None,
     )

@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, embed_options, engines
 from pipelines.common.command_output import CommandOutput
-from pipelines.common.input_lines import bad_lines, beside_lines, lacking_lines
+from pipelines.common.input_lines import bad_lines, beside_lines, lacking_lines, syntax_lines
 from pipelines.common.library import pipeline_function
 from pipelines.common.stdin import with_stdin
 from pipelines.common.summary import prompts_note
@@ -91,6 +91,7 @@ def lines(found: Prediction, store: str | None) -> list[str]:
         _files_line(found.plan),
         *beside_lines(found.plan.beside),
         *lacking_lines(found.plan.lacking),
+        *syntax_lines(found.files),
         *bad_lines(found.plan.bad),
         *_work_lines(found),
         _output_line(found, store),

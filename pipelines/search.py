@@ -28,6 +28,7 @@ from transforms.base.numbers import counted
 from transforms.base.where import columns_named
 from transforms.corpus.formats.registry import compression_of, format_of
 from transforms.corpus.queries import QueryFiles, TextQueries, read_queries
+from transforms.corpus.syntax import Syntax
 from transforms.space import Space
 from transforms.steps.options.search import SearchOptions
 from transforms.store import open_store
@@ -163,7 +164,7 @@ def _read_queries(options: SearchOptions, path: str) -> TextQueries:
         return TextQueries(lines, lines)
     queries = read_queries(
         QueryFiles(
-            (path,), options.format, options.delimiter, options.text_column, options.id_column
+            (path,), options.format, Syntax.of(options), options.text_column, options.id_column
         )
     )
     if queries.without_text:

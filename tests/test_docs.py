@@ -215,6 +215,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     page = {"id": ["a"], "text": ["The shop is open."]}
     write(folder / "pages" / "lang=en" / "day=2026-01-02" / "a.parquet", page)
+    (folder / "collection.tsv").write_text('0\t"An apple" a day\n1\tFive pears\n')
     (folder / "manuals").mkdir()
     (folder / "manuals" / "a.jsonl").write_text(
         json.dumps({"id": "a", "title": "The shop", "text": document}) + "\n"

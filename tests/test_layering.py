@@ -350,7 +350,7 @@ for modules, absent in %r:
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transforms.encoder import Encoder, one_row, padded, varlen
-from transforms.corpus import csv_rows
+from transforms.corpus.formats import csv_rows
 import pipelines.embed
 assert state() == before, (state(), before)
 names = [*ALL_ATTENTION_FUNCTIONS.keys(), *ALL_MASK_ATTENTION_FUNCTIONS.keys()]

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from pipelines.search import read_lines as read_queries_as_text
-from transforms.corpus.csv_rows import read_csv
 from transforms.corpus.files import InputFile
 from transforms.corpus.find import match_inputs
+from transforms.corpus.formats.csv_dialect import dialect_of
+from transforms.corpus.formats.csv_rows import read_csv
 from transforms.corpus.queries import QueryFiles, read_queries
 from transforms.corpus.reading import read_values
+from transforms.corpus.syntax import AS_FOUND
 from transforms.evaluation.diagnostics.pairs import read as read_diagnosed
 from transforms.evaluation.kinds.probing import make
 from transforms.evaluation.tasks import read_task
@@ -86,7 +88,7 @@ TABLES: dict[str, Callable[[Path, str, str], Iterable[str]]] = {
     ],
     "neighbours --queries": lambda folder, ending, text: (
         read_queries(
-            QueryFiles((str(write(folder, ending, labelled(text))),), None, None, "text", None)
+            QueryFiles((str(write(folder, ending, labelled(text))),), None, AS_FOUND, "text", None)
         ).texts
     ),
     "sts": lambda folder, ending, text: of_task(
@@ -199,7 +201,7 @@ def queries_as_text(folder: Path, text: str) -> list[str]:
 
 def text_files(folder: Path, text: str) -> list[str]:
     (folder / "in.txt").write_bytes("\r\n".join([text, *OTHERS]).encode())
-    return list(read_queries(QueryFiles((str(folder / "in.txt"),), None, None, None, None)).texts)
+    return list(read_queries(QueryFiles((str(folder / "in.txt"),))).texts)
 
 
 PLAIN = {
@@ -242,4 +244,6 @@ def test_carriage_returns_as_embed_reads_them(
 ) -> None:
     path = tmp_path / "rows.tsv"
     path.write_bytes(content)
-    assert [row[0] for block in read_csv(one_file(path)) for row in block] == texts
+    assert [
+        row[0] for block in read_csv(one_file(path), dialect_of(one_file(path))) for row in block
+    ] == texts

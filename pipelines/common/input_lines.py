@@ -1,18 +1,20 @@
 """The lines of a summary about the files of the input."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from transforms.base.errors import SentenceBeamError
 from transforms.base.lines import line
 from transforms.base.numbers import counted
-from transforms.corpus import match_inputs
+from transforms.corpus import InputFile
 from transforms.corpus.formats.registry import FORMATS, columns_of
+from transforms.corpus.reading import describe_files
 from transforms.report.snapshot import known_reasons
 from transforms.steps.options.resolve import Resolved
-from transforms.store.entries import InputEntry
 from transforms.store.manifest import read_manifest
+from transforms.store.runs.plan import file_of
 from transforms.store.runs.rejected import mend_of
 from transforms.store.runs.result import Result
 
@@ -58,27 +60,42 @@ def bad_lines(bad: dict[str, str]) -> list[str]:
     return lines
 
 
-def trimmed_lines(resolved: Resolved, result: Result) -> list[str]:
-    """The line of a new store about blanks around column names in the first CSV file."""
-    if resolved.previous is not None:
+def syntax_lines(files: Iterable[InputFile]) -> list[str]:
+    """The lines about the syntax that the first CSV files were found to have.
+
+    If there are several, each line names a file.
+    """
+    found = describe_files(files)
+    if len(found) == 1:
+        ((title, (kind, _)),) = found.items()
+        return [line(kind, title)]
+    return [line(kind, f"{title} ({name})") for title, (kind, name) in found.items()]
+
+
+def header_lines(resolved: Resolved, result: Result) -> list[str]:
+    """The lines about CSV files: their syntax, and in a new store blanks around column names."""
+    if not result.own_rows:
         return []
     manifest = read_manifest(resolved.job.root, result.run)
     if manifest is None:
         return []
-    for entry in manifest.input.files:
-        known = FORMATS.get(entry.format)
-        if known is not None and known.has_header:
-            names = ", ".join(f'"{name}"' for name in _trimmed_names(entry))
-            if names:
-                return [line("columns", f"blanks around names left out: {names}")]
-            return []
-    return []
+    syntax = resolved.job.syntax
+    files = [
+        replace(file_of(entry), syntax=syntax)
+        for entry in manifest.input.files
+        if entry.format in FORMATS and FORMATS[entry.format].has_header
+    ]
+    lines = syntax_lines(files)
+    if resolved.previous is None and files:
+        names = ", ".join(f'"{name}"' for name in _trimmed_names(files[0]))
+        if names:
+            lines.append(line("columns", f"blanks around names left out: {names}"))
+    return lines
 
 
-def _trimmed_names(entry: InputEntry) -> Sequence[str]:
+def _trimmed_names(file: InputFile) -> Sequence[str]:
     """The names without blanks; none if the file is gone by now."""
     with contextlib.suppress(SentenceBeamError):
-        (file,) = match_inputs(entry.source, entry.format)
         return columns_of(file).trimmed_names
     return ()
 

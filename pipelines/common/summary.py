@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipelines.common.index_lines import answer_lines, index_lines
-from pipelines.common.input_lines import files_lines, trimmed_lines, type_lines
+from pipelines.common.input_lines import files_lines, header_lines, type_lines
 from transforms import storage
 from transforms.base.lines import line
 from transforms.base.measures import EMBED_PARTS
@@ -33,7 +33,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         *files_lines(result.input),
         rows_line(result.ledger),
         *_work_lines(resolved, result),
-        *trimmed_lines(resolved, result),
+        *header_lines(resolved, result),
         *type_lines(resolved.job.root, result),
         *_noted(resolved, result),
         *moved_lines(result),

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.orc
 import pyarrow.parquet as pq
+
+from transforms.corpus.syntax import Syntax
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,8 @@ def suffix_of(layout: str) -> str:
     return SUFFIXES.get(layout, f".{layout}")
 
 
-def write_file(path: Path, rows: Sequence[InputRow], delimiter: str | None) -> None:
-    """Write rows in the format of the name's ending; values of CSV and TSV with a delimiter, or
-    their own.
-    """
+def write_file(path: Path, rows: Sequence[InputRow], syntax: Syntax) -> None:
+    """Write rows in the format of the name's ending; CSV, TSV and JSON with a syntax."""
     path.parent.mkdir(parents=True, exist_ok=True)
     ending = path.name.removesuffix(".gz").rpartition(".")[2]
     if ending in ("parquet", "arrow", "orc"):
@@ -54,9 +55,13 @@ def write_file(path: Path, rows: Sequence[InputRow], delimiter: str | None) -> N
             pa.table([pa.array(column, pa.string()) for column in columns], names=COLUMNS),
         )
     elif ending in ("csv", "tsv"):
-        path.write_text(_as_csv(rows, delimiter or DELIMITERS[ending]))
+        above = "".join(f"line {number} above\n" for number in range(syntax.csv.skip))
+        path.write_text(above + _as_csv(rows, syntax.delimiter or DELIMITERS[ending]))
     elif ending == "json":
-        path.write_text(json.dumps([vars(row) for row in rows]))
+        value: Any = [vars(row) for row in rows]
+        for key in reversed((syntax.json_rows or "").split(".")):
+            value = {"n": 1, key: value} if key else value
+        path.write_text(json.dumps(value))
     else:
         data = "".join(_lines(rows)).encode()
         path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

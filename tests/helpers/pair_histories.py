@@ -20,6 +20,7 @@ from helpers.pair_table import LASTING, START, Item, reasons
 
 from transforms.base.arrow import values_of
 from transforms.corpus.groups import group_name
+from transforms.corpus.syntax import CsvSyntax, Syntax
 from transforms.search import Searcher
 from transforms.space import Space
 from transforms.store import open_store
@@ -281,15 +282,16 @@ class History:
         for name in there - self.disk.keys():
             (self.inputs / name).unlink()
         delimiter = ";" if now["delimiter"] == ";" else None
+        syntax = Syntax(delimiter, CsvSyntax.parse(now["csv"]), now["json-rows"] or None)
         for name, rows in self.disk.items():
             path = self.inputs / name
             before = path.read_bytes() if path.exists() else None
-            if before != self._bytes(name, rows, delimiter):
-                write_file(path, rows, delimiter)
+            if before != self._bytes(name, rows, syntax):
+                write_file(path, rows, syntax)
 
-    def _bytes(self, name: str, rows: tuple[InputRow, ...], delimiter: str | None) -> bytes:
+    def _bytes(self, name: str, rows: tuple[InputRow, ...], syntax: Syntax) -> bytes:
         made = self.folder / "made" / name
-        write_file(made, rows, delimiter)
+        write_file(made, rows, syntax)
         return made.read_bytes()
 
     def _appended(self, asked: Asked, now: Mapping[str, str]) -> set[str]:

@@ -62,6 +62,8 @@ LASTING: Mapping[str, Row] = {
     "layout": Row(("parquet", "jsonl", "csv", "tsv", "json", "arrow", "orc", "jsonl.gz", "small")),
     "format": Row(("auto", "named"), ("--format",)),
     "delimiter": Row((";",), ("--delimiter",)),
+    "csv": Row(("", "skip=2"), ("--csv",)),
+    "json-rows": Row(("", "data.rows"), ("--json-rows",)),
     "text": Row(("text", "title", "{title} {text}"), ("--text-column", "--text-template")),
     "id-column": Row(("id", ""), ("--id-column",)),
     "keep-columns": Row(
@@ -130,7 +132,8 @@ OF_EMBED: Mapping[str, Row] = {**LASTING, **PASSING}
 POOLED = ("partition", "model", "pooler", "prompt", "max-tokens", "dtype", "chunks", "chunk-prefix")
 # A change of these has files read again that have not changed.
 READ_AGAIN = (
-    *POOLED, "normalize", "truncate-dim", "precision", "calibration", "format", "delimiter", "text", "id-column",
+    *POOLED, "normalize", "truncate-dim", "precision", "calibration", "format", "delimiter", "csv", "json-rows", "text",
+    "id-column",
     "keep-columns", "keep-text", "unit-tokens",
 )  # fmt: skip
 # What is no matter of one run: a run that appends names one file, and files under other names are

@@ -11,6 +11,7 @@ from helpers.settled import finish
 from helpers.snapshots import SPACE, run_name
 
 from transforms.corpus import Columns, InputFile
+from transforms.corpus.syntax import Syntax
 from transforms.space import Recipe, row_hashes
 from transforms.steps.embed.cutting import read_units
 from transforms.steps.options.job import EmbedJob
@@ -60,7 +61,8 @@ def job_of(
     reuse = previous is not None and not reembed
     columns = Columns(options.text_column, options.id_column, options.keep_columns)
     differing = read_again(run, previous, reembed) if previous is not None else ()
-    known = {"keep_text": options.keep_text, "reuse": reuse, "read_again": differing}
+    known: dict[str, Any] = {"keep_text": options.keep_text, "reuse": reuse}
+    known |= {"read_again": differing, "syntax": Syntax.of(options)}
     known["carry"] = previous is not None and not differing
     return EmbedJob(run, columns, Recipe("m"), **{**known, **of_job})
 

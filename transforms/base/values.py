@@ -236,6 +236,13 @@ def delimiter(text: str) -> str:
     return character
 
 
+def dotted(text: str) -> str:
+    """Read a name, or several with dots between them; "" for none."""
+    if text and not all(text.split(".")):
+        raise OptionError(f"{text!r} is not a name, or names with dots between them")
+    return text
+
+
 def device(text: str) -> str:
     """Read `auto`, `cpu`, `cuda`, or one GPU: `cuda:1`, or `cuda:own`, which a process claims."""
     if re.fullmatch(r"auto|cpu|cuda(:\d+|:own)?", text) is None:

@@ -15,6 +15,7 @@ import zstandard
 from transforms import storage
 from transforms.base.compact import by_values
 from transforms.base.errors import InputChangedError, OptionError, SentenceBeamError
+from transforms.corpus.syntax import AS_FOUND, Syntax
 from transforms.storage.base import BLOCK
 from transforms.storage.globs import literal_part
 
@@ -29,14 +30,14 @@ BROKEN = "link to nothing"  # the version of a broken link
 class InputFile:
     """An input file as the run listed it.
 
-    `path` is the full path, `relative` the name from which ids and units are made. `checksum` is
-    that of the content, `version` that of this very file (see storage.Entry). `compression` is a
-    suffix or "". `delimiter` is the requested one for CSV and TSV; None means that the file
-    decides. `before` are the beginnings of names of the last snapshot's units that may hold the
-    file's texts: of the file of this name, then of one with the same bytes; "" without one. `types`
-    are the codes of the types of kept columns that the plan found in the files, by name. `cut` is
-    the size of the file's spans, which the store keeps (see `Format.choose_cut`): 0 if earlier
-    versions cut the file, None if nothing is chosen yet.
+    `path` is the full path, `relative` the name from which ids and units are made. `checksum`
+    is that of the content, `version` that of this very file (see storage.Entry). `compression`
+    is a suffix or "". `syntax` is what options say of the syntax of CSV and JSON. `before` are
+    the beginnings of names of the last snapshot's units that may hold the file's texts: of the
+    file of this name, then of one with the same bytes; "" without one. `types` are the codes
+    of the types of kept columns that the plan found in the files, by name. `cut` is the size
+    of the file's spans, which the store keeps (see `Format.choose_cut`): 0 if earlier versions
+    cut the file, None if nothing is chosen yet.
     """
 
     path: str
@@ -46,7 +47,7 @@ class InputFile:
     size: int
     checksum: str
     version: str
-    delimiter: str | None = None
+    syntax: Syntax = AS_FOUND
     before: tuple[str, str] = ("", "")
     types: tuple[tuple[str, str], ...] = ()
     cut: int | None = field(default=None, compare=False)

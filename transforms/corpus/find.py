@@ -29,6 +29,7 @@ from transforms.corpus.lakes import (
     tables_inside,
 )
 from transforms.corpus.left_out import MARKED, is_document, leave_out
+from transforms.corpus.syntax import AS_FOUND, Syntax
 from transforms.storage import Entry
 from transforms.storage.base import Matched
 from transforms.storage.globs import Glob, folder_of, literal_part
@@ -50,21 +51,21 @@ class Inputs(NamedTuple):
 
 
 def match_inputs(
-    pattern: str, file_format: str = "auto", hidden: bool = False, delimiter: str | None = None
+    pattern: str, file_format: str = "auto", hidden: bool = False, syntax: Syntax = AS_FOUND
 ) -> list[InputFile]:
     """Return the files that one `--input` names, without checksums, sorted by path.
 
     `hidden` includes hidden files. A folder means its files of a known format. Raises OptionError
     if nothing matches, a folder holds several formats, or the format of a file is unknown.
     """
-    return find_inputs(pattern, file_format, hidden, delimiter).files
+    return find_inputs(pattern, file_format, hidden, syntax).files
 
 
 def find_inputs(
     pattern: str,
     file_format: str,
     hidden: bool,
-    delimiter: str | None = None,
+    syntax: Syntax = AS_FOUND,
     part: TablePart = WHOLE,
     broken_too: bool = False,
     store: str | None = None,
@@ -87,8 +88,8 @@ def find_inputs(
     files = [
         _input_file(entry, entry.path.removeprefix(root), file_format) for entry in listed.entries
     ]
-    if delimiter is not None:
-        files = [replace(file, delimiter=delimiter) for file in files]
+    if syntax != AS_FOUND:
+        files = [replace(file, syntax=syntax) for file in files]
     return Inputs(files, listed.beside, listed.folders, listed.left_out)
 
 

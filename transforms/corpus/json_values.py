@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
-from transforms.base.errors import SentenceBeamError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus.encoding import encoding_of, errors_of
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
 from transforms.corpus.lines import whole
@@ -23,57 +22,37 @@ CUT_NUMBER = 2  # characters at most after a number that go on with it, but not 
 VALUES = 8192
 
 
-def read_json(file: InputFile, offset: int = 0, rows: int | None = None) -> Iterator[list[Any]]:
-    """Yield blocks of the values of a JSON file; bytes that are not UTF-8 are lone surrogates.
+def read_json(file: InputFile) -> Iterator[list[Any]]:
+    """Yield blocks of the rows of a JSON file; bytes that are not UTF-8 are lone surrogates.
 
-    `offset` is a byte of UTF-8 from which to read, 0 for all: the comma before a value of the
-    array, or the first byte of a consecutive value. `rows` is the number of values (None: all).
-    Raises SentenceBeamError for a file that is cut short, corrupt, or not JSON.
+    The rows are the values of its array or its consecutive values; if `--json-rows` names an array,
+    the values of that. Raises SentenceBeamError for a file that is cut short, corrupt, not JSON, or
+    without the array.
     """
     with open_unchanged(file) as raw:
-        if offset:
-            raw.seek(offset)
         source = _JsonText(_characters(decompressed(file, raw)))
-        values = _values(source, begins_inside=offset > 0)
-        place = ""
-        if offset:
-            place = f" after byte {offset}"
-        with _fault_placed(file, source, place):
-            yield from whole(file, _blocks(source, islice(values, rows)))
-
-
-@dataclass(frozen=True)
-class FirstValues:
-    """The first values of a JSON file, and the bytes that they take in it."""
-
-    values: list[Any]
-    size: int
-
-
-def read_first(file: InputFile) -> FirstValues:
-    """Return the first block of values of a JSON file. Raises as `read_json`."""
-    parts: list[str] = []
-    with open_unchanged(file) as raw:
-        characters = _characters(decompressed(file, raw))
-        source = _JsonText(_noted(characters, parts))
-        with _fault_placed(file, source, ""):
-            values = next(whole(file, _blocks(source, _values(source, begins_inside=False))), [])
-    if not values:
-        return FirstValues([], 0)
-    taken = "".join(parts)[: source.before + source.place]
-    return FirstValues(values, len(taken.encode("utf8", "surrogateescape")))
+        name = file.syntax.json_rows
+        with _fault_placed(file, source):
+            values = _named(source, name) if name else _values(source)
+            yield from whole(file, _blocks(source, values))
 
 
 @contextlib.contextmanager
-def _fault_placed(file: InputFile, source: "_JsonText", origin: str) -> Iterator[None]:
-    """Turn a fault of JSON into one line with the file and the place; `origin` is a phrase."""
+def _fault_placed(file: InputFile, source: "_JsonText") -> Iterator[None]:
+    """Turn a fault of JSON into one line with the file and the place."""
     try:
         yield
+    except _NoArrayError as error:
+        raise OptionError(f"{file.path} {error}") from error
     except _NoJsonError as error:
         raise SentenceBeamError(
-            f"{file.path} is no JSON at character {source.before + source.place}{origin} ({error});"
+            f"{file.path} is no JSON at character {source.before + source.place} ({error});"
             " mend it or leave it out of --input"
         ) from error
+
+
+class _NoArrayError(SentenceBeamError):
+    """The file has no array of the requested name."""
 
 
 class _NoJsonError(SentenceBeamError):
@@ -151,13 +130,6 @@ def _characters(reader: Any) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def _noted(characters: Iterator[str], parts: list[str]) -> Iterator[str]:
-    """Yield the text, of which each part is added to `parts`."""
-    for part in characters:
-        parts.append(part)
-        yield part
-
-
 def _blocks(source: _JsonText, values: Iterator[Any]) -> Iterator[list[Any]]:
     block: list[Any] = []
     begun = 0
@@ -171,40 +143,96 @@ def _blocks(source: _JsonText, values: Iterator[Any]) -> Iterator[list[Any]]:
         yield block
 
 
-def _values(source: _JsonText, begins_inside: bool) -> Iterator[Any]:
-    """Yield the values of text that begins a file, or inside of a file at a place to cut it."""
-    mark = source.peek()
-    if mark == "," and begins_inside:
-        source.place += 1
-        yield from _elements(source)
-    elif mark == "[" and not begins_inside:
-        source.place += 1
-        if source.peek() == "]":
-            _take_mark(source)
-        else:
-            yield from _elements(source)
+def _values(source: _JsonText) -> Iterator[Any]:
+    """Yield the values of a file: those of its array, or consecutive ones."""
+    if source.peek() == "[":
+        yield from _array(source)
+        _check_end(source)
     else:
         while source.peek():
             yield source.value()
 
 
-def _elements(source: _JsonText) -> Iterator[Any]:
-    """Yield the values of an array from a first one on, each once the mark after it is checked."""
+def _check_end(source: _JsonText) -> None:
+    if source.peek():
+        raise _NoJsonError("something follows the array")
+
+
+def _named(source: _JsonText, name: str) -> Iterator[Any]:
+    """Yield the values of the array of this name in each of a file's objects."""
+    found = _ArraysFound()
+    while source.peek():
+        yield from _named_in(source, name, found)
+    if found.keys is not None and not found.arrays:
+        keys = ", ".join(map(repr, found.keys)) or "none"
+        raise _NoArrayError(f"has no array {name} (--json-rows); keys: {keys}")
+
+
+@dataclass
+class _ArraysFound:
+    """The arrays that were found so far, and the keys of the first object without one."""
+
+    arrays: int = 0
+    keys: list[str] | None = None
+
+
+def _named_in(source: _JsonText, name: str, found: _ArraysFound) -> Iterator[Any]:
+    """Yield the values of the array of this name in an object."""
+    if source.peek() != "{":
+        raise _NoArrayError(f"has another value than an object around {name} (--json-rows)")
+    source.place += 1
+    keys = []
+    mark = ","
+    if source.peek() == "}":
+        source.place += 1
+        mark = "}"
+    while mark == ",":
+        key = _key(source)
+        keys.append(key)
+        if key == name:
+            if source.peek() != "[":
+                raise _NoArrayError(f"has no array in {name} (--json-rows)")
+            found.arrays += 1
+            yield from _array(source)
+        elif name.startswith(f"{key}.") and source.peek() == "{":
+            yield from _named_in(source, name.removeprefix(f"{key}."), found)
+        else:
+            source.value()
+        mark = _take_mark(source, "}")
+    if found.keys is None and not found.arrays:
+        found.keys = keys
+
+
+def _key(source: _JsonText) -> str:
+    """Take a key and the colon after it."""
+    if source.peek() != '"':
+        raise _NoJsonError("Expecting property name enclosed in double quotes")
+    key: str = source.value()
+    if source.peek() != ":":
+        raise _NoJsonError("Expecting ':' delimiter")
+    source.place += 1
+    return key
+
+
+def _array(source: _JsonText) -> Iterator[Any]:
+    """Yield the values of an array, each once the mark after it is checked."""
+    source.place += 1
+    if source.peek() == "]":
+        source.place += 1
+        return
     mark = ","
     while mark == ",":
         value = source.value()
-        mark = _take_mark(source)
+        mark = _take_mark(source, "]")
         yield value
 
 
-def _take_mark(source: _JsonText) -> str:
-    """Take what is after a value of an array: a comma, or the bracket that ends the file."""
+def _take_mark(source: _JsonText, end: str) -> str:
+    """Take what is after a value: a comma, or the bracket that ends the values."""
     mark = source.peek()
     if not mark:
         raise _NoJsonError("cut short")
-    if mark not in ("]", ","):
+    if mark not in (end, ","):
         raise _NoJsonError("Expecting ',' delimiter")
     source.place += 1
-    if mark == "]" and source.peek():
-        raise _NoJsonError("something follows the array")
     return mark

@@ -15,6 +15,7 @@ from transforms.storage.base import BLOCK
 
 MOST_BYTES = 1 << 28  # of a row; a longer one takes several times its size in memory
 TOO_LONG = f"longer than {MOST_BYTES / 1e6:,.0f} MB"
+LINES_OF_HEAD = 16  # that show the encoding
 BEGINNING = 1 << 10  # bytes that are kept of a longer one
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
             blocks = _blocks_of_lines(raw, _first_line_start(raw, start, stop), stop)
         for block in blocks:
             if block and block[0][0] == 0:
-                refuse_utf16(file, block[0][1])
+                refuse_utf16(file, b"\n".join(line for _, line in block[:LINES_OF_HEAD]))
             yield block
 
 

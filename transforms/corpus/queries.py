@@ -8,6 +8,7 @@ from transforms.corpus.files import InputFile
 from transforms.corpus.reading import list_files, naming_option, read_files
 from transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
 from transforms.corpus.rows import Rejected
+from transforms.corpus.syntax import AS_FOUND, Syntax
 
 NO_TEXT = (EMPTY_TEXT, NULL_TEXT)  # reasons against rows of tables without a query
 
@@ -18,7 +19,7 @@ class QueryFiles:
 
     patterns: tuple[str, ...]
     format: str | None = None
-    delimiter: str | None = None
+    syntax: Syntax = AS_FOUND
     text_column: str | None = None
     id_column: str | None = None
 
@@ -33,7 +34,7 @@ class QueryFiles:
         Raises the errors of `embed`, which name `--queries`.
         """
         with naming_option("--queries"):
-            return list_files(self.patterns, self.format or "auto", self.delimiter)
+            return list_files(self.patterns, self.format or "auto", self.syntax)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from transforms.base.errors import OptionError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus.files import InputFile, check_distinct
 from transforms.corpus.find import match_inputs
 from transforms.corpus.first_bytes import check_first_bytes
@@ -16,13 +17,16 @@ from transforms.corpus.formats.registry import columns_of, reader_of
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS, Span
+from transforms.corpus.syntax import Syntax
+
+DESCRIBED = 8  # files that are opened for a summary
 
 
-def list_files(patterns: Iterable[str], file_format: str, delimiter: str | None) -> list[InputFile]:
+def list_files(patterns: Iterable[str], file_format: str, syntax: Syntax) -> list[InputFile]:
     """The files that the patterns name, each once. Raises the errors that `embed` raises."""
     files: list[InputFile] = []
     for pattern in patterns:
-        files += match_inputs(pattern, file_format, delimiter=delimiter)
+        files += match_inputs(pattern, file_format, syntax=syntax)
     check_distinct(files)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 
@@ -83,10 +87,23 @@ def read_header(file: InputFile) -> list[str]:
 def read_values(file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
     """Yield the rows of a file in order, with the values of some columns, which may be of any type.
 
-    TSV has no quoting, as in published data sets. Raises SentenceBeamError for a file that cannot
+    Raises SentenceBeamError for a file that cannot
     be read.
     """
     return reader_of(file).values(file, names)
+
+
+def describe_files(files: Iterable[InputFile]) -> dict[str, tuple[str, str]]:
+    """Return the syntaxes that the first files of formats like CSV were found to have.
+
+    Each one has its format and the name of its first file. Files that cannot be read are left out.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    with_syntax = (file for file in files if reader_of(file).has_header)
+    for file in islice(with_syntax, DESCRIBED):
+        with contextlib.suppress(SentenceBeamError):
+            found.setdefault(reader_of(file).describe(file), (file.format, file.relative))
+    return found
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Units of a span that takes one worker long to read, each in a file for another worker.
 
-A file that cannot be cut, as a large `.csv.gz`, is read once by one worker; others embed its units
-meanwhile.
+A file that cannot be cut, as a `.csv.gz`, CSV with quotes or a JSON array, is read once by one
+worker; others embed its units meanwhile.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,10 @@ from transforms.corpus.blocks import COMPRESSION, filled, table_of_rows
 from transforms.corpus.files import InputFile
 from transforms.corpus.groups import AnySpan
 from transforms.corpus.rows import UnitRows
-from transforms.corpus.spans import BYTES_PER_TOKEN, CUT_BYTES, Span
+from transforms.corpus.spans import BYTES_PER_TOKEN, Span
 
+# Of text in a span, as estimated; writing so much takes a small part of the time to embed it.
+LONG_BYTES = 32_000_000
 PREFIXES = "prefixes"  # the column of the prefixes of pieces, in documents that are not cut yet
 
 
@@ -35,8 +37,8 @@ class UnitFile:
 
 
 def is_long(span: AnySpan) -> bool:
-    """Whether a span has more than CUT_BYTES of text, as estimated, and should be read once."""
-    return isinstance(span, Span) and BYTES_PER_TOKEN * span.tokens > CUT_BYTES
+    """Whether a span has more than LONG_BYTES of text and should be read once."""
+    return isinstance(span, Span) and BYTES_PER_TOKEN * span.tokens > LONG_BYTES
 
 
 def pack_rows(rows: UnitRows) -> bytes:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from transforms.base import progress
 from transforms.base.errors import OptionError
 from transforms.base.python_names import parameters_of, python_names
+from transforms.corpus.syntax import Syntax
+from transforms.evaluation import tables
 from transforms.evaluation.cache import Cache
 from transforms.evaluation.intervals import Draws
 from transforms.evaluation.kinds.store_retrieval import POOLED, StoreRetrieval
@@ -53,7 +55,7 @@ def evaluate(options: EvaluateOptions, rescue: Callable[[list[Row]], None] = _fo
 
 def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     """Add each row to `rows` once it is computed, and return all of them with their notes."""
-    with progress.stage("reading the tasks"):
+    with progress.stage("reading the tasks"), tables.reading_as(Syntax.of(options)):
         given = read_tasks(options.tasks, options.make, options.classifier, options.similarity)
     if not given:
         raise OptionError("no task is given; say --task NAME=PATH")

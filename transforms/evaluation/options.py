@@ -1,14 +1,31 @@
 """Options of `evaluate`."""
 
+from dataclasses import replace
+
 from transforms.base import values
-from transforms.base.option import option, options
+from transforms.base.option import Declared, option, options
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
 from transforms.evaluation.similarity import COSINE, SIMILARITIES
-from transforms.options.common import DEVICE, DTYPE, MAX_TOKENS, MODEL, REVISION, TABLE_FILE
+from transforms.options.common import (
+    CSV,
+    DELIMITER,
+    DEVICE,
+    DTYPE,
+    JSON_ROWS,
+    MAX_TOKENS,
+    MODEL,
+    REVISION,
+    TABLE_FILE,
+)
 from transforms.space import DEFAULT_MODEL
 
 EVERY_HEAD = "ditto:*"
 AVERAGE = "Avg."  # in the place of a task's name: the average of several
+
+
+def _of_tasks(declared: Declared) -> Declared:
+    """Return a declaration whose help says that the option is for tables of tasks."""
+    return replace(declared, help=f"of tasks: {declared.help}")
 
 
 @options
@@ -29,6 +46,9 @@ class EvaluateOptions:
         flag="--task",
         default=(),
     )
+    delimiter: str | None = option(_of_tasks(DELIMITER), default=None)
+    csv: str | None = option(_of_tasks(CSV), default=None)
+    json_rows: str | None = option(_of_tasks(JSON_ROWS), default=None)
     make: tuple[str, ...] = option(
         "a probing task made from a text file with a sentence a line: PROBE is sentence-length,"
         " word-content or bigram-shift; repeat for more (default: none)",

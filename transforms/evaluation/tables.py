@@ -3,9 +3,11 @@
 Every error names the file and the line or row.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from transforms import storage
@@ -14,10 +16,22 @@ from transforms.corpus import InputFile, match_inputs, reading
 from transforms.corpus.column_values import NOT_UTF8
 from transforms.corpus.files import is_utf8
 from transforms.corpus.formats.registry import compression_of, format_of, plain_formats
+from transforms.corpus.syntax import AS_FOUND, Syntax
 
 Place = int | str  # the number of a line, or the words that name a row
 Row = tuple[Place, list[str]]
 MOST_SHOWN = 200  # characters of a header in an error
+_SYNTAX = ContextVar("syntax", default=AS_FOUND)
+
+
+@contextlib.contextmanager
+def reading_as(syntax: Syntax) -> Iterator[None]:
+    """Read the tables of the tasks in this block with the syntax that options say."""
+    token = _SYNTAX.set(syntax)
+    try:
+        yield
+    finally:
+        _SYNTAX.reset(token)
 
 
 def read_lines(path: str) -> list[str]:
@@ -29,8 +43,8 @@ def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:
     """Return the rows of a table: each one's place in its file, and the columns' values as text.
 
     Files have the formats that `train` reads. TSV, and a file whose name has no known ending, is
-    tab-separated without any quoting. Raises OptionError for a missing column and for a row that
-    cannot be used.
+    tab-separated; without any quoting, unless options say its syntax. Raises OptionError for a
+    missing column and for a row that cannot be used.
     """
     header = read_header(path)
     missing = [name for name in columns if name not in header]
@@ -57,6 +71,8 @@ def read_header(path: str) -> list[str]:
 
 
 def _is_tab_separated(path: str) -> bool:
+    if _SYNTAX.get() != AS_FOUND:
+        return False
     kind = format_of(path)
     return kind in ("", "tsv", *plain_formats()) and not compression_of(path, kind)
 
@@ -89,7 +105,10 @@ def _text(value: Any) -> str:
 
 
 def _file(path: str) -> InputFile:
-    files = match_inputs(path)
+    file_format = "auto"
+    if format_of(path) in ("", *plain_formats()):
+        file_format = "tsv"
+    files = match_inputs(path, file_format, syntax=_SYNTAX.get())
     if len(files) > 1:
         raise OptionError(f"--task {path} names {len(files)} files; name one")
     return files[0]

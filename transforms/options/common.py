@@ -5,6 +5,7 @@ from dataclasses import replace
 from transforms.base import values
 from transforms.base.option import Declared, Exclusive
 from transforms.corpus.formats.registry import INPUT_FORMATS
+from transforms.corpus.syntax import csv_spec
 from transforms.index.spec import FACTORIES
 from transforms.space import DEFAULT_MODEL
 from transforms.space.dtypes import DTYPES
@@ -77,9 +78,20 @@ def named_input(what: str, default: str | None = None) -> Declared:
 
 FORMAT = Declared("format of all inputs (default: auto, by file name)", choices=INPUT_FORMATS)
 DELIMITER = Declared(
-    "delimiter of CSV and TSV; tab is a word for it (default: found in each file's header)",
+    "delimiter of CSV and TSV; tab is a word for it (default: found in each file's rows)",
     kind=values.delimiter,
     metavar="CHAR",
+)
+CSV = Declared(
+    'CSV and TSV: quote=none|", escape=\\|", columns=A/B/- (no header), null=NA/NULL, skip=N lines'
+    " (default: found in each file)",
+    kind=csv_spec,
+    metavar="SPEC",
+)
+JSON_ROWS = Declared(
+    "name of the array with the rows in JSON files, as data.items (default: the file is the array)",
+    kind=values.dotted,
+    metavar="NAME",
 )
 TEXT_COLUMN = Declared("column with the text (default: text)", metavar="NAME")
 ID_COLUMN = Declared("column with the id (default: made of path and position)", metavar="NAME")

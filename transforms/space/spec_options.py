@@ -93,10 +93,17 @@ class Grammar:
         """
         name, colon, rest = text.partition(":")
         self.check_name(name)
-        given: dict[str, Value] = {}
         if not colon:
-            return name, given
-        for item in self._items(rest):
+            return name, {}
+        return name, self._values(text, name, rest)
+
+    def read_items(self, text: str, name: str) -> dict[str, Value]:
+        """The given values of a SPEC that has only items; raises as `read`."""
+        return self._values(text, name, text)
+
+    def _values(self, text: str, name: str, items: str) -> dict[str, Value]:
+        given: dict[str, Value] = {}
+        for item in self._items(items):
             key, word = self._key_and_word(text, name, item)
             if key in given:
                 raise OptionError(
@@ -104,7 +111,7 @@ class Grammar:
                     " key=value"
                 )
             given[key] = self.value(text, name, key, word)
-        return name, given
+        return given
 
     def write(self, name: str, values: Mapping[str, object]) -> str:
         """The canonical SPEC: the value without a key first, others in their order, no defaults."""

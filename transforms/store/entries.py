@@ -62,6 +62,8 @@ class RememberedOptions(ShownOptions, JsonEntry):
 
     format: str = "auto"
     delimiter: str | None = None
+    csv: str | None = field(default=None, metadata=SPARSE)
+    json_rows: str | None = field(default=None, metadata=SPARSE)
     text_column: str = "text"
     text_template: str | None = None
     id_column: str | None = None

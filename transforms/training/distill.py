@@ -21,6 +21,7 @@ from transforms.base import progress
 from transforms.base.errors import OptionError, first_line
 from transforms.corpus.reading import list_files, read_files
 from transforms.corpus.row_blocks import Columns
+from transforms.corpus.syntax import Syntax
 from transforms.encoder.devices import resolve_devices
 from transforms.encoder.load import load_model, quiet_transformers
 from transforms.space import ModelFiles, resolve_model, resolve_space
@@ -91,7 +92,7 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
 
     Returns the most frequent ones.
     """
-    inputs = list_files(options.input or (), options.format, options.delimiter)
+    inputs = list_files(options.input or (), options.format, Syntax.of(options))
     counts: Counter[str] = Counter()
     rows = 0
     rejected = 0

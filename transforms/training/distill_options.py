@@ -10,9 +10,11 @@ from transforms.base.errors import MissingExtraError, OptionError
 from transforms.base.extras import pip_line
 from transforms.base.option import option, options
 from transforms.options.common import (
+    CSV,
     DELIMITER,
     DEVICE,
     FORMAT,
+    JSON_ROWS,
     MODEL,
     REVISION,
     TEXT_COLUMN,
@@ -63,6 +65,8 @@ class DistillOptions:
     )
     format: str = option(FORMAT, group="words", default="auto")
     delimiter: str | None = option(DELIMITER, group="words", default=None)
+    csv: str | None = option(CSV, group="words", default=None)
+    json_rows: str | None = option(JSON_ROWS, group="words", default=None)
     text_column: str = option(TEXT_COLUMN, group="words", default="text")
     device: str = option(DEVICE, group="machine", default="auto")
 

@@ -14,6 +14,7 @@ from transforms.corpus.files import InputFile
 from transforms.corpus.find import match_inputs
 from transforms.corpus.reading import naming_option, read_header, read_values
 from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
+from transforms.corpus.syntax import Syntax
 from transforms.evaluation.tables import stem
 from transforms.training.labels import Labels, read_labels
 from transforms.training.options import TrainOptions
@@ -86,7 +87,7 @@ def read_examples(
     `limit` is the number of rows to read, None for all. Raises OptionError for files, columns and
     values that cannot be used, DataGateError for too many rejected rows.
     """
-    named = [(name, file) for word in words for name, file in _files(flag, word)]
+    named = [(name, file) for word in words for name, file in _files(flag, word, options)]
     found = [
         columns_of(file.path, read_header(file), options.objective, options.columns)
         for _, file in named
@@ -116,7 +117,7 @@ def read_examples(
     return examples
 
 
-def _files(flag: str, word: str) -> list[tuple[str, InputFile]]:
+def _files(flag: str, word: str, options: TrainOptions) -> list[tuple[str, InputFile]]:
     """Return the files that a word names, each with its name."""
     name, equals, path = word.partition("=")
     if not equals or "/" in name:
@@ -125,7 +126,8 @@ def _files(flag: str, word: str) -> list[tuple[str, InputFile]]:
     if not path:
         raise OptionError(f"{flag} {word}: say NAME=PATH, or PATH")
     with naming_option(flag):
-        return [(name or stem(file.relative), file) for file in match_inputs(path)]
+        files = match_inputs(path, syntax=Syntax.of(options))
+        return [(name or stem(file.relative), file) for file in files]
 
 
 def _read(

@@ -4,8 +4,11 @@ from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Exclusive, option, options
 from transforms.options.common import (
+    CSV,
+    DELIMITER,
     DEVICE,
     FLOATS_ASKED,
+    JSON_ROWS,
     MAX_REJECTS,
     MAX_TOKENS,
     MODEL,
@@ -101,6 +104,9 @@ class TrainOptions:
         group=DATA,
         default=None,
     )
+    delimiter: str | None = option(DELIMITER, group=DATA, default=None)
+    csv: str | None = option(CSV, group=DATA, default=None)
+    json_rows: str | None = option(JSON_ROWS, group=DATA, default=None)
     columns: tuple[str, ...] = option(
         "the data's columns for the objective's roles, in order (default: the roles' names, or"
         " sentence1, sentence2)",

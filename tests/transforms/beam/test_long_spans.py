@@ -44,7 +44,7 @@ def units_of(job: EmbedJob) -> tuple[list[tuple], list[str]]:
 def reading_once(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Several workers, for which any span of more than 300 bytes is long."""
     monkeypatch.setattr("transforms.beam.embed.slots_of", lambda pipeline: 2)
-    monkeypatch.setattr("transforms.corpus.unit_files.CUT_BYTES", 300)
+    monkeypatch.setattr("transforms.corpus.unit_files.LONG_BYTES", 300)
     return monkeypatch
 
 
@@ -76,12 +76,16 @@ def test_units_do_not_depend_on_who_reads_them(
     assert units_of(replace(job("two"), retried=True))[0] == expected
 
 
-def test_a_compressed_array_of_json_is_read_once(
-    tmp_path: Path, model: Path, request: pytest.FixtureRequest
+@pytest.mark.parametrize("name", ["a.json.gz", "a.json", "a.csv"])
+def test_what_cannot_be_cut_is_read_once(
+    tmp_path: Path, model: Path, request: pytest.FixtureRequest, name: str
 ) -> None:
     rows = [{"id": f"r{i}", "text": text, "lang": "en"} for i, text in enumerate(TEXTS)]
-    array = json.dumps(rows).encode()
-    path = write_bytes(tmp_path / "array" / "a.json.gz", array)
+    data = json.dumps(rows).encode()
+    if name == "a.csv":
+        lines = (f'{row["id"]},"{row["text"] or ""}\n",en\n' for row in rows)
+        data = ("id,text,lang\n" + "".join(lines)).encode()
+    path = write_bytes(tmp_path / "whole" / name, data)
     expected = units_of(embed_job(tmp_path / "one", model, path, unit_tokens=100))
     request.getfixturevalue("reading_once")
     assert units_of(embed_job(tmp_path / "two", model, path, unit_tokens=100)) == expected

@@ -1,6 +1,6 @@
 """How files are cut into spans: each row once, in units of the size that was asked for.
 
-Covers transforms/corpus/csv_places.py.
+Covers transforms/corpus/formats/csv_cuts.py.
 Covers transforms/corpus/formats/separated.py.
 """
 
@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.corpus import Columns, InputFile, Span, match_inputs, plan_file, read_span
-from transforms.corpus import csv_places as places
+from transforms.corpus.formats import csv_cuts
 from transforms.corpus.formats.jsonl import JsonLines
 from transforms.corpus.spans import estimated_tokens
 
@@ -79,7 +79,7 @@ def test_parts_of_a_csv_file_have_the_rows_of_the_whole(
     path.write_bytes((header + body).encode())
     (file,) = match_inputs(str(path))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(places, "AT_ONCE", at_once)
+        patch.setattr(csv_cuts, "AT_ONCE", at_once)
         assert outcome(cut(file, size)) == outcome(cut(file, 0))
 
 
@@ -92,7 +92,7 @@ def outcome(file: InputFile) -> Any:
 
 
 def test_a_csv_file_is_read_in_parts(tmp_path: Path) -> None:
-    texts = [text + ("\n, more" if i % 7 == 0 else "") for i, text in enumerate(sentences(400))]
+    texts = sentences(400)
     path = tmp_path / "a.csv"
     path.write_text("id,text\r\n" + _csv_text([[str(i), t] for i, t in enumerate(texts)], "\n", 0))
     (file,) = match_inputs(str(path))

@@ -1,7 +1,7 @@
 """Rows that are too long: rejected by their place, in bounded memory, whatever stands around
 them.
 
-Covers transforms/corpus/csv_rows.py.
+Covers transforms/corpus/formats/csv_rows.py.
 Covers transforms/corpus/lines.py.
 """
 
@@ -17,8 +17,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.corpus import Columns, csv_rows, lines, match_inputs, read_span
-from transforms.corpus.csv_rows import CutRow, Dialect, Quotes, read_csv
+from transforms.corpus import Columns, lines, match_inputs, read_span
+from transforms.corpus.formats import csv_lines
+from transforms.corpus.formats.csv_lines import BadRow, Quotes
+from transforms.corpus.formats.csv_rows import read_csv
+from transforms.corpus.formats.dialect import Dialect
 from transforms.corpus.lines import TOO_LONG
 from transforms.corpus.reading import plan_file
 from transforms.corpus.rows import UnitRows
@@ -32,9 +35,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MOST_BYTES", 64)
     monkeypatch.setattr(lines, "BLOCK", 16)
     monkeypatch.setattr(lines, "BEGINNING", 8)
-    monkeypatch.setattr(csv_rows, "MOST_CHARACTERS", 64)
-    monkeypatch.setattr(csv_rows, "PIECE", 16)
-    monkeypatch.setattr(csv_rows, "BEGINNING", 8)
+    monkeypatch.setattr(csv_lines, "MOST_CHARACTERS", 64)
+    monkeypatch.setattr(csv_lines, "PIECE", 16)
+    monkeypatch.setattr(csv_lines, "BEGINNING", 8)
 
 
 def units_of(path: Path, columns: Columns, unit_tokens: int = 10**6) -> list[UnitRows]:
@@ -140,7 +143,7 @@ def test_other_rows_are_what_the_csv_module_reads(
     assert len(found) == len(rows)
     for row, wanted in zip(found, rows, strict=True):
         size = sum(len(value) + value.count('"') + 2 for value in wanted) + 1 + len(end)
-        assert isinstance(row, CutRow) == (size > 64)
+        assert isinstance(row, BadRow) == (size > 64)
         assert size > 64 or row == list(wanted)
 
 
@@ -157,10 +160,10 @@ def test_where_quotes_are_open_does_not_depend_on_how_text_is_cut(pieces: list[s
 def test_a_row_that_is_never_closed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_rows, "MOST_CHARACTERS", 64)
+    monkeypatch.setattr(csv_lines, "MOST_CHARACTERS", 64)
     (tmp_path / "a.csv").write_text('a,b\n1,"two\n' + "x\n" * 100)
     (file,) = match_inputs(str(tmp_path / "a.csv"))
-    with pytest.raises(Exception, match=r"a\.csv, line .*unexpected end of data"):
+    with pytest.raises(Exception, match=r"a\.csv is cut short or corrupt .*a quote without an end"):
         list(read_csv(file, Dialect("utf-8", ",", True, ("a", "b"))))
 
 
@@ -169,7 +172,7 @@ def test_memory_does_not_grow_with_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(lines, "MOST_BYTES", 4 << 20)
-    monkeypatch.setattr(csv_rows, "MOST_CHARACTERS", 4 << 20)
+    monkeypatch.setattr(csv_lines, "MOST_CHARACTERS", 4 << 20)
     path = tmp_path / name
     path.write_bytes(zstandard.compress(b"text\n" + b"x" * (100 << 20) + b"\nlast\n"))
     columns = Columns("text", None)

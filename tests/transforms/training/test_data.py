@@ -84,6 +84,20 @@ def test_several_files_limit_and_names(tmp_path: Path) -> None:
     assert found.where(9) == f"{tmp_path}/b.tsv, row 2"
 
 
+def test_the_syntax_of_files_that_options_say(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    table.write_text('made by hand\na man;"a dog;4.5\na cat;a dog;NA\n')
+    spec = "skip=1,quote=none,columns=sentence1/sentence2/score,null=NA"
+    said = options(csv=spec, delimiter=";", max_rejects=1)
+    found = read_examples("--input", [str(table)], said)
+    assert list(found.tuples()) == [("a man", '"a dog')]
+    assert sum(found.sources[0].rejected.values()) == 1
+    rows = [{"sentence1": "a man", "sentence2": "a dog", "score": 1}]
+    (tmp_path / "a.json").write_text(json.dumps({"n": 1, "data": rows}))
+    found = read_examples("--input", [str(tmp_path / "a.json")], options(json_rows="data"))
+    assert list(found.tuples()) == [("a man", "a dog")]
+
+
 def test_a_limit_leaves_dev_rows_alone(tmp_path: Path) -> None:
     train, dev = (str(write(tmp_path / name, ROWS)) for name in ("train.tsv", "dev.tsv"))
     found = read_data(options(inputs=(train,), dev=dev, limit=4, batch=4, scores=(0.0, 5.0)))

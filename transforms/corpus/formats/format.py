@@ -52,6 +52,10 @@ class Format(ABC):
     def row_counts(self, file: InputFile) -> Iterator[int]:
         """The numbers of rows in the blocks of a file."""
 
+    def describe(self, file: InputFile) -> str:
+        """The syntax that a file was found to have, for the summary; "" if the format has one."""
+        return ""
+
     @abstractmethod
     def header(self, file: InputFile) -> list[str]:
         """The names of the columns that `values` can read; for JSON, the keys of the first row."""

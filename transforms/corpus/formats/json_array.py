@@ -1,43 +1,24 @@
-"""JSON files: an array of objects, or objects one after the other."""
+"""JSON files: an array of objects, objects one after the other, or an array inside of an object."""
 
 import functools
 from collections.abc import Iterator
 from typing import Any
 
+from transforms.base.errors import OptionError
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.format import until_stop
-from transforms.corpus.formats.json_objects import JsonFormat, read_object, text_bytes
-from transforms.corpus.json_places import find_json_places
-from transforms.corpus.json_values import FirstValues, read_first, read_json
+from transforms.corpus.formats.json_objects import JsonFormat, read_object
+from transforms.corpus.json_values import read_json
 from transforms.corpus.parsed_rows import gather_rows, make_id, measure_texts
-from transforms.corpus.places import spans_between
 from transforms.corpus.row_blocks import NOT_JSON, Block, Columns
-from transforms.corpus.spans import MOST, Span, bytes_of_span
+from transforms.corpus.spans import Span
 
 
 class JsonArray(JsonFormat):
-    """Values of JSON; objects are rows. A file is cut between values, by bytes."""
+    """Values of JSON; objects are rows. One worker reads a file."""
 
     name = "json"
     endings = (".json",)
-
-    def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
-        """Return the bytes of values that hold a unit's text, by the first of them."""
-        if file.compression:
-            return 0
-        first = _first_values(file)
-        return bytes_of_span(
-            first.size, text_bytes(_objects(first), text), len(first.values), unit_tokens
-        )
-
-    def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
-        cut = file.cut or 0
-        if not cut or file.size <= MOST * cut:
-            return super().spans(file, text, unit_tokens)
-        places = find_json_places(file, cut)
-        if places is None or len(places.begins) == 1:
-            return super().spans(file, text, unit_tokens)
-        return list(spans_between(file, places, unit_tokens))
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
         return until_stop(span, _blocks(span, columns))
@@ -46,7 +27,13 @@ class JsonArray(JsonFormat):
         return map(len, read_json(file))
 
     def first_rows(self, file: InputFile) -> list[dict[str, Any]]:
-        return _objects(_first_values(file))
+        return [value for value in _first_values(file) if isinstance(value, dict)]
+
+    def missing_error(self, error: OptionError, file: InputFile) -> OptionError:
+        array = next(_arrays_in(self.first_rows(file)[:1], ""), None)
+        if array is None:
+            return error
+        return OptionError(f"{error}; say --json-rows {array} if this array has the rows")
 
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
         for block in read_json(file):
@@ -57,7 +44,7 @@ class JsonArray(JsonFormat):
 def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
     file = span.file
     position = span.start
-    for values in read_json(file, span.offset, span.rows):
+    for values in read_json(file):
         rows = []
         for number, value in enumerate(values, position):
             rows.append(read_object(columns, value, make_id(file, columns, number)))
@@ -65,13 +52,20 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
         position += len(values)
 
 
+def _arrays_in(values: Any, above: str) -> Iterator[str]:
+    """Yield the names of arrays of objects inside of objects."""
+    for value in values:
+        for key, inner in value.items():
+            name = f"{above}{key}"
+            if isinstance(inner, list) and any(isinstance(one, dict) for one in inner):
+                yield name
+            elif isinstance(inner, dict):
+                yield from _arrays_in([inner], f"{name}.")
+
+
 @functools.lru_cache(1)  # one file is checked several times in a row
-def _first_values(file: InputFile) -> FirstValues:
-    return read_first(file)
-
-
-def _objects(first: FirstValues) -> list[dict[str, Any]]:
-    return [value for value in first.values if isinstance(value, dict)]
+def _first_values(file: InputFile) -> list[Any]:
+    return next(read_json(file), [])
 
 
 FORMATS = (JsonArray(),)

@@ -11,6 +11,7 @@ from transforms.corpus.arrow_types import join_words
 from transforms.corpus.column_types import STR, word_for_value
 from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from transforms.corpus.columns import FileColumns, Kinds, no_column
+from transforms.corpus.encoding import not_utf8
 from transforms.corpus.files import InputFile, is_utf8
 from transforms.corpus.formats.format import Format, RawRow
 from transforms.corpus.nested import all_keys, has_value, value_as_text, value_at
@@ -34,6 +35,10 @@ class JsonFormat(Format):
     @abstractmethod
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
         """All objects of a file; for other values, the reason against them."""
+
+    def missing_error(self, error: OptionError, file: InputFile) -> OptionError:
+        """Return the error for a missing column with what else may mend it."""
+        return error
 
     def columns(self, file: InputFile) -> "KeyColumns":
         return KeyColumns(file, self)
@@ -109,7 +114,10 @@ class KeyColumns(FileColumns):
         return tuple(name for name in late if name not in found)
 
     def missing_error(self, name: str, option: str) -> OptionError:
-        return no_column(self.file, name, option, FIRST_KEYS, self.names())
+        names = self.names()
+        error = no_column(self.file, name, option, FIRST_KEYS, names)
+        error = self.json.missing_error(error, self.file)
+        return OptionError(f"{error}{not_utf8(names)}")
 
 
 def _words_of(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> dict[str, str]:

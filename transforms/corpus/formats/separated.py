@@ -1,20 +1,22 @@
 """CSV and TSV: a header, then rows."""
 
-import contextlib
-import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from transforms.base.arrow import is_string
 from transforms.base.errors import OptionError
 from transforms.corpus.column_types import STR
 from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from transforms.corpus.columns import FileColumns, Kinds, list_columns, name_options, no_column
-from transforms.corpus.csv_places import find_csv_places
-from transforms.corpus.csv_rows import CutRow, Dialect, dialect_of, long_fields, read_csv, unquoted
+from transforms.corpus.encoding import not_utf8
 from transforms.corpus.files import InputFile, is_utf8
+from transforms.corpus.formats.csv_cuts import cut_at_lines
+from transforms.corpus.formats.csv_dialect import dialect_of, find_dialect
+from transforms.corpus.formats.csv_lines import BadRow, CsvLines
+from transforms.corpus.formats.csv_rows import long_fields, read_csv, rows_in
+from transforms.corpus.formats.dialect import Dialect, shape_of
 from transforms.corpus.formats.format import Format, RawRow, until_stop
-from transforms.corpus.lines import TOO_LONG
 from transforms.corpus.parsed_rows import (
     ParsedRow,
     fill_prefix,
@@ -24,18 +26,17 @@ from transforms.corpus.parsed_rows import (
     read_kept,
     replace_undecodable,
 )
-from transforms.corpus.places import spans_between
 from transforms.corpus.row_blocks import OTHER_WIDTH, Block, Columns
 from transforms.corpus.spans import MOST, Span, bytes_of_span
 
+WORDS = 3  # in the name of a column; more are a text
 BY_FIRST_ROW = "its columns, by its first row"
 
 
 class Csv(Format):
     """Values with a delimiter; the file decides which, and whether there are quotes.
 
-    A file is cut at rows, by bytes, unless it is compressed or its rows need parsing to be told
-    apart.
+    A file without quotes is cut at line ends unless it is compressed.
     """
 
     name = "csv"
@@ -50,7 +51,7 @@ class Csv(Format):
         """Return the bytes of rows that hold a unit's text, by the first of them."""
         if file.compression:
             return 0
-        rows = next(read_csv(file), [])
+        rows = next(read_csv(file, dialect_of(file)), [])
         return bytes_of_span(
             _row_bytes(rows), _text_bytes(file, rows, text), len(rows), unit_tokens
         )
@@ -59,64 +60,58 @@ class Csv(Format):
         cut = file.cut or 0
         if not cut or file.size <= MOST * cut:
             return super().spans(file, text, unit_tokens)
-        places = find_csv_places(file, cut)
-        if places is None or not places.rows:
-            return super().spans(file, text, unit_tokens)
-        return list(spans_between(file, places, unit_tokens))
+        spans = cut_at_lines(file, dialect_of(file), cut, unit_tokens)
+        return spans or super().spans(file, text, unit_tokens)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
         return until_stop(span, _blocks(span, columns))
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
-        return map(len, read_csv(file))
+        return map(len, read_csv(file, dialect_of(file)))
 
     def count_in_head(self, file: InputFile, head: bytes, goes_on: bool) -> int:
         """The number of rows below the header."""
         dialect = dialect_of(file)
-        rows = -1
-        text = io.StringIO(head.decode(dialect.encoding, "replace"), newline="")
-        with long_fields(), contextlib.suppress(csv.Error):  # the last row is cut
-            for row in dialect.rows(text):
-                rows += bool(row) or len(dialect.header) <= 1
-        return max(0, rows)
+        text = io.StringIO(head.decode(dialect.encoding, "replace"), newline=dialect.line_end)
+        lines = CsvLines(text, dialect)
+        lines.skip(dialect.skip)
+        with long_fields():
+            rows = sum(bool(row) or len(dialect.header) <= 1 for row in rows_in(lines, dialect))
+        return max(0, rows - dialect.has_header)
+
+    def describe(self, file: InputFile) -> str:
+        return find_dialect(file).title
 
     def header(self, file: InputFile) -> list[str]:
-        return list(self.dialect(file).header)
+        return dialect_of(file).names
 
     def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
-        dialect = self.dialect(file)
+        dialect = dialect_of(file)
         places = [dialect.header.index(name) for name in names]
         number = 0
         for block in read_csv(file, dialect):
             for row in block:
                 number += 1
-                if isinstance(row, CutRow):
-                    yield RawRow(number, reason=TOO_LONG)
+                if isinstance(row, BadRow):
+                    yield RawRow(number, reason=row.reason)
                 elif len(row) != len(dialect.header):
                     yield RawRow(number, reason=OTHER_WIDTH)
                 else:
-                    yield RawRow(number, [row[place] for place in places])
-
-    def dialect(self, file: InputFile) -> Dialect:
-        """The dialect of header and values."""
-        return dialect_of(file)
+                    yield RawRow(number, [_or_empty(dialect, row[place]) for place in places])
 
 
 class Tsv(Csv):
-    """Values with tabs between them, without quoting, as in published data sets."""
+    """Values with tabs between them; quotes are characters unless its rows fit better with them."""
 
     name = "tsv"
     endings = (".tsv", ".tab")
-
-    def dialect(self, file: InputFile) -> Dialect:
-        return unquoted(file)
 
 
 class HeaderColumns(FileColumns):
     """The columns named in the first row."""
 
     def names(self) -> Sequence[str]:
-        return list(dialect_of(self.file).header)
+        return dialect_of(self.file).names
 
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
@@ -138,11 +133,19 @@ class HeaderColumns(FileColumns):
         fault = f"no column {name}"
         if times:
             fault = f"{times} columns {name}"
-        columns = list_columns(BY_FIRST_ROW, name, header)
-        mend = ""
+        columns = list_columns(BY_FIRST_ROW, name, self.names())
+        mend = self._mend(header)
+        return f"{self.file.path} has {fault} ({option}){columns}{mend}{not_utf8(header)}"
+
+    def _mend(self, header: tuple[str, ...]) -> str:
+        """What may mend a missing column, as the end of a message."""
         if len(header) == 1:
-            mend = "; say --delimiter if it has more than this one"
-        return f"{self.file.path} has {fault} ({option}){columns}{mend}"
+            return "; say --delimiter if it has more than this one"
+        if self.file.syntax.csv.columns:
+            return "; --csv columns names them"
+        if any(shape_of(name) == "0" or len(name.split()) > WORDS for name in header):
+            return "; say --csv columns=A/B if this is no header, or skip=N if it is below"
+        return ""
 
     def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return tuple((name, "") for name in self.existing(keep) or ())
@@ -158,7 +161,8 @@ class HeaderColumns(FileColumns):
         return dialect_of(self.file).trimmed
 
     def missing_error(self, name: str, option: str) -> OptionError:
-        return no_column(self.file, name, option, BY_FIRST_ROW, self.names())
+        error = no_column(self.file, name, option, BY_FIRST_ROW, self.names())
+        return OptionError(f"{error}{not_utf8(self.names())}")
 
 
 def _row_bytes(rows: list[list[str]]) -> int:
@@ -191,15 +195,17 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
             places[name] = place
     of_path = [(name, value) for name, value in columns.path if name not in places]
     places |= {name: len(dialect.header) + place for place, (name, _) in enumerate(of_path)}
-    more = [value or "" for _, value in of_path]
+    values = [value or "" for _, value in of_path]
+    reader = _ValueReader(dialect, columns, places, values)
     for rows in read_csv(file, dialect, span.offset, span.rows):
         parsed = []
         for number, row in enumerate(rows, position):
             default = make_id(file, columns, number)
-            if isinstance(row, CutRow):
-                parsed.append(ParsedRow(replace_undecodable(row[0][:EXCERPT]), default, TOO_LONG))
+            if isinstance(row, BadRow):
+                excerpt = replace_undecodable(row[0][:EXCERPT])
+                parsed.append(ParsedRow(excerpt, default, row.reason))
             elif len(row) == len(dialect.header):
-                parsed.append(_row(columns, places, row + more, default))
+                parsed.append(reader.read(row, default))
             else:
                 excerpt = dialect.delimiter.join(row)[:EXCERPT]
                 parsed.append(ParsedRow(replace_undecodable(excerpt), default, OTHER_WIDTH))
@@ -208,29 +214,51 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
         position += len(rows)
 
 
-def _row(
-    columns: Columns, places: dict[str, int], row: list[str], default: str | None
-) -> ParsedRow:
-    """Read a row of CSV values; an empty value is null."""
+@dataclass(frozen=True)
+class _ValueReader:
+    """Reads the columns of rows, which are at these places, by name.
 
-    def value_of(name: str) -> str | None:
-        return row[places[name]] if name in places else None
+    The values `of_path` stand in the file's path; they follow those of a row.
+    """
 
-    kept = {name: _kept(columns, name, value_of(name) or "") for name in columns.keep}
-    if columns.of_text is None:
-        text = row[places[columns.text]] or None
-    else:
-        text = columns.of_text.fill(value_of)
-    prefix = fill_prefix(columns, value_of)
-    row_id = default
-    if columns.id:
-        row_id = row[places[columns.id]] or None
-    if not (is_utf8(text) and is_utf8(row_id) and all(map(is_utf8, prefix))):
-        return ParsedRow(replace_undecodable((text or "")[:EXCERPT]), default, NOT_UTF8)
-    if not all(map(is_utf8, kept.values())):
-        return ParsedRow(text, row_id, KEPT_NOT_UTF8)
-    values, unread = read_kept(columns, kept)
-    return ParsedRow(text, row_id, unread, values, prefix)
+    dialect: Dialect
+    columns: Columns
+    places: dict[str, int]
+    of_path: list[str]
+
+    def read(self, row: list[str], default: str | None) -> ParsedRow:
+        """Read a row; `default` is its id unless a column has it."""
+        columns = self.columns
+        nulls = self.dialect.nulls
+        if nulls:
+            row = ["" if value in nulls else value for value in row]
+        row = row + self.of_path
+
+        def value_of(name: str) -> str | None:
+            return row[self.places[name]] if name in self.places else None
+
+        kept = {name: _kept(columns, name, value_of(name) or "") for name in columns.keep}
+        if columns.of_text is None:
+            text = row[self.places[columns.text]] or None
+        else:
+            text = columns.of_text.fill(value_of)
+        prefix = fill_prefix(columns, value_of)
+        row_id = default
+        if columns.id:
+            row_id = row[self.places[columns.id]] or None
+        if not (is_utf8(text) and is_utf8(row_id) and all(map(is_utf8, prefix))):
+            return ParsedRow(replace_undecodable((text or "")[:EXCERPT]), default, NOT_UTF8)
+        if not all(map(is_utf8, kept.values())):
+            return ParsedRow(text, row_id, KEPT_NOT_UTF8)
+        values, unread = read_kept(columns, kept)
+        return ParsedRow(text, row_id, unread, values, prefix)
+
+
+def _or_empty(dialect: Dialect, value: str) -> str:
+    """Return a value; "" if it is null."""
+    if value in dialect.nulls:
+        return ""
+    return value
 
 
 def _kept(columns: Columns, name: str, value: str) -> str | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from transforms.base import progress
 from transforms.base.errors import OptionError
 from transforms.base.python_names import parameters_of, python_names
+from transforms.corpus.syntax import Syntax
+from transforms.evaluation import tables
 from transforms.evaluation.diagnostics import pairs
 from transforms.evaluation.diagnostics.figures import (
     FIGURES,
@@ -52,7 +54,8 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     settings = _model_settings(options, store)
     with progress.stage("drawing the sample"):
         sample = _sample(options, store)
-        tasks = [pairs.read(word, options.sample, options.labels) for word in options.tasks]
+        with tables.reading_as(Syntax.of(options)):
+            tasks = [pairs.read(word, options.sample, options.labels) for word in options.tasks]
     material = Material(options, settings, requested, sample, tasks)
     pooler_figures = PoolerFigures(material)
     model_figures = ModelFigures(material)
@@ -133,7 +136,7 @@ def _sample(options: DiagnoseOptions, store: Store | None) -> Sampled:
         return sample_store(store, options.sample, options.where)
     if options.input:
         return sample_files(
-            options.input, options.format, options.delimiter, options.text_column, options.sample
+            options.input, options.format, Syntax.of(options), options.text_column, options.sample
         )
     return Sampled(0, None, {})
 

@@ -6,9 +6,11 @@ from transforms.base import values
 from transforms.base.option import Declared, option, options
 from transforms.evaluation.diagnostics.figures import FIGURES
 from transforms.options.common import (
+    CSV,
     DELIMITER,
     DEVICE,
     FORMAT,
+    JSON_ROWS,
     MODEL,
     REVISION,
     SNAPSHOT,
@@ -109,6 +111,8 @@ class DiagnoseOptions:
     )
     format: str = option(_of_input(FORMAT), default="auto")
     delimiter: str | None = option(_of_input(DELIMITER), default=None)
+    csv: str | None = option(_of_input(CSV), default=None)
+    json_rows: str | None = option(_of_input(JSON_ROWS), default=None)
     text_column: str = option(_of_input(TEXT_COLUMN), default="text")
     device: str = option(DEVICE, default="auto")
 

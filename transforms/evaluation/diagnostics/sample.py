@@ -10,6 +10,7 @@ import pyarrow as pa
 from transforms.base.arrow import as_hashes
 from transforms.base.errors import OptionError
 from transforms.corpus import Columns, InputFile, match_inputs, read_files
+from transforms.corpus.syntax import Syntax
 from transforms.index.sample import sample_keys
 from transforms.search import Selection
 from transforms.space import row_hash, row_hashes
@@ -92,14 +93,14 @@ def keys_of(texts: Sequence[str], ids: Sequence[str]) -> list[int]:
 
 
 def sample_files(
-    patterns: Sequence[str], file_format: str, delimiter: str | None, column: str, want: int
+    patterns: Sequence[str], file_format: str, syntax: Syntax, column: str, want: int
 ) -> Sampled:
     """Draw texts from files, without the rows that `embed` would reject.
 
     Raises OptionError if no row is left.
     """
     smallest: Smallest[str] = Smallest(want)
-    for unit in read_files(_files(patterns, file_format, delimiter), Columns(column)):
+    for unit in read_files(_files(patterns, file_format, syntax), Columns(column)):
         for key, text in zip(keys_of(unit.texts, unit.ids), unit.texts, strict=True):
             smallest.add(key, text)
     if not smallest.seen:
@@ -107,11 +108,11 @@ def sample_files(
     return Sampled(smallest.seen, smallest.items(), {})
 
 
-def _files(patterns: Sequence[str], file_format: str, delimiter: str | None) -> Iterator[InputFile]:
+def _files(patterns: Sequence[str], file_format: str, syntax: Syntax) -> Iterator[InputFile]:
     files = {
         file.path: file
         for glob in patterns
-        for file in match_inputs(glob, file_format, delimiter=delimiter)
+        for file in match_inputs(glob, file_format, syntax=syntax)
     }
     return (files[path] for path in sorted(files))
 

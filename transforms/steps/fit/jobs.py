@@ -11,6 +11,7 @@ from transforms.calibration.methods import AFFINE
 from transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
 from transforms.corpus import InputFile, match_inputs
 from transforms.corpus.files import check_distinct
+from transforms.corpus.syntax import Syntax
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
@@ -24,7 +25,7 @@ from transforms.store.runs.result import now
 from transforms.store.shards.reading import is_narrow
 
 OF_STORES = ("store", "sample")  # options that token statistics have no use for
-OF_CORPORA = ("model", "revision", "format", "delimiter", "text_column")
+OF_CORPORA = ("model", "revision", "format", "delimiter", "csv", "json_rows", "text_column")
 
 
 def counts_tokens(options: FitOptions) -> bool:
@@ -131,7 +132,7 @@ def corpus_files(options: FitOptions) -> list[InputFile]:
     found = {
         file.path: file
         for glob in options.input or ()
-        for file in match_inputs(glob, options.format or "auto", delimiter=options.delimiter)
+        for file in match_inputs(glob, options.format or "auto", syntax=Syntax.of(options))
     }
     files = [found[path] for path in sorted(found)]
     check_distinct(files)

@@ -12,6 +12,7 @@ from transforms.base import progress
 from transforms.corpus import Columns
 from transforms.corpus.reading import list_files, read_files
 from transforms.corpus.spans import estimated_tokens
+from transforms.corpus.syntax import Syntax
 from transforms.index.choose import automatic_index, plan_for
 from transforms.index.copies import with_copies
 from transforms.index.near_pairs import (
@@ -137,7 +138,7 @@ def _read_texts(options: PairsOptions) -> tuple[list[str], list[str], np.ndarray
     number: dict[bytes, int] = {}
     rejected = 0
     for rows in read_files(
-        list_files(options.input or (), options.format, options.delimiter), columns
+        list_files(options.input or (), options.format, Syntax.of(options)), columns
     ):
         progress.step(len(rows.ids))
         ids += rows.ids

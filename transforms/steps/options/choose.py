@@ -152,6 +152,8 @@ def _chosen_options(options: EmbedOptions, remembered: RememberedOptions) -> dic
         if name not in KEPT
     }
     chosen["keep_columns"], chosen["keep_types"] = _kept(options, remembered)
+    for name in ("csv", "json_rows"):
+        chosen[name] = chosen[name] or None  # "" goes back to what each file shows
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(parse_pooler(chosen["pooler"]))

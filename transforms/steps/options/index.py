@@ -7,11 +7,13 @@ from transforms.base import values
 from transforms.base.option import Declared, option, options
 from transforms.options.common import (
     ACCEPT_ANSWERS,
+    CSV,
     DELIMITER,
     FORMAT,
     INDEX_ACCELERATOR,
     INDEX_MIN_RAM,
     INDEXES,
+    JSON_ROWS,
     MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
     MAX_LATENCY_MS,
@@ -91,6 +93,8 @@ class FitOptions:
     revision: str | None = option(REVISION, default=None)
     format: str | None = option(_of_a_corpus(FORMAT), default=None)
     delimiter: str | None = option(_of_a_corpus(DELIMITER), default=None)
+    csv: str | None = option(_of_a_corpus(CSV), default=None)
+    json_rows: str | None = option(_of_a_corpus(JSON_ROWS), default=None)
     text_column: str | None = option(_of_a_corpus(TEXT_COLUMN), default=None)
     beam_flags: Sequence[str] = ()
 

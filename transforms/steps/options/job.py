@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lake_parts import TablePart
+from transforms.corpus.syntax import AS_FOUND, Syntax
 from transforms.index.spec import IndexSpec
 from transforms.space import Machine, Recipe
 from transforms.space.chunks import ChunksSpec
@@ -36,7 +37,7 @@ class EmbedJob:
     keep_text: bool = False
     machine: Machine = field(default_factory=Machine)
     input_format: str = "auto"
-    delimiter: str | None = None
+    syntax: Syntax = AS_FOUND
     limit: int | None = None
     carry: bool = False
     read_again: tuple[str, ...] = ()

@@ -5,11 +5,13 @@ from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
 from transforms.options.common import (
     CALIBRATION,
+    CSV,
     DELIMITER,
     DEVICE,
     DTYPE,
     FORMAT,
     ID_COLUMN,
+    JSON_ROWS,
     MAX_TOKENS,
     MODEL,
     NEIGHBOURS,
@@ -132,6 +134,8 @@ class NeighboursOptions:
     )
     format: str | None = option(FORMAT, group=QUERY_FILES, default=None)
     delimiter: str | None = option(DELIMITER, group=QUERY_FILES, default=None)
+    csv: str | None = option(CSV, group=QUERY_FILES, default=None)
+    json_rows: str | None = option(JSON_ROWS, group=QUERY_FILES, default=None)
     text_column: str | None = option(TEXT_COLUMN, group=QUERY_FILES, default=None)
     id_column: str | None = option(QUERY_ID_COLUMN, group=QUERY_FILES, default=None)
     query_prompt: str | None = option(QUERY_PROMPT, group=QUERY_FILES, default=None)
@@ -155,7 +159,8 @@ RESULT = "result"
 MACHINE = "machine"
 OF_VECTORS = (
     "model", "revision", "pooler", "prompt", "prompt_name", "max_tokens", "normalize",
-    "calibration", "truncate_dim", "dtype", "text_column", "id_column", "delimiter",
+    "calibration", "truncate_dim", "dtype", "text_column", "id_column", "delimiter", "csv",
+    "json_rows",
 )  # fmt: skip
 
 
@@ -180,6 +185,8 @@ class PairsOptions:
     )
     format: str = option(FORMAT, group=INPUT, default="auto")
     delimiter: str | None = option(DELIMITER, group=INPUT, default=None)
+    csv: str | None = option(CSV, group=INPUT, default=None)
+    json_rows: str | None = option(JSON_ROWS, group=INPUT, default=None)
     text_column: str | None = option(TEXT_COLUMN, group=INPUT, default=None)
     id_column: str | None = option(ID_COLUMN, group=INPUT, default=None)
     model: str | None = option(MODEL, group=VECTORS, default=None)

@@ -18,6 +18,8 @@ class PlanKeywords(TypedDict, total=False):
     hidden: bool | None
     format: str | None
     delimiter: str | None
+    csv: str | None
+    json_rows: str | None
     text_column: str | None
     text_template: str | None
     id_column: str | None
@@ -146,6 +148,8 @@ class NeighboursKeywords(TypedDict, total=False):
     snapshot: str | None
     format: str | None
     delimiter: str | None
+    csv: str | None
+    json_rows: str | None
     text_column: str | None
     id_column: str | None
     query_prompt: str | None

@@ -11,6 +11,7 @@ from transforms.calibration import Calibration
 from transforms.corpus.arrow_types import type_of
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lakes import absolute_input, is_table, version_of
+from transforms.corpus.syntax import Syntax
 from transforms.space import Machine, Space
 from transforms.steps.index.choice import least_ram
 from transforms.steps.options import EmbedOptions
@@ -150,7 +151,7 @@ def _job(
         recipe=recipe,
         machine=Machine(options.device, options.tokens_per_batch, chosen.deterministic),
         input_format=chosen.format,
-        delimiter=chosen.delimiter,
+        syntax=Syntax.of(chosen),
         limit=chosen.limit,
         carry=previous is not None and not differing and not options.allow_forgotten,
         read_again=differing,

@@ -19,8 +19,8 @@ ID = "id"  # the field with the ids, unless the store remembers another
 # Options of `embed` that a PCollection has no use for, and what to do instead.
 OF_FILES = dict.fromkeys(
     (
-        "input", "input_version", "input_filter", "hidden", "format", "delimiter", "limit",
-        "max_bad_files", "dry_run", "job",
+        "input", "input_version", "input_filter", "hidden", "format", "delimiter", "csv",
+        "json_rows", "limit", "max_bad_files", "dry_run", "job",
     ),
     "it is an option for files; leave it out",
 )  # fmt: skip

@@ -5,8 +5,10 @@ from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
 from transforms.base.values import FOLDS
 from transforms.options.common import (
+    CSV,
     DELIMITER,
     FORMAT,
+    JSON_ROWS,
     MIN_SCORE,
     NEIGHBOURS,
     QUERY_ID_COLUMN,
@@ -31,7 +33,7 @@ PORT = 8000
 BEST = FOLDS[0]
 QUERIES = Exclusive("queries", required=True)
 QUERY_FILES = "files of queries"
-OF_QUERY_FILES = ("format", "delimiter", "text_column", "id_column")
+OF_QUERY_FILES = ("format", "delimiter", "csv", "json_rows", "text_column", "id_column")
 
 
 @options
@@ -96,6 +98,8 @@ class SearchOptions:
     model: str | None = option(STORES_MODEL, default=None)
     format: str | None = option(FORMAT, group=QUERY_FILES, default=None)
     delimiter: str | None = option(DELIMITER, group=QUERY_FILES, default=None)
+    csv: str | None = option(CSV, group=QUERY_FILES, default=None)
+    json_rows: str | None = option(JSON_ROWS, group=QUERY_FILES, default=None)
     text_column: str | None = option(TEXT_COLUMN, group=QUERY_FILES, default=None)
     id_column: str | None = option(QUERY_ID_COLUMN, group=QUERY_FILES, default=None)
 

@@ -7,10 +7,12 @@ from transforms.corpus.template import parse as parse_template
 from transforms.corpus.template import text_template
 from transforms.options.common import (
     CALIBRATION,
+    CSV,
     DELIMITER,
     DTYPE_OF_STORE,
     FORMAT,
     ID_COLUMN,
+    JSON_ROWS,
     MAX_TOKENS,
     MODEL,
     NORMALIZE,
@@ -75,6 +77,10 @@ class VectorOptions:
     )
     delimiter: str | None = option(
         DELIMITER, group=INPUT, remembered=CONTENT, advanced=True, default=None
+    )
+    csv: str | None = option(CSV, group=INPUT, remembered=CONTENT, advanced=True, default=None)
+    json_rows: str | None = option(
+        JSON_ROWS, group=INPUT, remembered=CONTENT, advanced=True, default=None
     )
     text_column: str | None = option(
         TEXT_COLUMN, group=INPUT, exclusive=ONE_TEXT, remembered=CONTENT, default=None

@@ -66,7 +66,7 @@ def _read_again(
     job = replace(job, carry=False, read_again=("keep_columns",))
     files = [item.file for item in planned]
     for rows in packed.tables(ROWS_AT_ONCE):
-        files += RowReader(job.delimiter).files(rows).values()
+        files += RowReader(job.syntax).files(rows).values()
     found = FilePlanner(job).plan_all(files)
     for item in found:
         if isinstance(item, Problem):

@@ -272,7 +272,7 @@ def _with_spans(found: list[PlannedFile | Span | Passing]) -> list[PlannedFile]:
 def recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
     """Yield what to read by the plan on record, or a problem if the plan has changed."""
     try:
-        work = RecordedWork(job.root, job.run.id, job.delimiter)
+        work = RecordedWork(job.root, job.run.id, job.syntax)
         spans = [span for one in work.spans() for span in spans_of(one)]
     except SentenceBeamError as error:
         yield Problem.of(error)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from transforms.base.errors import OptionError
-from transforms.corpus import Span
+from transforms.corpus import InputFile, Span
 from transforms.space.int8_model import INT8
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import Resolved
@@ -50,11 +50,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The size and pace of a run that is not started; `pace` is None if it would embed nothing."""
+    """The size and pace of a run that is not started; `pace` is None if it would embed nothing.
+
+    `files` are some of those to read.
+    """
 
     resolved: Resolved
     plan: Estimate
     pace: Pace | None
+    files: tuple[InputFile, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -83,7 +87,8 @@ def predict(
     _check_model(job)
     found = look(job)
     pace = _measure(job, [*found.spans], calibration)
-    return Prediction(resolved, estimate(found, pace, job.chunks.cuts), pace)
+    files = tuple(dict.fromkeys(span.file for span in found.spans))
+    return Prediction(resolved, estimate(found, pace, job.chunks.cuts), pace, files)
 
 
 def _check_model(job: EmbedJob) -> None:

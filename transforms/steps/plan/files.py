@@ -12,6 +12,7 @@ from transforms.corpus import InputFile
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.find import find_inputs
 from transforms.corpus.groups import AnySpan, spans_of
+from transforms.corpus.syntax import Syntax
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import content
 from transforms.steps.plan.append import by_names_on_record
@@ -52,7 +53,7 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
             part = job.table_part(pattern)
             bad_too = job.max_bad_files > 0
             found = find_inputs(
-                pattern, job.input_format, job.hidden, job.delimiter, part, bad_too, job.root
+                pattern, job.input_format, job.hidden, job.syntax, part, bad_too, job.root
             )
             check_were_no_files(found.folders, job)
             if job.append:
@@ -192,7 +193,7 @@ def hand_out(found: list[Any], job: EmbedJob) -> HandedOut:
     if last is not None:
         carried = chain(carried, packed.ranges(last))
     return HandedOut(
-        chain(spans, packed.spans(job.delimiter)),
+        chain(spans, packed.spans(job.syntax)),
         len(spans) + packed.total("spans"),
         sum(span.tokens for span in spans) + packed.total("tokens"),
         carried,
@@ -206,7 +207,7 @@ def _on_record(job: EmbedJob) -> HandedOut:
 
     Raises SentenceBeamError if the plan or the last snapshot has changed.
     """
-    work = RecordedWork(job.root, job.run.id, job.delimiter)
+    work = RecordedWork(job.root, job.run.id, job.syntax)
     last = None
     if job.reuse or work.has_carried:
         last = last_snapshot(job.run)
@@ -228,7 +229,7 @@ def put_together(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], Pa
     last = last_snapshot(job.run)
     packed, others = _apart(found, last)
     files = [item for item in found if isinstance(item, PlannedFiles)]
-    return checked_plan(_in_full(files, others, job.delimiter), job, others, packed)
+    return checked_plan(_in_full(files, others, job.syntax), job, others, packed)
 
 
 def _apart(found: list[Any], last: Manifest | None) -> tuple[PackedPlan, Manifest | None]:
@@ -261,14 +262,14 @@ def _whole_plan(
         return [], packed, problems
     try:
         planned = [item for item in found if isinstance(item, PlannedFiles)]
-        files = _in_full(planned, last, job.delimiter)
+        files = _in_full(planned, last, job.syntax)
         return *checked_plan(files, job, last, packed), []
     except SentenceBeamError as error:
         return [], packed, [Problem.of(error)]
 
 
 def _in_full(
-    planned: list[PlannedFiles], last: Manifest | None, delimiter: str | None
+    planned: list[PlannedFiles], last: Manifest | None, syntax: Syntax
 ) -> list[PlannedFile]:
     """Return all files of the plan; complete from the last snapshot those that travelled by
     name.
@@ -276,5 +277,5 @@ def _in_full(
     files = [file for item in planned for file in item.files]
     for file in (file for item in planned for file in item.unchanged):
         assert last is not None, "files travel by name only if there is a last snapshot"
-        files.append(in_full(file, last, delimiter))
+        files.append(in_full(file, last, syntax))
     return files

@@ -13,6 +13,7 @@ from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.corpus import InputFile, Span
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.groups import AnySpan, spans_of
+from transforms.corpus.syntax import AS_FOUND, Syntax
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import content
 from transforms.steps.plan.checked import checked_plan
@@ -61,10 +62,10 @@ class Looked:
         beside: Beside,
         work: Sequence[AnySpan],
         packed: PackedPlan = NO_FILES,
-        delimiter: str | None = None,
+        syntax: Syntax = AS_FOUND,
     ) -> "Looked":
-        """Add up a plan: `work` is embedded, `packed` are other files; `delimiter` is the run's."""
-        some = packed.some_spans(MEASURED_SPANS, delimiter)
+        """Add up a plan: `work` is embedded, `packed` are other files; `syntax` is the run's."""
+        some = packed.some_spans(MEASURED_SPANS, syntax)
         carried_files = packed.carried_count + sum(map(_is_carried, planned))
         carried = [unit for item in planned for unit in item.carried]
         return cls(
@@ -133,7 +134,7 @@ def _looked(
     work = []
     if same is None:
         work = [span for item in planned for span in item.work]
-    found = Looked.of(planned, beside, work, packed, job.delimiter)
+    found = Looked.of(planned, beside, work, packed, job.syntax)
     if job.by_content:
         found = in_buckets(found, same, job)
         # some of these have other names

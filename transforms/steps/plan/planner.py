@@ -70,7 +70,7 @@ class FilePlanner:
         to_pack = []
         names = []
         for item in planned:
-            named = by_name(item, known, self._job.delimiter)
+            named = by_name(item, known, self._job.syntax)
             if named is None:
                 others.append(item)
             elif self.packs and can_pack(item, self._job.run.unit_tokens):

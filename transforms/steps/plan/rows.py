@@ -23,7 +23,7 @@ def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile], packed: Packe
         check_rows(job, rows + known)
     elif index := _index_of_rows(job):
         most = index.rows_needed - known
-        rows = _rows_up_to(planned, packed.uncounted(job.delimiter), most)
+        rows = _rows_up_to(planned, packed.uncounted(job.syntax), most)
         _check_index(job, index, known + rows)
 
 

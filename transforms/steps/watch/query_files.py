@@ -50,7 +50,7 @@ def read_query_file(path: str) -> QueryList:
         names = list(texts)
         empty = sum(not line.strip() for line in lines)
     else:
-        found = read_queries(QueryFiles((path,), None, None, "text", "id"))
+        found = read_queries(QueryFiles((path,), text_column="text", id_column="id"))
         names = list(found.names)
         texts = list(found.texts)
         empty = found.without_text

@@ -19,6 +19,7 @@ from transforms.base.arrow import parquet_bytes, table_of
 from transforms.corpus import InputFile, Span
 from transforms.corpus.files import check_distinct, is_unnamed
 from transforms.corpus.groups import AnySpan, is_small
+from transforms.corpus.syntax import Syntax
 from transforms.store.key_range import KeyRange
 from transforms.store.known_files import KnownFiles, with_files
 from transforms.store.manifest import Manifest
@@ -216,9 +217,9 @@ class PackedPlan:
         if some:
             yield pa.concat_tables(some)
 
-    def spans(self, delimiter: str | None) -> Iterator[AnySpan]:
-        """Yield the spans to embed, in order of their files' keys; `delimiter` is the run's."""
-        reader = RowReader(delimiter, self.types)
+    def spans(self, syntax: Syntax) -> Iterator[AnySpan]:
+        """Yield the spans to embed, in order of their files' keys; `syntax` is the run's."""
+        reader = RowReader(syntax, self.types)
         for rows in self._work():
             yield from reader.spans(rows)
 
@@ -227,15 +228,15 @@ class PackedPlan:
         if self.total("spans"):
             yield from self.tables(ROWS_AT_ONCE)
 
-    def uncounted(self, delimiter: str | None) -> Iterator[AnySpan]:
+    def uncounted(self, syntax: Syntax) -> Iterator[AnySpan]:
         """Yield those spans to embed whose rows are not known."""
-        return (span for span in self.spans(delimiter) if span.rows is None)
+        return (span for span in self.spans(syntax) if span.rows is None)
 
-    def some_spans(self, most: int, delimiter: str | None) -> Iterator[AnySpan]:
+    def some_spans(self, most: int, syntax: Syntax) -> Iterator[AnySpan]:
         """Yield a random sample of `most` spans to embed."""
         total = self.total("spans")
         places = np.sort(random.Random(0).sample(range(total), min(total, most)))
-        reader = RowReader(delimiter, self.types)
+        reader = RowReader(syntax, self.types)
         start = 0
         for rows in self._work():
             first, after = np.searchsorted(places, [start, start + len(rows)])

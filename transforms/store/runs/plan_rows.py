@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from transforms.base.arrow import mask_array, mask_of
 from transforms.corpus import InputFile, Span
 from transforms.corpus.groups import AnySpan, GroupSpan
+from transforms.corpus.syntax import AS_FOUND, Syntax
 from transforms.store.ledger import PLAN_FIELDS
 from transforms.store.runs.plan import FILE, MEMBER, PlannedFile, entry_of, file_of
 
@@ -69,11 +70,11 @@ def is_first_of_file(files: pa.ChunkedArray, before: str | None = None) -> np.nd
 class RowReader:
     """Makes files and spans from rows of a plan's table.
 
-    `delimiter` is the run's, `types` are the words for the types of kept columns. `grouped` are the
+    `syntax` is the run's, `types` are the words for the types of kept columns. `grouped` are the
     files that share units, by relative path.
     """
 
-    delimiter: str | None = None
+    syntax: Syntax = AS_FOUND
     types: tuple[tuple[str, str], ...] = ()
     grouped: Mapping[str, InputFile] = field(default_factory=dict)
 
@@ -83,7 +84,7 @@ class RowReader:
         return {row["file"]: self._file(row) for row in found.to_pylist()}
 
     def _file(self, row: dict[str, Any]) -> InputFile:
-        return replace(file_of(entry_of(row)), delimiter=self.delimiter, types=self.types)
+        return replace(file_of(entry_of(row)), syntax=self.syntax, types=self.types)
 
     def spans(self, rows: pa.Table) -> Iterator[AnySpan]:
         """Yield the spans to embed."""

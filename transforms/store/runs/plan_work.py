@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from transforms.corpus import InputFile
 from transforms.corpus.groups import AnySpan
+from transforms.corpus.syntax import AS_FOUND, Syntax
 from transforms.store.runs.plan import FILE
 from transforms.store.runs.plan_file import PlanFile
 from transforms.store.runs.plan_notes import PlanNotes
@@ -24,16 +25,16 @@ class CarriedSpan:
 
 
 class RecordedWork:
-    """The work in the plan of a run on record; `delimiter` is that of its input.
+    """The work in the plan of a run on record; `syntax` is that of its input.
 
     With `--partition content`, the note `unchanged` says that all units of the last snapshot are
     carried over; otherwise all spans fall into the `buckets` of the notes. All raise
     SentenceBeamError if the plan is missing or was changed.
     """
 
-    def __init__(self, root: str, run: str, delimiter: str | None = None):
+    def __init__(self, root: str, run: str, syntax: Syntax = AS_FOUND):
         self._file = PlanFile(root, run)
-        self._delimiter = delimiter
+        self._syntax = syntax
 
     @property
     def notes(self) -> PlanNotes:
@@ -74,9 +75,9 @@ class RecordedWork:
     @cached_property
     def _reader(self) -> RowReader:
         types = tuple(self.notes.types.items())
-        alone = RowReader(self._delimiter, types)
+        alone = RowReader(self._syntax, types)
         grouped: dict[str, InputFile] = {}
         for rows in self._file.tables((*FILE, "name", "members")):
             is_grouped = pc.or_(rows.column("name").is_null(), rows.column("members").is_valid())
             grouped |= alone.files(rows.filter(is_grouped))
-        return RowReader(self._delimiter, types, grouped)
+        return RowReader(self._syntax, types, grouped)

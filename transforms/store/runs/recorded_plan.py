@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.base.arrow import mask_array
-from transforms.corpus.spans import BYTES_PER_TOKEN, CUT_BYTES
+from transforms.corpus.spans import BYTES_PER_TOKEN
+from transforms.corpus.unit_files import LONG_BYTES
 from transforms.store.entries import InputEntry
 from transforms.store.kept import Kept
 from transforms.store.ledger import PlannedSpan
@@ -81,7 +82,7 @@ class RecordedPlan:
     @property
     def has_long_spans(self) -> bool:
         """Whether a span to embed may have more text than one worker should read and embed."""
-        return self._most_tokens * BYTES_PER_TOKEN > CUT_BYTES
+        return self._most_tokens * BYTES_PER_TOKEN > LONG_BYTES
 
     @property
     def rows(self) -> int | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from transforms.base.compact import by_values
+from transforms.corpus.syntax import AS_FOUND, Syntax
 from transforms.store.known_files import KnownFiles
 from transforms.store.manifest import Manifest
 from transforms.store.runs.carried import Checked
@@ -24,19 +25,19 @@ class UnchangedFile:
     ms: float | None
 
 
-def by_name(item: PlannedFile, last: Known, delimiter: str | None) -> UnchangedFile | None:
+def by_name(item: PlannedFile, last: Known, syntax: Syntax) -> UnchangedFile | None:
     """Return the file by name; None if it or a unit differs from the last snapshot."""
     relative = item.file.relative
     in_short = UnchangedFile(relative, item.checked, item.ms)
-    if relative not in last.files_by_path or item != in_full(in_short, last, delimiter):
+    if relative not in last.files_by_path or item != in_full(in_short, last, syntax):
         return None
     return in_short
 
 
-def in_full(item: UnchangedFile, last: Known, delimiter: str | None) -> PlannedFile:
-    """Return the file with its units from the last snapshot; `delimiter` is the run's."""
+def in_full(item: UnchangedFile, last: Known, syntax: Syntax) -> PlannedFile:
+    """Return the file with its units from the last snapshot; `syntax` is the run's."""
     file = file_of(last.files_by_path[item.relative])
-    if delimiter is not None:
-        file = replace(file, delimiter=delimiter)
+    if syntax != AS_FOUND:
+        file = replace(file, syntax=syntax)
     carried = tuple(last.units_by_file.get(item.relative, ()))
     return PlannedFile(file, carried=carried, checked=item.checked, ms=item.ms)

@@ -17,6 +17,7 @@ from helpers.plans import handed_out, ids_in, job_of, night
 from transforms.base.errors import InputChangedError, SentenceBeamError
 from transforms.corpus import InputFile
 from transforms.corpus.files import key_of
+from transforms.corpus.syntax import Syntax
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import files as plan_files
 from transforms.steps.plan import planner
@@ -86,9 +87,9 @@ def units_of(found: list[Any]) -> list[UnitRecord]:
     return sorted(units, key=lambda unit: unit.unit)
 
 
-def delimiters(found: list[Any]) -> list[str | None]:
-    """The delimiter of each span that a plan hands out."""
-    return [span.file.delimiter for item in found if isinstance(item, list) for span in item]
+def syntaxes(found: list[Any]) -> list[Syntax]:
+    """The syntax of the file of each span that a plan hands out."""
+    return [span.file.syntax for item in found if isinstance(item, list) for span in item]
 
 
 def test_files_are_listed_in_batches(
@@ -246,7 +247,7 @@ def test_a_run_that_is_done_again_takes_the_plan_on_record(
     assert work(again) == (spans, units)
     assert units_of(again) == units_of(first)
     assert list(list_files(str(glob), replace(job, retried=True))) == [Standing()]
-    assert delimiters(again) == delimiters(first)
+    assert syntaxes(again) == syntaxes(first)
 
 
 def test_a_copy_under_a_second_name_is_read(folder: Path, store: Path) -> None:

@@ -136,7 +136,10 @@ def test_files_that_must_be_seen_together_travel_in_full(
 
 
 def test_a_second_night_packs_no_new_files(folder: Path) -> None:
-    assert night(folder.parent / "store", folder / "0.*", unit_tokens=200).message == "committed"
+    assert (
+        night(folder.parent / "store", folder / "0.*", unit_tokens=200, delimiter=";").message
+        == "committed"
+    )
     made = job(folder, "[0-9].*", number=1)
     assert len(objects_in(looked_at(made))) == 9
     assert {span.file.relative[0] for span in spans_in(planned_by_ranges(made))} == {*"123"}

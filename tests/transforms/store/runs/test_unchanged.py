@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from transforms.corpus import InputFile, Span
+from transforms.corpus.syntax import AS_FOUND, Syntax
 from transforms.steps.plan.elements import PlannedFiles
 from transforms.store.entries import InputEntry
 from transforms.store.manifest import Manifest, with_units
@@ -45,17 +46,17 @@ def last() -> Manifest:
     )
 
 
-@pytest.mark.parametrize("delimiter", [None, ";"])
+@pytest.mark.parametrize("syntax", [AS_FOUND, Syntax(";", json_rows="data")])
 @pytest.mark.parametrize(
     "item", [ITEM, PlannedFile(SMALL, ms=1.5)], ids=["twenty units", "in a group"]
 )
 def test_what_travelled_by_name_is_the_same_in_the_plan(
-    last: Manifest, item: PlannedFile, delimiter: str
+    last: Manifest, item: PlannedFile, syntax: Syntax
 ) -> None:
-    item = replace(item, file=replace(item.file, delimiter=delimiter))
-    short = by_name(item, last, delimiter)
+    item = replace(item, file=replace(item.file, syntax=syntax))
+    short = by_name(item, last, syntax)
     assert short is not None
-    again = in_full(pickle.loads(pickle.dumps(short)), last, delimiter)  # noqa: S301 (of this test)
+    again = in_full(pickle.loads(pickle.dumps(short)), last, syntax)  # noqa: S301 (of this test)
     assert again == item
     assert again.ms == item.ms
 
@@ -67,7 +68,7 @@ def test_what_travelled_by_name_is_the_same_in_the_plan(
         {"file": replace(FILE, version="v3")},
         {"file": replace(FILE, checksum="8" * 64)},
         {"file": replace(FILE, relative="2026/new.csv.gz")},
-        {"file": replace(FILE, delimiter="|")},
+        {"file": replace(FILE, syntax=Syntax("|"))},
         {"carried": UNITS[1:]},
         {"carried": (replace(UNITS[0], checksum="another"), *UNITS[1:])},
         {"spans": (Span(FILE, 0, 0, None),)},
@@ -77,7 +78,7 @@ def test_what_travelled_by_name_is_the_same_in_the_plan(
     ids=str,
 )
 def test_what_differs_from_the_last_snapshot_travels_whole(last: Manifest, other: dict) -> None:
-    assert by_name(replace(ITEM, **other), last, None) is None
+    assert by_name(replace(ITEM, **other), last, AS_FOUND) is None
 
 
 def test_an_unchanged_file_takes_few_bytes_whatever_its_units() -> None:
