@@ -68,7 +68,7 @@ def by_fastavro(codec: str) -> bytes:
 
 def texts(path: Path, data: bytes) -> list[str]:
     path.write_bytes(data)
-    units = read_files(list_files([str(path)], "auto", None), Columns(id="id"))
+    units = read_files(list_files([str(path)], "auto"), Columns(id="id"))
     return [text for unit in units for text in unit.texts]
 
 

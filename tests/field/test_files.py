@@ -68,7 +68,7 @@ def put(folder: Path, files: Mapping[str, bytes | str]) -> None:
 
 def texts(pattern: Path | str, file_format: str = "auto") -> list[str]:
     """All texts that are read, in order."""
-    units = read_files(list_files([str(pattern)], file_format, None), Columns())
+    units = read_files(list_files([str(pattern)], file_format), Columns())
     return [text for unit in units for text in unit.texts]
 
 
@@ -364,7 +364,7 @@ def test_bytes_that_the_name_does_not_say_end_the_run_by_name(
     assert raised.value.exit_code == 1  # a bad file, which --max-bad-files may leave out
     if not name.endswith((".txt", ".md", ".GZ")):
         with pytest.raises(SentenceBeamError, match=said):
-            read_header(list_files([str(tmp_path / name)], "auto", None)[0])
+            read_header(list_files([str(tmp_path / name)], "auto")[0])
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def read_rows(paths: Path | Sequence[Path], columns: Columns) -> Read:
         versions={}, started=now(),
     )  # fmt: skip
     job = EmbedJob(run, columns, Recipe("m"))
-    files = list_files(map(str, named), "auto", None)
+    files = list_files(map(str, named), "auto")
     planned = with_types([read_footer(PlannedFile(file), job) for file in files], job, None)
     units = [
         unit for item in planned for span in item.spans for unit in read_span(span, columns, 1000)

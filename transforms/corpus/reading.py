@@ -17,12 +17,14 @@ from transforms.corpus.formats.registry import columns_of, reader_of
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS, Span
-from transforms.corpus.syntax import Syntax
+from transforms.corpus.syntax import AS_FOUND, Syntax
 
 DESCRIBED = 8  # files that are opened for a summary
 
 
-def list_files(patterns: Iterable[str], file_format: str, syntax: Syntax) -> list[InputFile]:
+def list_files(
+    patterns: Iterable[str], file_format: str, syntax: Syntax = AS_FOUND
+) -> list[InputFile]:
     """The files that the patterns name, each once. Raises the errors that `embed` raises."""
     files: list[InputFile] = []
     for pattern in patterns:

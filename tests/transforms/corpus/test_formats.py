@@ -64,11 +64,11 @@ def test_its_spans_are_planned_counted_and_limited(cards: Path) -> None:
 
 
 def test_its_rows_are_read_with_ids_and_kept_columns(cards: Path) -> None:
-    (unit,) = read_files(list_files([str(cards)], "auto", None), Columns("text", "id", ("label",)))
+    (unit,) = read_files(list_files([str(cards)], "auto"), Columns("text", "id", ("label",)))
     assert (unit.ids, unit.texts) == ([row["id"] for row in ROWS], [row["text"] for row in ROWS])
     assert unit.kept is not None
     assert unit.kept.to_pylist() == [{"label": row["label"]} for row in ROWS]
-    (unit,) = read_files(list_files([str(cards)], "cards", None), Columns())
+    (unit,) = read_files(list_files([str(cards)], "cards"), Columns())
     assert unit.ids[:2] == ["a.cards#0", "a.cards#1"]
 
 

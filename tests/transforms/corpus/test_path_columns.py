@@ -73,7 +73,7 @@ def put(folder: Path, name: str, **columns: list[Any]) -> Path:
 
 
 def read(path: Path, columns: Columns) -> UnitRows:
-    (unit,) = read_files(list_files([str(path)], "auto", None), columns)
+    (unit,) = read_files(list_files([str(path)], "auto"), columns)
     return unit
 
 
@@ -152,7 +152,7 @@ def test_a_row_without_its_own_id_or_text_has_none(tmp_path: Path) -> None:
 
 
 def test_a_column_that_neither_has_ends_with_the_columns_of_both(tmp_path: Path) -> None:
-    (file,) = list_files([str(put(tmp_path, "lang=en/a.parquet"))], "auto", None)
+    (file,) = list_files([str(put(tmp_path, "lang=en/a.parquet"))], "auto")
     columns = columns_of(file)
     assert list(columns.names()) == ["id", "text", "lang"]
     assert "did you mean lang? its columns: id, text, lang" in str(

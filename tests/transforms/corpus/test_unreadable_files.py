@@ -16,7 +16,7 @@ from transforms.corpus.rows import read_span
 
 def read(path: Path) -> int:
     """Return the number of rows of a file."""
-    files = list_files([str(path)], "auto", None)
+    files = list_files([str(path)], "auto")
     return sum(len(unit.ids) for unit in read_files(files, Columns()))
 
 
@@ -60,7 +60,7 @@ def test_truncated_compressed_text(tmp_path: Path, suffix: str, cut: float) -> N
 )
 def test_a_text_column_of_another_type(tmp_path: Path, values: pa.Array) -> None:
     path = write_parquet(tmp_path / "a.parquet", values)
-    (file,) = list_files([str(path)], "auto", None)
+    (file,) = list_files([str(path)], "auto")
     with pytest.raises(OptionError, match=r"column text is .*--text-column") as error:
         plan_reading(file, Columns())
     assert f"{path}: column text is {values.type}".split("<")[0] in str(error.value)
@@ -99,7 +99,7 @@ def test_a_file_that_changes_while_it_is_read(
         write_lines(path, [f'{{"text": "{text}"}}' for text in sentences(10)])
     else:
         write_lines(path, sentences(10))
-    (file,) = list_files([str(path)], "auto", None)
+    (file,) = list_files([str(path)], "auto")
     spans = plan_reading(file, Columns())
     change(path)
     with pytest.raises(SentenceBeamError, match=r"while the run read it; run again") as error:
