@@ -165,3 +165,21 @@ def test_whole_documents(run: Run, model: Path, tmp_path: Path) -> None:
     receipt = json.loads(run(*erase, "--documents", "--json").ok().out)
     assert len(receipt["ids"]) == 1
     assert set(ids_of(tmp_path / "store")) == {"d0", "d1", "d2", "d4", "d5"}
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_an_erased_row_that_cannot_be_embedded_leaves_no_id(
+    run: Run, model: Path, tmp_path: Path, partition: str
+) -> None:
+    table = tmp_path / "a.csv"
+    made = tmp_path / "made"
+    embed = ("embed", "--input", table, "--store", made, "--partition", partition)
+    table.write_text("id,text\nkept,a dog\nperson-7,a cat\n")
+    run(*embed, "--model", model, "--id-column", "id").ok()
+    run("forget", "--store", made, "--id", "person-7", "--max-deletes", 1).ok()
+    table.write_text("id,text\nkept,a dog\nperson-7,\n")
+    run(*embed, "--max-rejects", 1).ok()
+    [rejects] = (made / "rejects").iterdir()
+    [rejected] = pq.read_table(rejects).to_pylist()
+    assert rejected["reason"] == "forgotten"
+    assert "person-7" not in str(rejected)

@@ -16,12 +16,14 @@ from transforms.store.forgetting.hashes import Returning, returning
 def without_erased(rows: UnitRows, job: EmbedJob) -> UnitRows:
     """Return rows that are not cut yet, the erased ones among their rejects.
 
-    Erased means of a document whose vector will be the mean of its pieces: see
-    `without_erased_means`.
+    Rows that are rejected for another reason lose id and text too, if they are known by their id.
+    For erased documents whose vector will be the mean of their pieces see `without_erased_means`.
     """
     known = _returning(job)
     if known is None or (not known.by_id and job.chunks.combine == "mean"):
         return rows
+    if known.by_id:
+        rows = replace(rows, rejects=[_without_id(reject, known) for reject in rows.rejects])
     texts = [b""] * len(rows.ids)
     if not known.by_id:
         texts = row_hashes(rows.texts)
@@ -59,6 +61,16 @@ def _without(rows: UnitRows, known: Returning, texts: list[bytes]) -> UnitRows:
         )
     left = take_rows(rows, kept)
     return replace(left, parts=parts, rejects=[*rows.rejects, *erased])
+
+
+def _without_id(reject: Rejected, known: Returning) -> Rejected:
+    """Return a rejected row, of an erased one the keyed hash alone."""
+    if reject.id is None:
+        return reject
+    name = known.find(reject.id, b"")
+    if name is None:
+        return reject
+    return erased_row(name)
 
 
 def erased_row(name: str) -> Rejected:
