@@ -1,10 +1,9 @@
 """Find the dialect of a CSV file by reading samples of it in every dialect that may be meant.
 
-The reading counts with the fewest rows that do not fit: rows with another number of values than the
-header, or with wrong quotes. Of a reading without quotes, also rows with a value in quotes, and
-values of several lines; of one with quotes, also the lines in a value that are rows by themselves.
-If readings are equal, CSV has
-quotes, TSV has none, and the delimiter is the most frequent one in the header.
+The reading with the fewest rows that do not fit is taken: rows with another number of values than
+the header, or with wrong quotes. Without quotes, rows with a value in quotes and values of several
+lines do not fit either; with quotes, lines of a value that are rows by themselves. If readings are
+equal, CSV has quotes, TSV has none, and the delimiter is the most frequent one in the header.
 """
 
 import functools
