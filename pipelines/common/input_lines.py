@@ -13,7 +13,7 @@ from transforms.corpus.formats.registry import FORMATS, columns_of
 from transforms.corpus.reading import describe_files
 from transforms.report.snapshot import known_reasons
 from transforms.steps.options.resolve import Resolved
-from transforms.store.manifest import read_manifest
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.plan import file_of
 from transforms.store.runs.rejected import mend_of
 from transforms.store.runs.result import Result
@@ -76,7 +76,7 @@ def header_lines(resolved: Resolved, result: Result) -> list[str]:
     """The lines about CSV files: their syntax, and in a new store blanks around column names."""
     if not result.own_rows:
         return []
-    manifest = read_manifest(resolved.job.root, result.run)
+    manifest = _read_committed(resolved.job.root, result.run)
     if manifest is None:
         return []
     syntax = resolved.job.syntax
@@ -93,6 +93,13 @@ def header_lines(resolved: Resolved, result: Result) -> list[str]:
     return lines
 
 
+def _read_committed(root: str, run: str) -> Manifest | None:
+    """Return the manifest of a run; None if it cannot be read now, which undoes no commit."""
+    with contextlib.suppress(SentenceBeamError, OSError):
+        return read_manifest(root, run)
+    return None
+
+
 def _trimmed_names(file: InputFile) -> Sequence[str]:
     """The names without blanks; none if the file is gone by now."""
     with contextlib.suppress(SentenceBeamError):
@@ -104,7 +111,9 @@ def type_lines(root: str, result: Result) -> list[str]:
     """The lines about rows that are left out because of the type of a kept column."""
     if not result.ledger["rejected"]:
         return []
-    found = known_reasons(read_manifest(root, result.run))
+    found = None
+    with contextlib.suppress(SentenceBeamError, OSError):
+        found = known_reasons(_read_committed(root, result.run))
     if found is None:
         return []
     return [

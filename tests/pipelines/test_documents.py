@@ -506,8 +506,8 @@ def test_a_document_with_a_piece_that_has_no_vector(
     write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
     finish = inputs_of_units.Texts.start
 
-    def spoiled(self: Any, encoder: Any, progress: Any) -> Any:
-        found = finish(self, encoder, progress)()
+    def spoiled(self: Any, encoder: Any, *others: Any) -> Any:
+        found = finish(self, encoder, *others)()
         found.status[int(np.argmax(self.tokenized.counts))] = int(Status.NONFINITE)
         return lambda: found
 

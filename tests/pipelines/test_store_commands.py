@@ -520,8 +520,6 @@ def test_queries_get_the_models_prompt_for_queries(
     run: Run, inputs: Path, store: Path, tmp_path: Path
 ) -> None:
     folder = save_tiny_model("bert", tmp_path / "own")
-    modules = [{"path": "", "type": "sentence_transformers.models.Transformer"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
     prompts = {
         "prompts": {"query": "the red dog ", "passage": "a cat "},
         "default_prompt_name": "passage",

@@ -171,7 +171,7 @@ def test_kept_columns_are_those_of_all_packed_files(folder: Path) -> None:
 
 def test_packed_files_are_read_again_when_a_column_of_nulls_gets_a_type(folder: Path) -> None:
     root = folder.parent / "store"
-    options = {"unit_tokens": 200, "keep_columns": ("m",), "id_column": "id"}
+    options = {"unit_tokens": 200, "keep_columns": ("m",), "id_column": "id", "delimiter": None}
     for number in range(3):
         texts = sentences(ROWS, 100 * number)
         rows = [{"id": f"{number}-{n}", "text": text, "m": None} for n, text in enumerate(texts)]
