@@ -35,6 +35,17 @@ WRITTEN = [
     Written("PowerShell", json.dumps(ROWS).encode("utf-8-sig"), RIGHT),
     Written("PowerShell, UTF-16", json.dumps(ROWS, ensure_ascii=False).encode("utf-16"), RIGHT),
     Written(".NET, no mark", json.dumps(ROWS, ensure_ascii=False).encode("utf-16-le"), RIGHT),
+    Written(
+        "Wolfram, a number of 5,000 digits",
+        b'[{"id": "1", "text": "one", "n": ' + b"9" * 5000 + b'}, {"id": "2", "text": "two"}]',
+        [("1", "one"), ("2", "two")],
+    ),
+    Written(
+        "the same, as lines",
+        b'{"id": "1", "text": "one", "n": -' + b"9" * 5000 + b"}\n",
+        [("1", "one")],
+        name="a.jsonl",
+    ),
     Written("an empty array", b"[]\n", []),
     Written("numbers among the objects", b'[{"id": "1", "text": "one"}, 5]', [RIGHT[0], "!"]),
     Written(

@@ -14,7 +14,16 @@ from transforms.corpus.files import InputFile, decompressed, open_unchanged
 from transforms.corpus.lines import whole
 from transforms.storage.base import BLOCK
 
-DECODER = json.JSONDecoder()
+
+def read_whole_number(digits: str) -> int | str:
+    """Return the number; its digits if they are more than Python reads (4,300)."""
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
+DECODER = json.JSONDecoder(parse_int=read_whole_number)
 SPACE = re.compile(r"[ \t\r\n]*")
 MOST_CHARACTERS = 1 << 28  # in one value
 NEAR_THE_END = 12  # characters; the error about a cut escape has the place of its start

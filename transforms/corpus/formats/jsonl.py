@@ -1,7 +1,6 @@
 """JSON lines: one object a line."""
 
 import functools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from transforms.corpus.column_values import NOT_UTF8, decode
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.json_objects import JsonFormat, read_object, text_bytes
 from transforms.corpus.formats.lines import LineFormat
+from transforms.corpus.json_values import DECODER
 from transforms.corpus.lines import TOO_LONG, CutLine, read_lines
 from transforms.corpus.parsed_rows import ParsedRow, reject_cut
 from transforms.corpus.row_blocks import EMPTY_TEXT, NOT_JSON, Columns
@@ -81,7 +81,7 @@ def _object_or_reason(line: bytes) -> dict[str, Any] | str:
 def _parse(source: str) -> Any:
     """The value of a line; None if it is not JSON."""
     try:
-        return json.loads(source)
+        return DECODER.decode(source)
     except (ValueError, RecursionError):  # RecursionError: ten thousand brackets
         return None
 
