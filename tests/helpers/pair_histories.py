@@ -16,7 +16,7 @@ from helpers.corpora import sentences
 from helpers.pair_files import FORMATS, InputRow, made_ids, suffix_of, write_file
 from helpers.pair_model import Expected, HeldRow, Models, State, as_kept
 from helpers.pair_planner import Asked, Planner, items_of
-from helpers.pair_table import LASTING, START, Item, reasons
+from helpers.pair_table import LASTING, START, Item, Reason, reasons
 
 from transforms.base.arrow import values_of
 from transforms.corpus.groups import group_name
@@ -121,6 +121,8 @@ class History:
             else [f"{self.inputs}/**"]
         )
         why = reasons(state.options if state else None, bool(state and state.limited), asked)
+        if _rows_in(self.disk) > _rows_in(disk) / 4:  # few files may have gone, or small ones
+            why = [_unsure(one) if one.options == {"deletes"} else one for one in why]
         outcome = self._call("embed", why, "--input", *patterns, *self._flags(asked, now, state))
         if outcome.status == 0:
             becomes = self._after(asked, now, named, bad)
@@ -347,15 +349,17 @@ class History:
 
     def _flags(self, asked: Asked, now: Mapping[str, str], state: State | None) -> list[str]:
         flags: list[str] = []
+        said = set()
         for name, value in asked.items():
             if name in LASTING and (state is None or state.options[name] != value):
                 flags += self._lasting(name, value, now)
+                said.add(name)
         follows = {
             "calibration": ("model", "pooler", "prompt", "max-tokens", "dtype", "chunks"),
             "format": ("layout",),
         }
         for name, others in follows.items():
-            if name not in asked and any(other in asked for other in others):
+            if name not in said and any(other in asked for other in others):
                 flags += self._lasting(name, now[name], now)
         flags += ["--max-bad-files", "1"] if asked.get("bad file") in ("known", "new") else []
         flags += ["--max-deletes", "1"] if asked.get("deletes") != "too many" else []
@@ -543,6 +547,15 @@ def _scores(vectors: np.ndarray, query: np.ndarray, metric: str) -> np.ndarray:
     if metric == "ip":
         return vectors @ query
     return vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
+
+
+def _rows_in(disk: Mapping[str, tuple[InputRow, ...]]) -> int:
+    """The rows of the files that are not hidden."""
+    return sum(len(rows) for name, rows in disk.items() if not name.startswith("."))
+
+
+def _unsure(reason: Reason) -> Reason:
+    return replace(reason, sure=False)
 
 
 def _limited(
