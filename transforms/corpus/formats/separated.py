@@ -138,7 +138,7 @@ class HeaderColumns(FileColumns):
         return f"{self.file.path} has {fault} ({option}){columns}{mend}{not_utf8(header)}"
 
     def _mend(self, header: tuple[str, ...]) -> str:
-        """What may mend a missing column, as the end of a message."""
+        """The mend of a missing column, as the end of a message."""
         if len(header) == 1:
             return "; say --delimiter if it has more than this one"
         if self.file.syntax.csv.columns:
