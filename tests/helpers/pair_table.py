@@ -227,8 +227,8 @@ def reasons(
         )
     if asked.get("bad file") == "not allowed":
         found.append(Reason(frozenset({"bad file"}), 1))
-    if asked.get("deletes") == "too many":
-        found.append(Reason(frozenset({"deletes"}), 3, sure=not limited))
+    if asked.get("deletes") == "too many" and not limited:
+        found.append(Reason(frozenset({"deletes"}), 3))
     if "rejects" in asked:
         found.append(Reason(frozenset({"rejects"}), 3))
     return found
