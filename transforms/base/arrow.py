@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,17 +111,30 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
+    return with_inner_types(kind, plain_type)
+
+
+def with_inner_types(
+    kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]
+) -> pa.DataType:
+    """Return a list, map or struct with other types inside; other types as given.
+
+    Views of lists become lists.
+    """
+
+    def replaced(field: pa.Field) -> pa.Field:
+        return field.with_type(replace(field.type))
+
     if pa.types.is_map(kind):
-        item = plain_field(kind.item_field)
-        return pa.map_(plain_field(kind.key_field), item, kind.keys_sorted)
+        return pa.map_(replaced(kind.key_field), replaced(kind.item_field), kind.keys_sorted)
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(plain_field(kind.value_field), kind.list_size)
+        return pa.list_(replaced(kind.value_field), kind.list_size)
     if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
-        return pa.large_list(plain_field(kind.value_field))
+        return pa.large_list(replaced(kind.value_field))
     if pa.types.is_list(kind) or pa.types.is_list_view(kind):
-        return pa.list_(plain_field(kind.value_field))
+        return pa.list_(replaced(kind.value_field))
     if pa.types.is_struct(kind):
-        return pa.struct([plain_field(field) for field in kind])
+        return pa.struct([replaced(field) for field in kind])
     return kind
 
 

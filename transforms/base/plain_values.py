@@ -3,10 +3,13 @@
 import math
 from collections.abc import Callable, Mapping
 from datetime import date, time
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
+
+from transforms.base.arrow import with_inner_types
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -63,19 +66,7 @@ def _replace_times(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataTy
     """Return a type with other types for the dates and times at any depth."""
     if types.is_temporal(kind):
         return replace(kind)
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(_replace_times(field.type, replace)) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(
-            _replace_times(kind.key_type, replace), _replace_times(kind.item_type, replace)
-        )
-    if types.is_fixed_size_list(kind):
-        return pa.list_(_replace_times(kind.value_type, replace), kind.list_size)
-    if types.is_large_list(kind):
-        return pa.large_list(_replace_times(kind.value_type, replace))
-    if types.is_list(kind):
-        return pa.list_(_replace_times(kind.value_type, replace))
-    return kind
+    return with_inner_types(kind, partial(_replace_times, replace=replace))
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
