@@ -38,7 +38,7 @@ coverage: $(VENV)/dev.stamp
 	$(BIN)/python tests/coverage_table.py
 
 # Changes ten modules in some 900 places and runs their own tests on each change: a quarter of an
-# hour on two cores. `make mutants ARGS='transforms.store.ledger.*'` tries all changes of one module.
+# hour on two cores. `make mutants ARGS='sentence_beam.transforms.store.ledger.*'` tries all changes of one module.
 mutants: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(ARGS)
 

@@ -1,26 +1,35 @@
-"""Packaging: `pip install -e '.[cpu]'` gives the package `sentence_beam`, what it is made of, and
+"""Packaging: `pip install '.[cpu]'` gives the package `sentence_beam` and the command
 `sentence-beam`.
+
+`sentence_beam/pipelines` and `sentence_beam/transforms` are links to the folders beside this file.
+A distribution has them as folders of `sentence_beam`, and nothing beside it.
 """
 
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+HERE = Path(__file__).parent
+for part in ("pipelines", "transforms"):
+    if not (HERE / "sentence_beam" / part / "__init__.py").is_file():
+        raise SystemExit(
+            f"sentence_beam/{part} is no link to {part}, as in archives unpacked without links: "
+            f"use git clone or a .tar.gz, or run `ln -sfn ../{part} sentence_beam/{part}`"
+        )
+
 setup(
     name="sentence-beam",
     version="0.1.0",
     description="Embed a whole collection of sentences with Apache Beam, and keep it embedded",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf8"),
+    long_description=(HERE / "README.md").read_text(encoding="utf8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     # or an editable install is a hook of imports, which type checkers and editors do not see
     package_dir={"": "."},
-    packages=find_packages(include=["sentence_beam*", "pipelines*", "transforms*"]),
+    packages=find_packages(include=["sentence_beam", "sentence_beam.*"]),
     package_data={
         "sentence_beam": ["py.typed"],
-        "pipelines": ["py.typed"],
-        "transforms": [
-            "py.typed",
+        "sentence_beam.transforms": [
             "report/templates/*",
             "serve/templates/*",
             "evaluation/templates/*",
@@ -132,7 +141,7 @@ setup(
     entry_points={
         "console_scripts": [
             "sentence-beam=sentence_beam.__main__:run",
-            "sentence-beam-worker=pipelines.worker:main",
+            "sentence-beam-worker=sentence_beam.pipelines.worker:main",
         ]
     },
 )

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from benchmarks.common import report, seconds
-from transforms.encoder.batches import Batch, BatchStats, plan_batches
-from transforms.encoder.devices import Devices, Passing, pooled_unit
-from transforms.encoder.output import finish
-from transforms.encoder.replica import PooledBatch
-from transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.encoder.batches import Batch, BatchStats, plan_batches
+from sentence_beam.transforms.encoder.devices import Devices, Passing, pooled_unit
+from sentence_beam.transforms.encoder.output import finish
+from sentence_beam.transforms.encoder.replica import PooledBatch
+from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 TOKENS, TOKENS_PER_BATCH, LENGTH, DIM = 1_048_576, 65_536, 32, 384
 

@@ -29,9 +29,9 @@ from tokenizers import Tokenizer
 from benchmarks.common import report
 from benchmarks.documents import Row, packages, tokenizer, told
 from deploy.demo.docstrings import module_docstrings, source_files
-from pipelines.cli import main as command
-from transforms.corpus import chunk
-from transforms.store import open_store
+from sentence_beam.pipelines.cli import main as command
+from sentence_beam.transforms.corpus import chunk
+from sentence_beam.transforms.store import open_store
 
 SPECS = ("none", "budget", "late", "budget:combine=mean", "budget:tokens=128")
 LIMIT, LONGEST, OF_PACKAGE, TRIED = 256, 16_000, 5, 40

@@ -24,10 +24,10 @@ from typing import Any
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from benchmarks.common import report
-from transforms.corpus import Cutter, chunk
-from transforms.corpus.chunks.ends import Level, text_ends
-from transforms.space import resolve_model
-from transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.corpus import Cutter, chunk
+from sentence_beam.transforms.corpus.chunks.ends import Level, text_ends
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.chunks import ChunksSpec
 
 Span = tuple[int, int]
 Split = Callable[[str], list[Span]]

@@ -39,12 +39,12 @@ from benchmarks.common import SENTENCES, median_ratio, real_texts, report, secon
 from benchmarks.exported import exported
 from benchmarks.poolers import bert_base
 from benchmarks.random_models import alike, small, trained_bytes, trained_unigram
-from pipelines.common import command
-from transforms.encoder import Encoder
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.space import resolve_model
-from transforms.space.dtypes import native_dtype
-from transforms.space.model_files import ModelFiles
+from sentence_beam.pipelines.common import command
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.dtypes import native_dtype
+from sentence_beam.transforms.space.model_files import ModelFiles
 
 LENGTHS = (16, 32, 128, 512)
 BATCHES = (16, 32, 64, 128, 256)

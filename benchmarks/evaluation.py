@@ -10,8 +10,8 @@ import time
 import numpy as np
 
 from benchmarks.common import report
-from transforms.evaluation.correlations import Correlations
-from transforms.evaluation.intervals import PERMUTATIONS, RESAMPLES, beliefs, draw
+from sentence_beam.transforms.evaluation.correlations import Correlations
+from sentence_beam.transforms.evaluation.intervals import PERMUTATIONS, RESAMPLES, beliefs, draw
 
 
 def parser() -> argparse.ArgumentParser:

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.common import timed
 from benchmarks.index import BLOCK, choose_sample, synthetic
-from transforms.index import (
+from sentence_beam.transforms.index import (
     IndexPlan,
     SegmentedIndex,
     SegmentFile,
@@ -34,9 +34,9 @@ from transforms.index import (
     rerank,
     train,
 )
-from transforms.index.choose import depth_for
-from transforms.index.filtered import FilteredIndex, Vectors
-from transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.index.filtered import FilteredIndex, Vectors
+from sentence_beam.transforms.index.spec import IndexSpec
 
 K = 10
 BATCH = 200  # queries of each measurement

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from pipelines.common import command
-from transforms.calibration import Calibration, parse_calibration
-from transforms.calibration.flow import FlowParameters
-from transforms.calibration.flow_fit import BATCH, Training, fit_flow, initialise
-from transforms.encoder import Encoder
+from sentence_beam.pipelines.common import command
+from sentence_beam.transforms.calibration import Calibration, parse_calibration
+from sentence_beam.transforms.calibration.flow import FlowParameters
+from sentence_beam.transforms.calibration.flow_fit import BATCH, Training, fit_flow, initialise
+from sentence_beam.transforms.encoder import Encoder
 
 
 class Actnorm(nn.Module):

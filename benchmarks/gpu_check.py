@@ -54,10 +54,10 @@ from benchmarks.gpu_speed import (
     index,
     throughput,
 )
-from transforms.encoder import Encoder, encoder, forward, varlen
-from transforms.encoder.devices import resolve_devices
-from transforms.encoder.texts_attention import text_by_text
-from transforms.index import kmeans
+from sentence_beam.transforms.encoder import Encoder, encoder, forward, varlen
+from sentence_beam.transforms.encoder.devices import resolve_devices
+from sentence_beam.transforms.encoder.texts_attention import text_by_text
+from sentence_beam.transforms.index import kmeans
 
 LENGTHS = (16, 32, 128, 512)
 _SMALL_SHAPE = {
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None, extent: Extent | None = None) -> int
     """Check, measure, print and write; 1 where something is not as it should be."""
     args = _parser().parse_args(argv)
     with suppress(ModuleNotFoundError):  # of what only `embed` needs
-        from pipelines.common import command
+        from sentence_beam.pipelines.common import command
 
         command.quiet_logs()
     quiet()

@@ -15,10 +15,10 @@ import torch
 
 from benchmarks.gpu_machine import Place
 from benchmarks.random_models import FAMILIES, PADDED, known, small
-from transforms.calibration import parse_calibration
-from transforms.calibration.fit import fit_calibration
-from transforms.encoder import Encoder
-from transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.calibration import parse_calibration
+from sentence_beam.transforms.calibration.fit import fit_calibration
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.probe import BatchSharing
 
 # In float32, of the largest component; in 16 bits, as a multiple of what the processor's own 16
 # bits come to.
@@ -308,6 +308,6 @@ def out_of_memory(
 
 def quiet() -> None:
     """No warnings of what is tried on purpose."""
-    for name in ("transforms", "sentence_transformers", "transformers"):
+    for name in ("sentence_beam", "sentence_transformers", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
     torch.set_float32_matmul_precision("highest")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import seconds
-from transforms.encoder.devices import resolve_devices
+from sentence_beam.transforms.encoder.devices import resolve_devices
 
 SIDE = 8192  # of the matrices whose product shows the peak
 _SECONDS = 1.0  # that products run, after one second in which the clocks rise

@@ -16,10 +16,10 @@ from benchmarks.gpu_exact import Finding, tried
 from benchmarks.gpu_machine import Place
 from benchmarks.gpu_speed import Shapes, run_units, units_of
 from benchmarks.random_models import VOCABULARY, alike
-from transforms.encoder import Encoder
-from transforms.encoder.batches import Batch
-from transforms.encoder.replica import Replica
-from transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.replica import Replica
+from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 LENGTH = 128  # tokens of the texts
 TWICE = 1.8  # how much faster two GPUs are than one

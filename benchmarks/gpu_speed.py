@@ -20,10 +20,10 @@ from benchmarks.common import seconds
 from benchmarks.gpu_exact import Finding, tried
 from benchmarks.gpu_machine import Place
 from benchmarks.random_models import SHAPES, RandomModel, alike, save_model
-from transforms.encoder import Encoder
-from transforms.encoder.tokenize import Tokenized
-from transforms.index import kmeans
-from transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.index import kmeans
+from sentence_beam.transforms.index.faiss_module import load_faiss
 
 # Shares of the peak at 128 tokens and more; how much faster than the peer; `embed` over the slower
 # of its two halves.
@@ -213,7 +213,7 @@ def end_to_end(load: Load, found: list[str], place: Place, where: Path) -> Findi
     A run over a third of the rows is subtracted from one over all, and with it the start, the first
     unit, for which nothing is computed yet, and the last one, beside which nothing is read.
     """
-    from transforms.store import open_store
+    from sentence_beam.transforms.store import open_store
 
     family, settings = next(iter((load.shapes or SHAPES).values()))
     model = str(save_model(family, where / "end", torch.float32, **settings).folder)
@@ -255,7 +255,7 @@ def end_to_end(load: Load, found: list[str], place: Place, where: Path) -> Findi
 
 
 def _embed(arguments: list[str]) -> None:
-    from pipelines import embed
+    from sentence_beam.pipelines import embed
 
     assert embed.main(arguments) == 0, "embed failed"
 
@@ -266,7 +266,7 @@ def index(load: Load, place: Place, where: Path) -> Finding:
     """
     from benchmarks.index import synthetic
     from benchmarks.index_nights import Nights
-    from transforms.beam import IndexRequest
+    from sentence_beam.transforms.beam import IndexRequest
 
     what, bar = "index trained on the GPU", "recall within the processor's interval, files alike"
     on_gpu = kmeans.has_gpu()
@@ -295,7 +295,7 @@ def _contents(root: Path) -> list[tuple[str, int, int]]:
     """The kind of each file of faiss of a store's index, its vectors and their width, as any reader
     finds them.
     """
-    from transforms.store.manifest import read_manifest
+    from sentence_beam.transforms.store.manifest import read_manifest
 
     manifest = read_manifest(str(root))
     assert manifest is not None

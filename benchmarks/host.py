@@ -23,10 +23,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.common import SENTENCES, Row, median_ratio, real_texts, report, seconds
-from pipelines.common import command
-from transforms.encoder import Encoder
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.space import resolve_model
+from sentence_beam.pipelines.common import command
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.space import resolve_model
 
 NEW, KNOWN = KINDS = ("new words", "known words")
 TEXTS_AT_ONCE = 4096

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.common import Row, fastest, report, timed
 from benchmarks.index_training import print_training
-from transforms.index import (
+from sentence_beam.transforms.index import (
     Candidates,
     ExactNeighbours,
     IndexPlan,
@@ -40,11 +40,11 @@ from transforms.index import (
     select,
     train,
 )
-from transforms.index.choose import depth_for
-from transforms.index.faiss_module import use_threads
-from transforms.index.range_file import range_bytes
-from transforms.index.recall import segment_base
-from transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.range_file import range_bytes
+from sentence_beam.transforms.index.recall import segment_base
+from sentence_beam.transforms.index.spec import IndexSpec
 
 BLOCK = 25_000
 QUERIES = 1000

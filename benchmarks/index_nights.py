@@ -27,22 +27,22 @@ import numpy as np
 from benchmarks.common import report, timed
 from benchmarks.index import synthetic
 from benchmarks.index_year import Year
-from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
-from transforms.corpus import InputFile, UnitRows
-from transforms.index import IndexSpec, choose, choose_index
-from transforms.index.range_file import RangeHeader
-from transforms.index.range_readers import MappedRange
-from transforms.space import Space, row_hashes
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import read_manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.result import now
-from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from transforms.store.shards.vectors import Vectors
-from transforms.store.shards.writing import unit_digest
+from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle
+from sentence_beam.transforms.corpus import InputFile, UnitRows
+from sentence_beam.transforms.index import IndexSpec, choose, choose_index
+from sentence_beam.transforms.index.range_file import RangeHeader
+from sentence_beam.transforms.index.range_readers import MappedRange
+from sentence_beam.transforms.space import Space, row_hashes
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.writing import unit_digest
 
 SHARDS = 20
 RANGES = 16

@@ -29,20 +29,27 @@ import numpy as np
 from benchmarks.common import report
 from benchmarks.index import choose_sample, synthetic
 from benchmarks.index_nights import Nights, Rows
-from transforms.index import IndexPlan, SegmentWriter, TrainedIndex, cells, choose, choose_index
-from transforms.index.cells import PASSES
-from transforms.index.choose import cut_lists
-from transforms.index.range_file import ID_BYTES, RangeHeader, blocks_of, header_bytes
-from transforms.index.ranges import SPARE
-from transforms.index.sizes import size_of, step_bytes
-from transforms.index.spec import IndexSpec
-from transforms.index.train import train
-from transforms.index.walk import walk
-from transforms.steps.index.files import most_rows
-from transforms.steps.index.sample import PART_BYTES
-from transforms.storage.base import Entry
-from transforms.storage.local import LocalStorage
-from transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.index import (
+    IndexPlan,
+    SegmentWriter,
+    TrainedIndex,
+    cells,
+    choose,
+    choose_index,
+)
+from sentence_beam.transforms.index.cells import PASSES
+from sentence_beam.transforms.index.choose import cut_lists
+from sentence_beam.transforms.index.range_file import ID_BYTES, RangeHeader, blocks_of, header_bytes
+from sentence_beam.transforms.index.ranges import SPARE
+from sentence_beam.transforms.index.sizes import size_of, step_bytes
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.train import train
+from sentence_beam.transforms.index.walk import walk
+from sentence_beam.transforms.steps.index.files import most_rows
+from sentence_beam.transforms.steps.index.sample import PART_BYTES
+from sentence_beam.transforms.storage.base import Entry
+from sentence_beam.transforms.storage.local import LocalStorage
+from sentence_beam.transforms.store.index_entries import IndexRequest
 
 LARGE = (100_000_000, 1_000_000_000, 10_000_000_000)
 LISTS = 256  # of the small index by which lists of a query are located

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 from benchmarks.common import report, timed
 from benchmarks.index import synthetic
 from benchmarks.index_nights import SHARDS, Nights, Rows
-from transforms import storage
-from transforms.beam import IndexRequest
-from transforms.search import Searcher
-from transforms.store.manifest import read_manifest
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.store.manifest import read_manifest
 
 QUERIES, ALONE, EXACT = 1000, 50, 3
 AUTOFAISS = """

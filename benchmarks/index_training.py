@@ -10,10 +10,10 @@ import numpy as np
 
 from benchmarks.common import timed
 from benchmarks.two_levels import two_levels
-from transforms.index import ExactNeighbours, IndexPlan, cells
-from transforms.index.kmeans import kmeans
-from transforms.steps.index.files import Folder
-from transforms.steps.index.sample import leave_rows, read_rows
+from sentence_beam.transforms.index import ExactNeighbours, IndexPlan, cells
+from sentence_beam.transforms.index.kmeans import kmeans
+from sentence_beam.transforms.steps.index.files import Folder
+from sentence_beam.transforms.steps.index.sample import leave_rows, read_rows
 
 
 def print_training(

@@ -14,12 +14,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transforms.index import IndexPlan
-from transforms.index.choose import cut_lists
-from transforms.steps.index.files import SEGMENT_ROWS, most_rows
-from transforms.steps.index.update import IndexUpdate
-from transforms.steps.index.update_decision import MatchedRows, TargetSegment, decision_of
-from transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
+from sentence_beam.transforms.index import IndexPlan
+from sentence_beam.transforms.index.choose import cut_lists
+from sentence_beam.transforms.steps.index.files import SEGMENT_ROWS, most_rows
+from sentence_beam.transforms.steps.index.update import IndexUpdate
+from sentence_beam.transforms.steps.index.update_decision import (
+    MatchedRows,
+    TargetSegment,
+    decision_of,
+)
+from sentence_beam.transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from benchmarks.document_stores import documents
 from benchmarks.documents import tokenizer
 from benchmarks.encode import CALIBRATION_TEXTS, closeness, processor_seconds
 from benchmarks.exported import exported
-from pipelines.common import command
-from transforms.calibration.quality import spearman
-from transforms.encoder import Encoder
-from transforms.encoder.quantise import quantise
-from transforms.space import Machine, Recipe
+from sentence_beam.pipelines.common import command
+from sentence_beam.transforms.calibration.quality import spearman
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.quantise import quantise
+from sentence_beam.transforms.space import Machine, Recipe
 
 BATCHES = (16, 32, 64)
 DOCUMENTS = 300

@@ -21,11 +21,11 @@ import pyarrow.dataset as ds
 from benchmarks.common import report, timed
 from benchmarks.index import synthetic
 from benchmarks.index_nights import Nights
-from transforms.beam import IndexRequest, Neighbours, NeighboursJob
-from transforms.index.faiss_module import use_threads
-from transforms.steps.joins.dedup import deduplicate
-from transforms.steps.joins.neighbours import blocks_of
-from transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.beam import IndexRequest, Neighbours, NeighboursJob
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.steps.joins.dedup import deduplicate
+from sentence_beam.transforms.steps.joins.neighbours import blocks_of
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 
 K = 10
 SHARDS = 20

@@ -18,21 +18,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, real_texts, report
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 UNIT_TOKENS = 20_000
 UNITS_PER_FILE = 5
 RUN = (
-    "import resource, sys; from pipelines import embed; code = embed.main(sys.argv[1:]);"
+    "import resource, sys; from sentence_beam.pipelines import embed;"
+    "code = embed.main(sys.argv[1:]);"
     "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); sys.exit(code)"
 )
 TEXTS = 2000
 STEPS = {
     "Python, Arrow and how a store is read": "pass",
-    "Beam and the pipeline": "import pipelines.embed, transforms.beam\n"
+    "Beam and the pipeline": "import sentence_beam.pipelines.embed, sentence_beam.transforms.beam\n"
     "from apache_beam.runners.portability.fn_api_runner import fn_runner",
-    "torch": "import torch, transforms.encoder",
-    "MiniLM and its tokenizer": "encoder = transforms.encoder.Encoder.load('minilm')",
+    "torch": "import torch, sentence_beam.transforms.encoder",
+    "MiniLM and its tokenizer": "encoder = sentence_beam.transforms.encoder.Encoder.load('minilm')",
     f"{TEXTS:,} texts in the forward pass": "encoder.encode(texts)",
 }
 

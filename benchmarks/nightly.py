@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, real_texts, report
 from benchmarks.stub import stub_encoder, tiny_model
-from pipelines import embed
-from pipelines.common import command
-from transforms.base.imports import keep_all
-from transforms.store import open_store
+from sentence_beam.pipelines import embed
+from sentence_beam.pipelines.common import command
+from sentence_beam.transforms.base.imports import keep_all
+from sentence_beam.transforms.store import open_store
 
 PARTITIONS = ("file", "content")
 ROWS_PER_FILE = 5000

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from transforms.space import resolve_model
+from sentence_beam.transforms.space import resolve_model
 
 PEER = """
 import sys
@@ -55,9 +55,11 @@ def main() -> None:
         texts = (" ".join(text.split()) for text in real_texts(args.sentences, args.rows))
         file.write_text("".join(f"{text}\n" for text in texts), encoding="utf8")
         works = {
-            "pairs": partial(alone, "-m", "pipelines.cli", "pairs", "--input", str(file)),
+            "pairs": partial(
+                alone, "-m", "sentence_beam.pipelines.cli", "pairs", "--input", str(file)
+            ),
             "peer": partial(alone, "-c", PEER, str(resolve_model("minilm").root), str(file)),
-            "start": partial(alone, "-m", "pipelines.cli", "history", "--help"),
+            "start": partial(alone, "-m", "sentence_beam.pipelines.cli", "history", "--help"),
         }
         works["start"]()  # compiles what was never imported
         took = interleaved(works, args.runs)

@@ -44,7 +44,7 @@ class Took:
 def run(way: str, file: str, output: str, unit_tokens: int) -> None:
     """Embed the rows of a file in one way."""
     if way == "embed":
-        from pipelines import embed
+        from sentence_beam.pipelines import embed
 
         flags = [
             "--input",
@@ -58,7 +58,7 @@ def run(way: str, file: str, output: str, unit_tokens: int) -> None:
         ]
         assert embed.main(flags) == 0
         return
-    from transforms.space import resolve_model
+    from sentence_beam.transforms.space import resolve_model
 
     model = str(resolve_model("minilm").root)
     if way == "MLTransform":

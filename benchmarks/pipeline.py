@@ -22,16 +22,16 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
-from pipelines import embed
-from pipelines.common import beam_flags, command
-from transforms.corpus import Columns, match_inputs, plan_file, read_span
-from transforms.encoder import Encoder
-from transforms.space import resolve_model
-from transforms.space.dtypes import native_dtype
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.resolve import resolve
-from transforms.steps.plan.estimate import predict
-from transforms.store import open_store
+from sentence_beam.pipelines import embed
+from sentence_beam.pipelines.common import beam_flags, command
+from sentence_beam.transforms.corpus import Columns, match_inputs, plan_file, read_span
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.dtypes import native_dtype
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.plan.estimate import predict
+from sentence_beam.transforms.store import open_store
 
 SHAPES = [
     (tokens // length, length)

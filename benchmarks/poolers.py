@@ -21,12 +21,12 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from pipelines.common import command
-from transforms.encoder import Encoder
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.pooling import TokenStatistics
-from transforms.space import resolve_model
-from transforms.space.identity import tokenizer_digest
+from sentence_beam.pipelines.common import command
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.pooling import TokenStatistics
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.identity import tokenizer_digest
 
 BARS = {"ditto": "1.03x", "sbert-wk": "1.10x", "prompt": "none: its template is encoded too"}
 POOLERS = (
@@ -42,8 +42,8 @@ POOLERS = (
     + ['prompt:template=This sentence : "{text}" means [MASK].']
 )
 ALONE = (
-    "import json, resource, sys; from transforms.encoder import Encoder;model, spec, dtype, texts ="
-    " sys.argv[1:]; encoder = Encoder.load(model, pooler=spec,"
+    "import json, resource, sys; from sentence_beam.transforms.encoder import Encoder;"
+    "model, spec, dtype, texts = sys.argv[1:]; encoder = Encoder.load(model, pooler=spec,"
     " dtype=dtype);encoder.encode(json.load(open(texts)));"
     " print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 )

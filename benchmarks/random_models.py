@@ -30,10 +30,10 @@ from transformers import (
 )
 
 from benchmarks.common import real_texts
-from transforms.base.errors import MissingExtraError
-from transforms.encoder.load import quiet_transformers
-from transforms.encoder.tokenize import Tokenized
-from transforms.space import resolve_model
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.encoder.load import quiet_transformers
+from sentence_beam.transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.space import resolve_model
 
 VOCABULARY = 30_522  # at least so many token ids are known to every model
 _SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}

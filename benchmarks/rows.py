@@ -23,14 +23,14 @@ WAYS = ("embed", "EmbedRows")
 def run(way: str, file: str, dtype: str) -> None:
     """Embed the rows of a file."""
     if way == "embed":
-        from pipelines import embed
+        from sentence_beam.pipelines import embed
 
         store = tempfile.mkdtemp(dir=Path(file).parent)
         assert embed.main(["--input", file, "--store", store, "--dtype", dtype]) == 0
         return
     import apache_beam as beam
 
-    from transforms.beam import EmbedRows
+    from sentence_beam.transforms.beam import EmbedRows
 
     with beam.Pipeline("FnApiRunner") as pipeline:
         rows = pipeline | beam.io.ReadFromParquet(file)

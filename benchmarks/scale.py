@@ -87,11 +87,11 @@ def write_small(folder: Path, files: int) -> None:
 
 def resolved(where: Path, unit_tokens: int) -> Any:
     """The job of a night, as `embed` resolves it."""
-    from pipelines.common.embed_options import parser
-    from transforms.steps.options import EmbedOptions
-    from transforms.steps.options.resolve import resolve
-    from transforms.store.manifest import read_manifest
-    from transforms.store.runs.run_ids import new_run
+    from sentence_beam.pipelines.common.embed_options import parser
+    from sentence_beam.transforms.steps.options import EmbedOptions
+    from sentence_beam.transforms.steps.options.resolve import resolve
+    from sentence_beam.transforms.store.manifest import read_manifest
+    from sentence_beam.transforms.store.runs.run_ids import new_run
 
     argv = [
         "--input",
@@ -116,9 +116,9 @@ def digest_of_nothing(size: int) -> str:
 
 def made_up(spans: list[Any], root: str) -> Iterator[Any]:
     """The records that embedding the spans would leave, with shards that hold nothing."""
-    from transforms.corpus.groups import GroupSpan
-    from transforms.store import layout
-    from transforms.store.records import UnitRecord
+    from sentence_beam.transforms.corpus.groups import GroupSpan
+    from sentence_beam.transforms.store import layout
+    from sentence_beam.transforms.store.records import UnitRecord
 
     for span in spans:
         rows = span.rows if span.rows is not None else max(1, span.tokens // len(TEXT))
@@ -138,7 +138,7 @@ def made_up(spans: list[Any], root: str) -> Iterator[Any]:
 
 def plan_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Plan a night; what it found is kept for the commit."""
-    from transforms.beam import Plan
+    from sentence_beam.transforms.beam import Plan
 
     job = resolved(where, unit_tokens).job
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
@@ -151,7 +151,7 @@ def plan_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Do the work of one process before files are planned: list them."""
-    from transforms.steps.plan.files import file_batches
+    from sentence_beam.transforms.steps.plan.files import file_batches
 
     job = resolved(where, unit_tokens).job
     listed = [
@@ -163,9 +163,9 @@ def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Do the work of all workers in one: compare with the last snapshot, read footers, cut."""
-    from transforms.steps.plan.elements import ListedFiles
-    from transforms.steps.plan.planner import FilePlanner
-    from transforms.store.runs.plan import PlannedFile
+    from sentence_beam.transforms.steps.plan.elements import ListedFiles
+    from sentence_beam.transforms.steps.plan.planner import FilePlanner
+    from sentence_beam.transforms.store.runs.plan import PlannedFile
 
     job, looked, held = resolved(where, unit_tokens).job, [], []
     list_by_ranges(Path(job.root, "embeddings"))
@@ -185,8 +185,8 @@ def list_by_ranges(folder: Path) -> None:
     """Let local stores list ranges of names, as gs:// and s3:// do."""
     import numpy as np
 
-    from transforms.storage import Entry
-    from transforms.storage.local import LocalStorage
+    from sentence_beam.transforms.storage import Entry
+    from sentence_beam.transforms.storage.local import LocalStorage
 
     names = np.sort(np.array(os.listdir(folder) if folder.is_dir() else [], "S"))
 
@@ -201,8 +201,8 @@ def list_by_ranges(folder: Path) -> None:
 
 def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Do the work of the process that gets all files: check, record and hand out the plan."""
-    from transforms.steps.plan.files import record
-    from transforms.store.runs.carried_ranges import CarriedRange
+    from sentence_beam.transforms.steps.plan.files import record
+    from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange
 
     job, looked = (
         resolved(where, unit_tokens).job,
@@ -222,9 +222,9 @@ def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def carry_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Do the work of all workers in one: read and pack the units of the ranges carried over."""
-    from transforms.store.manifest import read_manifest
-    from transforms.store.runs.carried_ranges import units_of_range
-    from transforms.store.runs.record_bytes import pack
+    from sentence_beam.transforms.store.manifest import read_manifest
+    from sentence_beam.transforms.store.runs.carried_ranges import units_of_range
+    from sentence_beam.transforms.store.runs.record_bytes import pack
 
     last = read_manifest(f"{where}/store")
     packed = 0
@@ -237,9 +237,9 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Commit the planned night: the plan read back, the units' records, ledger, manifest,
     pointer.
     """
-    from transforms.store.runs.commit import settle
-    from transforms.store.runs.finish import finish
-    from transforms.store.runs.settled import Settler
+    from sentence_beam.transforms.store.runs.commit import settle
+    from sentence_beam.transforms.store.runs.finish import finish
+    from sentence_beam.transforms.store.runs.settled import Settler
 
     job = resolved(where, unit_tokens).job
     run = replace(job.run, id=(where / "run").read_text())
@@ -260,10 +260,10 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def packed_units(where: Path, job: Any) -> list[list[bytes]]:
     """The records of the night's units by stretches, as they come to what settles them."""
-    from transforms.store.manifest import read_manifest
-    from transforms.store.records import carried
-    from transforms.store.runs.record_bytes import pack
-    from transforms.store.runs.stretches import STRETCHES, stretch_of
+    from sentence_beam.transforms.store.manifest import read_manifest
+    from sentence_beam.transforms.store.records import carried
+    from sentence_beam.transforms.store.runs.record_bytes import pack
+    from sentence_beam.transforms.store.runs.stretches import STRETCHES, stretch_of
 
     previous = read_manifest(job.root)
     units = map(carried, previous.units) if previous else spans_again(where, job)
@@ -275,7 +275,7 @@ def packed_units(where: Path, job: Any) -> list[list[bytes]]:
 
 def spans_again(where: Path, job: Any) -> Iterator[Any]:
     """The first night's records, from its plan."""
-    from transforms.store.runs.plan_work import RecordedWork
+    from sentence_beam.transforms.store.runs.plan_work import RecordedWork
 
     run = (where / "run").read_text()
     yield from made_up(RecordedWork(job.root, run).spans(), job.root)
@@ -283,7 +283,7 @@ def spans_again(where: Path, job: Any) -> Iterator[Any]:
 
 def open_for_search(where: Path, _: int) -> dict[str, float]:
     """Read the manifest without its units, as `search` and `history` do."""
-    from transforms.store import open_store
+    from sentence_beam.transforms.store import open_store
 
     manifest = open_store(f"{where}/store").manifest
     return {"rows": manifest.data["rows"]["written"], "space": len(manifest.space.id)}
@@ -291,15 +291,15 @@ def open_for_search(where: Path, _: int) -> dict[str, float]:
 
 def open_all_units(where: Path, _: int) -> dict[str, float]:
     """Read every unit's record, as `files` and `verify` do."""
-    from transforms.store import open_store
+    from sentence_beam.transforms.store import open_store
 
     return {"units": len(open_store(f"{where}/store").manifest.shard_paths)}
 
 
 def first_unit(where: Path, _: int) -> dict[str, float]:
     """Read the units of one file, as a worker does before it embeds its first unit."""
-    from transforms.store.manifest import read_manifest
-    from transforms.store.runs.reuse import Known
+    from sentence_beam.transforms.store.manifest import read_manifest
+    from sentence_beam.transforms.store.runs.reuse import Known
 
     manifest = read_manifest(f"{where}/store")
     part = manifest.parts[len(manifest.parts) // 2] if manifest.parts else None
@@ -312,10 +312,10 @@ def requests_of_processes(where: Path, _: int) -> dict[str, float]:
     """The most requests a second for one object, by 200 processes that each finish a unit every ten
     seconds.
     """
-    from transforms.storage.local import LocalStorage
-    from transforms.store.manifest import read_manifest
-    from transforms.store.runs import lease
-    from transforms.store.runs.reuse import Known
+    from sentence_beam.transforms.storage.local import LocalStorage
+    from sentence_beam.transforms.store.manifest import read_manifest
+    from sentence_beam.transforms.store.runs import lease
+    from sentence_beam.transforms.store.runs.reuse import Known
 
     root, seen, now = f"{where}/store", Counter(), [1_000_000.0]
     manifest = read_manifest(root)
@@ -366,7 +366,7 @@ def measured(
 def _run(
     work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens: int, sender: Any
 ) -> None:
-    from pipelines.common import command
+    from sentence_beam.pipelines.common import command
 
     command.quiet_logs()
     start, before = time.perf_counter(), time.process_time()

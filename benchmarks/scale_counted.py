@@ -45,8 +45,8 @@ def name_of(number: int) -> str:
 
 def listed(where: Path, units: int) -> list[Any]:
     """Return the elements of the listing of all files, which share one version."""
-    from transforms.corpus import InputFile
-    from transforms.steps.plan.elements import by_key_ranges
+    from sentence_beam.transforms.corpus import InputFile
+    from sentence_beam.transforms.steps.plan.elements import by_key_ranges
 
     template = where / "in" / "template"
     template.parent.mkdir(exist_ok=True)
@@ -65,7 +65,7 @@ def listed(where: Path, units: int) -> list[Any]:
 
 def sampled(elements: list[Any], number: int) -> list[Any]:
     """Return some elements that lie within the first stretch."""
-    from transforms.store.runs.stretches import stretch_of_file
+    from sentence_beam.transforms.store.runs.stretches import stretch_of_file
 
     inside = [one for one in elements[1:] if not stretch_of_file(one.files[-1].relative)]
     return inside[:: max(1, len(inside) // number)][:number]
@@ -73,7 +73,7 @@ def sampled(elements: list[Any], number: int) -> list[Any]:
 
 def with_inputs(where: Path, elements: list[Any]) -> list[Any]:
     """Make the input files of elements, as links to one, with that one's version."""
-    from transforms import storage
+    from sentence_beam.transforms import storage
 
     for element in elements:
         for file in element.files:
@@ -134,8 +134,8 @@ def kept_elements(where: Path) -> list[Any]:
 
 def look(where: Path, units: int) -> dict[str, float]:
     """Plan some elements, as workers do."""
-    from transforms.steps.plan.planner import FilePlanner
-    from transforms.store.runs.plan import PlannedFile
+    from sentence_beam.transforms.steps.plan.planner import FilePlanner
+    from sentence_beam.transforms.store.runs.plan import PlannedFile
 
     some = with_inputs(where, kept_elements(where))
     job = scale.resolved(where, ROWS).job
@@ -157,7 +157,7 @@ def look(where: Path, units: int) -> dict[str, float]:
 
 def record_first(where: Path, units: int) -> dict[str, float]:
     """Put the plan of a first night together, from packed files of all units."""
-    from transforms.steps.plan.files import record
+    from sentence_beam.transforms.steps.plan.files import record
 
     job = scale.resolved(where, ROWS).job
     clock = Clock()
@@ -170,8 +170,8 @@ def record_first(where: Path, units: int) -> dict[str, float]:
 
 def all_packed(where: Path, units: int) -> Iterator[bytes]:
     """Yield the files of all elements packed, each like a file that was planned."""
-    from transforms.base.arrow import table_of
-    from transforms.steps.plan.elements import PlannedFiles
+    from sentence_beam.transforms.base.arrow import table_of
+    from sentence_beam.transforms.steps.plan.elements import PlannedFiles
 
     looked = scale.ON_THE_WAY.decode((where / "looked").read_bytes())
     example = scale.ON_THE_WAY.decode(looked[0]).packed
@@ -182,8 +182,8 @@ def all_packed(where: Path, units: int) -> Iterator[bytes]:
 
 def packed_like(example: Any, rows: pa.Table, element: Any) -> Any:
     """Return the files of an element packed as the first of an example, which has these rows."""
-    from transforms.base.arrow import parquet_bytes
-    from transforms.store.runs.packed_files import PackedFiles
+    from sentence_beam.transforms.base.arrow import parquet_bytes
+    from sentence_beam.transforms.store.runs.packed_files import PackedFiles
 
     count = len(element.files)
     names = pa.array([file.relative for file in element.files])
@@ -207,9 +207,9 @@ def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 def settle(where: Path, units: int) -> dict[str, float]:
     """Settle the first stretch; shards of the sampled elements alone have a file."""
-    from transforms.store.runs.record_bytes import pack
-    from transforms.store.runs.recorded_plan import shared_plan
-    from transforms.store.runs.settled import Settler
+    from sentence_beam.transforms.store.runs.record_bytes import pack
+    from sentence_beam.transforms.store.runs.recorded_plan import shared_plan
+    from sentence_beam.transforms.store.runs.settled import Settler
 
     job = scale.resolved(where, ROWS).job
     run = (where / "run").read_text()
@@ -226,8 +226,8 @@ def settle(where: Path, units: int) -> dict[str, float]:
 
 def made_up(spans: list[Any], looked: set[str], root: str) -> Iterator[Any]:
     """Yield the records of planned spans."""
-    from transforms.store import layout
-    from transforms.store.records import UnitRecord
+    from sentence_beam.transforms.store import layout
+    from sentence_beam.transforms.store.records import UnitRecord
 
     size = ROWS * (4 * scale.DIM + 40)
     for span in spans:
@@ -247,8 +247,8 @@ def made_up(spans: list[Any], looked: set[str], root: str) -> Iterator[Any]:
 
 def commit(where: Path, units: int) -> dict[str, float]:
     """Commit all stretches, of which the others are like the first."""
-    from transforms.store.runs.commit import settle as settle_all
-    from transforms.store.runs.finish import finish
+    from sentence_beam.transforms.store.runs.commit import settle as settle_all
+    from sentence_beam.transforms.store.runs.finish import finish
 
     run = replace(scale.resolved(where, ROWS).job.run, id=(where / "run").read_text())
     first = scale.ON_THE_WAY.decode((where / "settled").read_bytes())
@@ -277,8 +277,8 @@ def shifted(first: Any, number: int) -> Any:
 
 def record_later(where: Path, units: int) -> dict[str, float]:
     """Put the plan of a later night together, from packed files of all units."""
-    from transforms.steps.plan.files import record
-    from transforms.store.runs.carried_ranges import CarriedRange
+    from sentence_beam.transforms.steps.plan.files import record
+    from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange
 
     job = scale.resolved(where, ROWS).job
     clock = Clock()
@@ -292,9 +292,9 @@ def record_later(where: Path, units: int) -> dict[str, float]:
 
 def carry(where: Path, units: int) -> dict[str, float]:
     """Read and pack the carried units of ranges within the first stretch."""
-    from transforms.store.manifest import read_manifest
-    from transforms.store.runs.carried_ranges import units_of_range
-    from transforms.store.runs.record_bytes import pack
+    from sentence_beam.transforms.store.manifest import read_manifest
+    from sentence_beam.transforms.store.runs.carried_ranges import units_of_range
+    from sentence_beam.transforms.store.runs.record_bytes import pack
 
     last = read_manifest(f"{where}/store")
     assert last is not None

@@ -36,16 +36,16 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, machine, real_texts
 from benchmarks.index_nights import Nights
-from pipelines.cli import main as run
-from transforms.beam import IndexRequest
-from transforms.corpus.files import key_of
-from transforms.index import choose, exact_search
-from transforms.search import Searcher
-from transforms.store import open_store
-from transforms.store.entries import InputEntry, PartEntry
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.manifest_parts import write_parts
-from transforms.store.records import UnitRecord
+from sentence_beam.pipelines.cli import main as run
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.index import choose, exact_search
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.entries import InputEntry, PartEntry
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.manifest_parts import write_parts
+from sentence_beam.transforms.store.records import UnitRecord
 
 K = 10
 ROWS = 100_000  # of an index whose memory is measured
@@ -100,7 +100,15 @@ def measure(root: str, texts: list[str], clients: int, requests: int) -> None:
     alone = float(np.median(took))
     print(f"{'':<24}{'median':>12}{'p95':>12}{'of one':>9}{'rate':>11}  questions in a batch")
     told("search, in process", took, time.perf_counter() - start, alone)
-    command = [sys.executable, "-m", "pipelines.serve", "--store", root, "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "sentence_beam.pipelines.serve",
+        "--store",
+        root,
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as server:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from transforms.evaluation.pair_files import read_pairs
+from sentence_beam.transforms.evaluation.pair_files import read_pairs
 
 SETS = ("sts12", "sts13", "sts14", "sts15", "sts16")
 PARTS = ("train", "dev", "test")

@@ -17,8 +17,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from pipelines.cli import main as command
-from transforms.base.errors import SentenceBeamError
+from sentence_beam.pipelines.cli import main as command
+from sentence_beam.transforms.base.errors import SentenceBeamError
 
 POOLERS = ["mean", "first-last"]
 METHODS = ["standardize", "remove-top:1", "remove-top", "remove-top:10", "standardize+remove-top"]

@@ -9,12 +9,12 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from transforms.encoder.batches import BatchStats
-from transforms.encoder.output import Embedded
-from transforms.encoder.tokenize import KnownTokens, Tokenized
-from transforms.pooling import Status
-from transforms.space import Space
-from transforms.steps.embed import load_encoder as loading
+from sentence_beam.transforms.encoder.batches import BatchStats
+from sentence_beam.transforms.encoder.output import Embedded
+from sentence_beam.transforms.encoder.tokenize import KnownTokens, Tokenized
+from sentence_beam.transforms.pooling import Status
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.steps.embed import load_encoder as loading
 
 
 class Stub:

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.common import Row, report
 from benchmarks.index import synthetic
 from benchmarks.index_training import rows_scanned
-from transforms.index import ExactNeighbours
+from sentence_beam.transforms.index import ExactNeighbours
 
 METRIC = "ip"
 BAR = 1.5

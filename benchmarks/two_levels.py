@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
-from transforms.index import cells
-from transforms.index.kmeans import kmeans
+from sentence_beam.transforms.index import cells
+from sentence_beam.transforms.index.kmeans import kmeans
 
 
 def two_levels(

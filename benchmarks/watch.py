@@ -28,12 +28,12 @@ from benchmarks.common import real_texts, report
 from benchmarks.watch_corpora import CORPORA
 from benchmarks.watch_faults import COUNTS, FAULTS, Told, faults_of
 from benchmarks.watch_nights import Night, begin, nights_of, one_model
+from sentence_beam.transforms.steps.watch.ask import current_queries
+from sentence_beam.transforms.steps.watch.watch_run import compare_with_kept
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.watched import read_queries
 from tests.helpers.cached_beam import cached_beam
 from tests.helpers.plain_runner import plain_runner
-from transforms.steps.watch.ask import current_queries
-from transforms.steps.watch.watch_run import compare_with_kept
-from transforms.store import open_store
-from transforms.store.watched import read_queries
 
 ROWS_PER_FILE = 10_000  # of the cost
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.watch_nights import FILES, Night, Outcome, Row
-from pipelines.cli import main as command
-from transforms.store.runs.answers import (
+from sentence_beam.pipelines.cli import main as command
+from sentence_beam.transforms.store.runs.answers import (
     CAUSES,
     FILE_GONE,
     INDEX_LOST,

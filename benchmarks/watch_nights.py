@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.watch_corpora import CORPORA
-from pipelines.cli import main as command
-from transforms.report.history import recommended_answer_change, run_summaries
-from transforms.steps.embed import load_encoder as loading
-from transforms.store.runs.result import read_result
+from sentence_beam.pipelines.cli import main as command
+from sentence_beam.transforms.report.history import recommended_answer_change, run_summaries
+from sentence_beam.transforms.steps.embed import load_encoder as loading
+from sentence_beam.transforms.store.runs.result import read_result
 
 FILES = 10
 QUERIES = 100

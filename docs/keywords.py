@@ -8,10 +8,10 @@ from inspect import formatannotation
 from pathlib import Path
 from typing import Any
 
-from transforms.base.option import aliases_in, declared_in
-from transforms.steps.options.embed import EmbedOptions
-from transforms.steps.options.joins import NeighboursOptions
-from transforms.steps.options.rows import REFUSED
+from sentence_beam.transforms.base.option import aliases_in, declared_in
+from sentence_beam.transforms.steps.options.embed import EmbedOptions
+from sentence_beam.transforms.steps.options.joins import NeighboursOptions
+from sentence_beam.transforms.steps.options.rows import REFUSED
 
 MODULE = Path(__file__).parents[1] / "transforms/steps/options/keywords.py"
 HEAD = '''"""The options of commands as keywords of Python functions, for type checkers and editors.
@@ -23,7 +23,7 @@ several names a list. Written by docs/keywords.py from these classes; `make docs
 from collections.abc import Mapping, Sequence
 from typing import Required, TypedDict
 
-from transforms.base.values import StrPath
+from sentence_beam.transforms.base.values import StrPath
 '''
 STORE = '''
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.cli import main as sentence_beam
+from sentence_beam.pipelines.cli import main as sentence_beam
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = Path(__file__).with_name("pictures")
@@ -119,7 +119,15 @@ def run(*words: object) -> None:
 @contextmanager
 def served(store: Path) -> Iterator[str]:
     """The address of a store that is served meanwhile."""
-    command = [sys.executable, "-m", "pipelines.serve", "--store", str(store), "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "sentence_beam.pipelines.serve",
+        "--store",
+        str(store),
+        "--port",
+        "0",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         yield address_in(process)

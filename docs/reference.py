@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.cli import COMMANDS, parser_of
-from pipelines.common.options import every_command
-from pipelines.common.specs import of_chunks, of_methods, of_poolers
-from transforms.corpus.spans import UNIT_TOKENS
-from transforms.index.choose import FLAT_BELOW, automatic_index
-from transforms.space import FLOAT32_ONLY
-from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
+from sentence_beam.pipelines.cli import COMMANDS, parser_of
+from sentence_beam.pipelines.common.options import every_command
+from sentence_beam.pipelines.common.specs import of_chunks, of_methods, of_poolers
+from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
+from sentence_beam.transforms.index.choose import FLAT_BELOW, automatic_index
+from sentence_beam.transforms.space import FLOAT32_ONLY
+from sentence_beam.transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
 
 PAGE = Path(__file__).with_name("reference.md")
 # The page of each command, and of each option that has another page.
@@ -98,8 +98,8 @@ HEAD = """# Commands
 
 <!-- Written by docs/reference.py from the commands' parsers; `make docs` writes it again. -->
 
-`sentence-beam COMMAND [OPTIONS]` is the same as `python -m pipelines.COMMAND [OPTIONS]`. Options
-have no short forms.
+`sentence-beam COMMAND [OPTIONS]` is the same as `python -m sentence_beam COMMAND [OPTIONS]`.
+Options have no short forms.
 
 Flags that are not listed go to Beam's pipeline options, for example `--runner`, `--project` or
 `--temp_location`; flags that Beam does not know either are refused. Flags that only a runner's Java

@@ -2,6 +2,5 @@
 worker.
 """
 
-from sentence_beam.hidden import check_packages
-
-check_packages()
+if __name__ != "sentence_beam.pipelines":  # found in a checkout that is on Python's path
+    raise ImportError(f"this package is sentence_beam.{__name__}", name=__name__)

@@ -6,10 +6,10 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from pipelines.common.sigterm import interrupted_by_sigterm, stopped_status
-from transforms.base.imports import keep_all, uncollected
-from transforms.base.logs import keep_root_logger
-from transforms.base.values import nearest
+from sentence_beam.pipelines.common.sigterm import interrupted_by_sigterm, stopped_status
+from sentence_beam.transforms.base.imports import keep_all, uncollected
+from sentence_beam.transforms.base.logs import keep_root_logger
+from sentence_beam.transforms.base.values import nearest
 
 if TYPE_CHECKING:
     import argparse
@@ -119,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
         if name == "completion":
             return complete(rest)
         with uncollected(), keep_root_logger():
-            command = importlib.import_module(f"pipelines.{name}")
+            command = importlib.import_module(f"sentence_beam.pipelines.{name}")
         return command.main(rest)
     except KeyboardInterrupt:  # before the command can handle it
         print(f"sentence-beam {name}: {INTERRUPTED}", file=sys.stderr)
@@ -141,7 +141,9 @@ def unknown(name: str) -> str:
 
 def parser_of(command: str) -> "argparse.ArgumentParser":
     """The parser of a command, by its name in COMMANDS."""
-    found: argparse.ArgumentParser = importlib.import_module(f"pipelines.{command}").parser()
+    found: argparse.ArgumentParser = importlib.import_module(
+        f"sentence_beam.pipelines.{command}"
+    ).parser()
     return found
 
 

@@ -6,19 +6,19 @@ import tempfile
 from pathlib import Path
 from typing import overload
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import as_function, without_none
-from pipelines.common.output import check_file, check_output, write_table
-from pipelines.common.progress import unheard
-from pipelines.common.tables import Column, table, text_column
-from transforms.base.keywords import options_of
-from transforms.base.numbers import counted
-from transforms.base.values import StrPath
-from transforms.search import Selection
-from transforms.steps.joins.cluster import Clustered, by_min_score, by_number
-from transforms.steps.options.joins import ClusterOptions
-from transforms.store import open_store
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import as_function, without_none
+from sentence_beam.pipelines.common.output import check_file, check_output, write_table
+from sentence_beam.pipelines.common.progress import unheard
+from sentence_beam.pipelines.common.tables import Column, table, text_column
+from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.steps.joins.cluster import Clustered, by_min_score, by_number
+from sentence_beam.transforms.steps.options.joins import ClusterOptions
+from sentence_beam.transforms.store import open_store
 
 SHOWN = 20
 NAMED_BY = 3

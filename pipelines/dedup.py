@@ -8,21 +8,21 @@ from typing import overload
 
 import pyarrow as pa
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import as_function, without_none
-from pipelines.common.output import check_output, write_tables
-from pipelines.common.progress import unheard
-from pipelines.common.tables import Column, id_column, one_line, table, text_column
-from transforms.base.keywords import options_of
-from transforms.base.lines import line
-from transforms.base.numbers import counted
-from transforms.base.values import StrPath
-from transforms.search import Selection
-from transforms.steps.joins.dedup import Deduplicated, deduplicate
-from transforms.steps.joins.store_vectors import with_texts
-from transforms.steps.options.joins import DedupOptions
-from transforms.store import open_store
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import as_function, without_none
+from sentence_beam.pipelines.common.output import check_output, write_tables
+from sentence_beam.pipelines.common.progress import unheard
+from sentence_beam.pipelines.common.tables import Column, id_column, one_line, table, text_column
+from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.steps.joins.dedup import Deduplicated, deduplicate
+from sentence_beam.transforms.steps.joins.store_vectors import with_texts
+from sentence_beam.transforms.steps.options.joins import DedupOptions
+from sentence_beam.transforms.store import open_store
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,20 +7,23 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pipelines.common import command, options, specs
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import as_function, object_or_keywords, signature_of
-from pipelines.common.output import check_file, check_output, write_rows, write_text
-from pipelines.common.progress import unheard
-from pipelines.common.stdin import with_stdin
-from pipelines.common.tables import Column, middle
-from pipelines.common.tables import table as lines_of
-from transforms.base.numbers import counted
-from transforms.base.option import narrowed
-from transforms.evaluation.diagnostics.options import DiagnoseCommandOptions, DiagnoseOptions
+from sentence_beam.pipelines.common import command, options, specs
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import as_function, object_or_keywords, signature_of
+from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
+from sentence_beam.pipelines.common.progress import unheard
+from sentence_beam.pipelines.common.stdin import with_stdin
+from sentence_beam.pipelines.common.tables import Column, middle
+from sentence_beam.pipelines.common.tables import table as lines_of
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.option import narrowed
+from sentence_beam.transforms.evaluation.diagnostics.options import (
+    DiagnoseCommandOptions,
+    DiagnoseOptions,
+)
 
 if TYPE_CHECKING:
-    from transforms.evaluation.diagnostics.diagnose import Diagnosis
+    from sentence_beam.transforms.evaluation.diagnostics.diagnose import Diagnosis
 
 SHOWN = 10  # lines of a figure that has many
 LARGEST_FIRST = ("head", "impact", "influence")
@@ -66,14 +69,14 @@ def run(options: DiagnoseCommandOptions) -> "Diagnosis":
     check_output(options.output)
     if options.report:
         check_file(options.report, "--report")
-    from transforms.evaluation.diagnostics.diagnose import diagnose as compute
+    from sentence_beam.transforms.evaluation.diagnostics.diagnose import diagnose as compute
 
     with with_stdin(narrowed(DiagnoseOptions, options), local=True) as chosen:
         found = compute(chosen)
     if options.output:
         write_rows(options.output, found.rows)
     if options.report:
-        from transforms.evaluation.diagnostics.page import page
+        from sentence_beam.transforms.evaluation.diagnostics.page import page
 
         write_text(options.report, page(found))
     return found

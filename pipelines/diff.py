@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.output import check_output, write_rows, write_tables
-from pipelines.common.tables import Column, end, middle, table, wrapped
-from transforms.base.numbers import counted
-from transforms.steps.options.store import SHOWN, DiffOptions
-from transforms.store import open_store
-from transforms.store.manifest import Manifest
-from transforms.store.runs import changes
-from transforms.store.runs.answers import CAUSES, causes_in_words
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.output import check_output, write_rows, write_tables
+from sentence_beam.pipelines.common.tables import Column, end, middle, table, wrapped
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.steps.options.store import SHOWN, DiffOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs import changes
+from sentence_beam.transforms.store.runs.answers import CAUSES, causes_in_words
 
 if TYPE_CHECKING:
-    from transforms.steps.watch.compare import ComparedQuery
+    from sentence_beam.transforms.steps.watch.compare import ComparedQuery
 
 
 def parser() -> argparse.ArgumentParser:
@@ -81,7 +81,7 @@ def _first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
 
 def _answers(options: DiffOptions, old: Manifest, new: Manifest) -> CommandOutput:
     """The watched queries whose answers differ most."""
-    from transforms.steps.watch.snapshots import compare_snapshots
+    from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots
 
     compared = compare_snapshots(old, new)
     figures = compared.figures

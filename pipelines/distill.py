@@ -4,13 +4,18 @@ import argparse
 import sys
 from typing import Any
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.stdin import with_stdin
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.training.distill_options import WORDS, DistillOptions, check_installed, output_of
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.stdin import with_stdin
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.training.distill_options import (
+    WORDS,
+    DistillOptions,
+    check_installed,
+    output_of,
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,7 +38,7 @@ def _distill(options: DistillOptions) -> CommandOutput:
     check_installed()
     output_of(options)
     with with_stdin(options, local=True) as options:
-        from transforms.training.distill import distill
+        from sentence_beam.transforms.training.distill import distill
 
         record = distill(options)
     return CommandOutput(lines(record), record)

@@ -11,40 +11,46 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import command, engines
-from pipelines.common.beam_flags import hints, options_of_list, parse
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.embed_options import parser
-from pipelines.common.library import as_function
-from pipelines.common.progress import watched
-from pipelines.common.stdin import with_stdin
-from pipelines.common.summary import summary
-from pipelines.common.tables import wrapped
-from pipelines.common.writing import Writer, recorded, result_of, submitted, writing
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.keywords import options_of
-from transforms.beam import Embed, Plan
-from transforms.beam.finish import finished
-from transforms.corpus import Columns
-from transforms.corpus.in_memory import Files, batch_name, input_of, write_batch
-from transforms.corpus.row_columns import Rows
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.choose import used_columns
-from transforms.steps.options.keywords import RowsKeywords
-from transforms.steps.options.named import begun_run, check_name, go_on, naming_of, run_id_of
-from transforms.steps.options.resolve import (
+from sentence_beam.pipelines.common import command, engines
+from sentence_beam.pipelines.common.beam_flags import hints, options_of_list, parse
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.embed_options import parser
+from sentence_beam.pipelines.common.library import as_function
+from sentence_beam.pipelines.common.progress import watched
+from sentence_beam.pipelines.common.stdin import with_stdin
+from sentence_beam.pipelines.common.summary import summary
+from sentence_beam.pipelines.common.tables import wrapped
+from sentence_beam.pipelines.common.writing import Writer, recorded, result_of, submitted, writing
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.beam import Embed, Plan
+from sentence_beam.transforms.beam.finish import finished
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.in_memory import Files, batch_name, input_of, write_batch
+from sentence_beam.transforms.corpus.row_columns import Rows
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.choose import used_columns
+from sentence_beam.transforms.steps.options.keywords import RowsKeywords
+from sentence_beam.transforms.steps.options.named import (
+    begun_run,
+    check_name,
+    go_on,
+    naming_of,
+    run_id_of,
+)
+from sentence_beam.transforms.steps.options.resolve import (
     Resolved,
     holding_lease,
     index_ram,
     on_workers,
     resolve,
 )
-from transforms.steps.plan.int8_model import with_int8_model
-from transforms.store import Store, open_store
-from transforms.store.calibrations import keep_calibration
-from transforms.store.manifest import read_manifest
-from transforms.store.runs.result import Result
+from sentence_beam.transforms.steps.plan.int8_model import with_int8_model
+from sentence_beam.transforms.store import Store, open_store
+from sentence_beam.transforms.store.calibrations import keep_calibration
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs.result import Result
 
 # the batch of a call without append, so that the next rows replace these
 ROWS = "rows"
@@ -229,7 +235,7 @@ def _embed(given_options: EmbedOptions, beam_options: PipelineOptions) -> Comman
     check_name(given_options)
     with with_stdin(given_options, engines.in_process(beam_options)) as options:
         if options.dry_run:
-            from pipelines.plan import run_plan
+            from sentence_beam.pipelines.plan import run_plan
 
             return run_plan(options, beam_options)
         resolved, result = run(options, beam_options)

@@ -5,20 +5,20 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pipelines.common import command, options, pictures, specs
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import as_function, object_or_keywords, signature_of
-from pipelines.common.output import check_file, check_output, write_rows, write_text
-from pipelines.common.progress import unheard
-from pipelines.common.tables import Column, middle
-from pipelines.common.tables import table as lines_of
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.option import narrowed
-from transforms.evaluation import EvaluateOptions
-from transforms.evaluation.options import AVERAGE, EVERY_HEAD, EvaluateCommandOptions
+from sentence_beam.pipelines.common import command, options, pictures, specs
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import as_function, object_or_keywords, signature_of
+from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
+from sentence_beam.pipelines.common.progress import unheard
+from sentence_beam.pipelines.common.tables import Column, middle
+from sentence_beam.pipelines.common.tables import table as lines_of
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.option import narrowed
+from sentence_beam.transforms.evaluation import EvaluateOptions
+from sentence_beam.transforms.evaluation.options import AVERAGE, EVERY_HEAD, EvaluateCommandOptions
 
 if TYPE_CHECKING:
-    from transforms.evaluation.evaluate import Evaluation
+    from sentence_beam.transforms.evaluation.evaluate import Evaluation
 
 COLUMNS = (
     Column("task"), Column("metric"), Column("pooler", middle, least=24),
@@ -49,7 +49,7 @@ def _evaluate(options: EvaluateCommandOptions) -> CommandOutput:
         raise OptionError("no task is given; say --task NAME=PATH")
     if options.output and any(spec.startswith(EVERY_HEAD) for spec in options.poolers):
         pictures.check_installed()
-    from transforms.evaluation.evaluate import evaluate
+    from sentence_beam.transforms.evaluation.evaluate import evaluate
 
     rows: list[dict[str, Any]] = []
     try:
@@ -71,7 +71,7 @@ def evaluate(options: EvaluateOptions | None = None, **keywords: Any) -> "Evalua
     `output=` the scores are written there, and its path is returned. Raises the errors with which
     the command ends.
     """
-    from transforms.evaluation.evaluate import evaluate as score
+    from sentence_beam.transforms.evaluation.evaluate import evaluate as score
 
     with as_function(EvaluateCommandOptions), unheard():
         given_options = object_or_keywords(EvaluateCommandOptions, "evaluate", options, keywords)
@@ -101,7 +101,7 @@ def _write(options: EvaluateCommandOptions, found: "Evaluation") -> None:
             )
             pictures.draw_heads(options.output, found.rows, list(tasks), found.grid)
     if options.report:
-        from transforms.evaluation.page import page
+        from sentence_beam.transforms.evaluation.page import page
 
         write_text(options.report, page(options.model, found.rows, found.notes, found.grid))
 

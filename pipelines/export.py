@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.optional_beam import called, parse
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.base.numbers import counted
-from transforms.search.searcher import Searcher
-from transforms.space import Recipe
-from transforms.space.exported import EXPORTED
-from transforms.space.int8_model import INT8
-from transforms.steps.joins.export_parts import (
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.optional_beam import called, parse
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.search.searcher import Searcher
+from sentence_beam.transforms.space import Recipe
+from sentence_beam.transforms.space.exported import EXPORTED
+from sentence_beam.transforms.space.int8_model import INT8
+from sentence_beam.transforms.steps.joins.export_parts import (
     WRITERS,
     ExportJob,
     check_folder,
@@ -32,12 +32,12 @@ from transforms.steps.joins.export_parts import (
     read_concluded,
     write_part,
 )
-from transforms.steps.joins.export_vectors import ABOUT, IDS, export_vectors
-from transforms.steps.options.store import ExportOptions
-from transforms.store import open_store
-from transforms.store.calibrations import kept_calibration
-from transforms.store.open import Store
-from transforms.store.removed import naming_removal
+from sentence_beam.transforms.steps.joins.export_vectors import ABOUT, IDS, export_vectors
+from sentence_beam.transforms.steps.options.store import ExportOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.open import Store
+from sentence_beam.transforms.store.removed import naming_removal
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -157,8 +157,8 @@ def _run(job: ExportJob, beam_options: "PipelineOptions") -> None:
     """Write the parts by a pipeline. Raises OptionError if nobody waits for it."""
     import apache_beam as beam
 
-    from pipelines.common import engines
-    from transforms.beam.parts import WriteParts
+    from sentence_beam.pipelines.common import engines
+    from sentence_beam.transforms.beam.parts import WriteParts
 
     engines.check_waits(beam_options, "export")
     engines.check_shared(beam_options, store=job.root, output=job.output)
@@ -191,7 +191,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     Raises SpaceMismatchError if the model is no longer the one of the store, OptionError for a
     space in int8.
     """
-    from transforms.encoder.export import Export, write_export
+    from sentence_beam.transforms.encoder.export import Export, write_export
 
     space = store.space
     if space.dtype == INT8:

@@ -4,14 +4,14 @@ import argparse
 import os
 import sys
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.base.numbers import counted
-from transforms.steps.options.store import FilesOptions
-from transforms.store import layout, open_store
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.steps.options.store import FilesOptions
+from sentence_beam.transforms.store import layout, open_store
 
 
 def parser() -> argparse.ArgumentParser:

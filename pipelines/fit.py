@@ -7,19 +7,24 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import beam_flags, command, engines, options, pictures, specs
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import pipeline_function
-from pipelines.common.stdin import with_stdin
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.extras import pip_line
-from transforms.base.lines import line
-from transforms.base.numbers import counted
-from transforms.beam.fit import FitCalibration, FitTokenStatistics
-from transforms.steps.fit.fit import FitJob, parts_of
-from transforms.steps.fit.fit_result import FitResult, check_output, read_result, write_result
-from transforms.steps.fit.jobs import (
+from sentence_beam.pipelines.common import beam_flags, command, engines, options, pictures, specs
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.stdin import with_stdin
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.beam.fit import FitCalibration, FitTokenStatistics
+from sentence_beam.transforms.steps.fit.fit import FitJob, parts_of
+from sentence_beam.transforms.steps.fit.fit_result import (
+    FitResult,
+    check_output,
+    read_result,
+    write_result,
+)
+from sentence_beam.transforms.steps.fit.jobs import (
     calibration_job,
     calibration_method,
     corpus_files,
@@ -27,10 +32,10 @@ from transforms.steps.fit.jobs import (
     counts_tokens,
     store_to_fit,
 )
-from transforms.steps.options.index import FitOptions
-from transforms.store.open import Store
-from transforms.store.records import Problem
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.steps.options.index import FitOptions
+from sentence_beam.transforms.store.open import Store
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 POOLERS = {"tfidf": ("tfidf",), "token-counts": ("remove-biases", "sif")}
 PICTURE = "fit.png"

@@ -7,26 +7,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.lines import line
-from transforms.base.numbers import counted
-from transforms.steps.forget.erase import erase, find_rows, finish_unfinished
-from transforms.steps.forget.erasure import Erasure
-from transforms.steps.forget.fits import fits_of
-from transforms.steps.forget.record import read_unfinished
-from transforms.steps.forget.request import ForgetRequest
-from transforms.steps.options.store import ForgetOptions
-from transforms.store import layout, open_store
-from transforms.store.forgetting.hashes import read_key
-from transforms.store.manifest import Manifest
-from transforms.store.records import Problem
-from transforms.store.runs import lease
-from transforms.store.runs.lease_file import Lease
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.steps.forget.erase import erase, find_rows, finish_unfinished
+from sentence_beam.transforms.steps.forget.erasure import Erasure
+from sentence_beam.transforms.steps.forget.fits import fits_of
+from sentence_beam.transforms.steps.forget.record import read_unfinished
+from sentence_beam.transforms.steps.forget.request import ForgetRequest
+from sentence_beam.transforms.steps.options.store import ForgetOptions
+from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.forgetting.hashes import read_key
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.lease_file import Lease
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -50,7 +50,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ..
     """Parse our options, and Beam's if something is to be fitted; only then Beam is loaded."""
     if REFIT not in argv:
         return (*command.own_flags(parser, argv), None)
-    from pipelines.common import beam_flags
+    from sentence_beam.pipelines.common import beam_flags
 
     return beam_flags.parse(parser, argv)
 
@@ -62,7 +62,7 @@ def _forget(options: ForgetOptions, beam_options: "PipelineOptions | None") -> C
         return _listed(find_rows(root, _request(options)), options.refit)
     if beam_options is None:
         return _rows_erased(root, options)
-    from pipelines.common.refit import check_engine
+    from sentence_beam.pipelines.common.refit import check_engine
 
     check_engine(root, beam_options)
     return _fitted_again(root, _rows_erased(root, options), options.drop_history, beam_options)
@@ -87,7 +87,7 @@ def _fitted_again(
 
     Rows stay erased if the fit fails.
     """
-    from pipelines.common.refit import refit
+    from sentence_beam.pipelines.common.refit import refit
 
     try:
         receipt = refit(root, beam_options, drop_history)
@@ -231,7 +231,7 @@ def _called(options: ForgetOptions) -> CommandOutput:
     """Erase rows from Python; Beam is loaded only if something is to be fitted."""
     if not options.refit:
         return _forget(options, None)
-    from pipelines.common.beam_flags import options_of_list
+    from sentence_beam.pipelines.common.beam_flags import options_of_list
 
     return _forget(options, options_of_list(options.beam_flags))
 

@@ -5,20 +5,20 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.output import check_output, write_rows
-from pipelines.common.tables import Column, end, table
-from transforms import storage
-from transforms.base.numbers import counted
-from transforms.base.progress import duration
-from transforms.report.history import RunSummary, known_summaries, run_summaries
-from transforms.steps.options.store import HistoryOptions
-from transforms.store import open_store
-from transforms.store.manifest import read_manifest, snapshots
-from transforms.store.runs.lease import unfinished
-from transforms.store.runs.result import COMMITTED
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.output import check_output, write_rows
+from sentence_beam.pipelines.common.tables import Column, end, table
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.progress import duration
+from sentence_beam.transforms.report.history import RunSummary, known_summaries, run_summaries
+from sentence_beam.transforms.steps.options.store import HistoryOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import read_manifest, snapshots
+from sentence_beam.transforms.store.runs.lease import unfinished
+from sentence_beam.transforms.store.runs.result import COMMITTED
 
 PIECES_AT = 5  # behind the rows
 COUNTS = (

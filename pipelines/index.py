@@ -8,23 +8,27 @@ from dataclasses import asdict, replace
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import beam_flags, command, engines, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.index_lines import answer_lines, index_lines
-from pipelines.common.library import pipeline_function
-from pipelines.common.writing import recorded, result_of, submitted, writing
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
-from transforms.space import resolve_model
-from transforms.steps.index.choice import least_ram
-from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
-from transforms.steps.options.gates import with_answer_gates
-from transforms.steps.options.index import IndexOptions
-from transforms.store import open_store
-from transforms.store.manifest import Manifest
-from transforms.store.runs.commit import Run
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.pipelines.common import beam_flags, command, engines, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
+from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.steps.index.choice import least_ram
+from sentence_beam.transforms.steps.options.from_snapshot import (
+    carried_units,
+    record_plan,
+    run_like,
+)
+from sentence_beam.transforms.steps.options.gates import with_answer_gates
+from sentence_beam.transforms.steps.options.index import IndexOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 
 def parser() -> argparse.ArgumentParser:

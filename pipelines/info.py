@@ -5,20 +5,20 @@ import shlex
 import sys
 from typing import Any
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.tables import wrapped
-from transforms.base.lines import line
-from transforms.base.numbers import amount, counted
-from transforms.base.progress import duration
-from transforms.corpus.arrow_types import NO_TYPE
-from transforms.report.snapshot import facts
-from transforms.steps.options.store import InfoOptions
-from transforms.store import open_store
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import Manifest
-from transforms.store.runs.result import COMMITTED
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.tables import wrapped
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import amount, counted
+from sentence_beam.transforms.base.progress import duration
+from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
+from sentence_beam.transforms.report.snapshot import facts
+from sentence_beam.transforms.steps.options.store import InfoOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.result import COMMITTED
 
 DIGITS = 16  # of a space's id
 OF_THE_MODEL = (

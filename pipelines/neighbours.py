@@ -13,28 +13,28 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import beam_flags as flags
-from pipelines.common import command, engines, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import as_function
-from pipelines.common.output import TABLES, check_output, write_tables
-from pipelines.common.progress import aside, unheard
-from pipelines.search import hits
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.keywords import options_of
-from transforms.base.lines import line
-from transforms.base.numbers import counted
-from transforms.base.values import StrPath
-from transforms.beam.neighbours import Conclude, Neighbours
-from transforms.corpus import Span
-from transforms.corpus.queries import QueryFiles
-from transforms.corpus.reading import plan_reading
-from transforms.corpus.syntax import Syntax
-from transforms.options.common import NEIGHBOURS
-from transforms.search import NO_QUERY_PROMPT, Searcher
-from transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
-from transforms.steps.joins.neighbours_result import (
+from sentence_beam.pipelines.common import beam_flags as flags
+from sentence_beam.pipelines.common import command, engines, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import as_function
+from sentence_beam.pipelines.common.output import TABLES, check_output, write_tables
+from sentence_beam.pipelines.common.progress import aside, unheard
+from sentence_beam.pipelines.search import hits
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.beam.neighbours import Conclude, Neighbours
+from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.corpus.queries import QueryFiles
+from sentence_beam.transforms.corpus.reading import plan_reading
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.options.common import NEIGHBOURS
+from sentence_beam.transforms.search import NO_QUERY_PROMPT, Searcher
+from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
+from sentence_beam.transforms.steps.joins.neighbours_result import (
     RESULT,
     begin,
     ended,
@@ -42,12 +42,12 @@ from transforms.steps.joins.neighbours_result import (
     schema_of,
     tables_of,
 )
-from transforms.steps.options.joins import NeighboursOptions
-from transforms.steps.options.keywords import NeighboursKeywords
-from transforms.store import open_store
-from transforms.store.open import Store
-from transforms.store.records import Problem
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.steps.options.joins import NeighboursOptions
+from sentence_beam.transforms.steps.options.keywords import NeighboursKeywords
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.open import Store
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 PARTS = ".parts"  # the folder beside a file in which an interrupted job resumes
 SHOWN = 3  # queries, and rows of each, that are printed of a file

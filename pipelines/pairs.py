@@ -4,15 +4,22 @@ import argparse
 import sys
 from typing import Any
 
-from pipelines.common import command, options, specs
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.output import check_output, write_rows
-from pipelines.common.stdin import with_stdin
-from pipelines.common.tables import Column, excerpt, id_column, one_line, table, text_column
-from transforms.base.numbers import counted
-from transforms.steps.joins.pairs import find_pairs
-from transforms.steps.options.joins import PairsOptions
+from sentence_beam.pipelines.common import command, options, specs
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.output import check_output, write_rows
+from sentence_beam.pipelines.common.stdin import with_stdin
+from sentence_beam.pipelines.common.tables import (
+    Column,
+    excerpt,
+    id_column,
+    one_line,
+    table,
+    text_column,
+)
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.steps.joins.pairs import find_pairs
+from sentence_beam.transforms.steps.options.joins import PairsOptions
 
 
 def parser() -> argparse.ArgumentParser:

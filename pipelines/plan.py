@@ -10,31 +10,36 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import beam_flags, command, embed_options, engines
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.input_lines import bad_lines, beside_lines, lacking_lines, syntax_lines
-from pipelines.common.library import pipeline_function
-from pipelines.common.stdin import with_stdin
-from pipelines.common.summary import prompts_note
-from pipelines.common.tables import wrapped
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.base.numbers import amount
-from transforms.base.option import narrowed
-from transforms.base.progress import duration
-from transforms.beam.plan import LookAt
-from transforms.steps.index.choice import budgets_of
-from transforms.steps.options.embed import EmbedOptions, PlanOptions
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.options.resolve import resolve
-from transforms.steps.plan.estimate import Estimate, Prediction, predict
-from transforms.steps.plan.look import Looked, look, read_looked
-from transforms.steps.plan.pace import Pace
-from transforms.steps.plan.sizes import index_name, index_size, shard_bytes
-from transforms.store import layout
-from transforms.store.manifest import read_manifest
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.pipelines.common import beam_flags, command, embed_options, engines
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.input_lines import (
+    bad_lines,
+    beside_lines,
+    lacking_lines,
+    syntax_lines,
+)
+from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.stdin import with_stdin
+from sentence_beam.pipelines.common.summary import prompts_note
+from sentence_beam.pipelines.common.tables import wrapped
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import amount
+from sentence_beam.transforms.base.option import narrowed
+from sentence_beam.transforms.base.progress import duration
+from sentence_beam.transforms.beam.plan import LookAt
+from sentence_beam.transforms.steps.index.choice import budgets_of
+from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.plan.estimate import Estimate, Prediction, predict
+from sentence_beam.transforms.steps.plan.look import Looked, look, read_looked
+from sentence_beam.transforms.steps.plan.pace import Pace
+from sentence_beam.transforms.steps.plan.sizes import index_name, index_size, shard_bytes
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,17 +6,17 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.optional_beam import called, parse
-from pipelines.common.tables import wrapped
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.push import Pushed, PushRequest, open_target, redact
-from transforms.push import push as push_changes
-from transforms.push.dispatch import has_password
-from transforms.push.parts import (
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.optional_beam import called, parse
+from sentence_beam.pipelines.common.tables import wrapped
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.push import Pushed, PushRequest, open_target, redact
+from sentence_beam.transforms.push import push as push_changes
+from sentence_beam.transforms.push.dispatch import has_password
+from sentence_beam.transforms.push.parts import (
     check_concluded,
     conclude,
     delete_files,
@@ -24,11 +24,11 @@ from transforms.push.parts import (
     plan_parts,
     write_part,
 )
-from transforms.push.snapshot import RowsToWrite
-from transforms.push.target import Target
-from transforms.steps.options.store import PushOptions
-from transforms.store import open_store
-from transforms.store.open import named_run
+from sentence_beam.transforms.push.snapshot import RowsToWrite
+from sentence_beam.transforms.push.target import Target
+from sentence_beam.transforms.steps.options.store import PushOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.open import named_run
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -72,7 +72,7 @@ def _push(options: PushOptions, beam_options: "PipelineOptions | None") -> Comma
 
 def check_runner(options: PushOptions, root: str, beam_options: "PipelineOptions") -> None:
     """Raise OptionError if workers cannot write, or would be told a password."""
-    from pipelines.common import engines
+    from sentence_beam.pipelines.common import engines
 
     engines.check_waits(beam_options, "push")
     engines.check_shared(beam_options, store=root)
@@ -89,8 +89,8 @@ def write_by_workers(target: Target, wanted: RowsToWrite, beam_options: "Pipelin
     """Write rows by a pipeline, whose parts are files in the store meanwhile."""
     import apache_beam as beam
 
-    from pipelines.common import engines
-    from transforms.beam.parts import WriteParts
+    from sentence_beam.pipelines.common import engines
+    from sentence_beam.transforms.beam.parts import WriteParts
 
     with target.written_by_workers() as writer:
         job = plan_parts(wanted, writer)

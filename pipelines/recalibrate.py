@@ -7,27 +7,31 @@ from dataclasses import asdict
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import beam_flags, command, engines, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.index_lines import answer_lines, index_lines
-from pipelines.common.library import pipeline_function
-from pipelines.common.summary import moved_lines, vectors_of
-from pipelines.common.writing import recorded, result_of, submitted, writing
-from transforms.base.lines import line
-from transforms.beam import BuildIndex, Commit, Settle, with_watch
-from transforms.beam.recalibrate import Recalibrate
-from transforms.calibration import Calibration
-from transforms.options.common import NO_CALIBRATION
-from transforms.steps.fit.recalibrate import RecalibrateJob, check_fits, recalibrating_run
-from transforms.steps.options.from_snapshot import record_plan, units_of
-from transforms.steps.options.gates import with_answer_gates
-from transforms.steps.options.index import RecalibrateOptions
-from transforms.store import open_store
-from transforms.store.calibrations import keep_calibration, read_calibration
-from transforms.store.manifest import Manifest
-from transforms.store.runs.commit import Run
-from transforms.store.runs.result import Result
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.pipelines.common import beam_flags, command, engines, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
+from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.summary import moved_lines, vectors_of
+from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.beam import BuildIndex, Commit, Settle, with_watch
+from sentence_beam.transforms.beam.recalibrate import Recalibrate
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.options.common import NO_CALIBRATION
+from sentence_beam.transforms.steps.fit.recalibrate import (
+    RecalibrateJob,
+    check_fits,
+    recalibrating_run,
+)
+from sentence_beam.transforms.steps.options.from_snapshot import record_plan, units_of
+from sentence_beam.transforms.steps.options.gates import with_answer_gates
+from sentence_beam.transforms.steps.options.index import RecalibrateOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.calibrations import keep_calibration, read_calibration
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 
 def parser() -> argparse.ArgumentParser:

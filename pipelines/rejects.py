@@ -5,15 +5,15 @@ import sys
 from collections import Counter
 from dataclasses import asdict
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.output import check_output, write_rows
-from pipelines.common.tables import Column, end, id_column, middle, table, wrapped
-from transforms import storage
-from transforms.base.numbers import counted
-from transforms.steps.options.store import SHOWN, RejectsOptions
-from transforms.store.runs.rejected import rejected_rows, rejecting_run
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.output import check_output, write_rows
+from sentence_beam.pipelines.common.tables import Column, end, id_column, middle, table, wrapped
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.steps.options.store import SHOWN, RejectsOptions
+from sentence_beam.transforms.store.runs.rejected import rejected_rows, rejecting_run
 
 
 def parser() -> argparse.ArgumentParser:

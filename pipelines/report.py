@@ -3,16 +3,16 @@
 import argparse
 import sys
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.output import check_file, check_output, write_text
-from transforms.base.numbers import counted
-from transforms.report.history import known_summaries, run_summaries
-from transforms.report.openmetrics import openmetrics
-from transforms.report.page import page
-from transforms.steps.options.store import PAGE, ReportOptions
-from transforms.store import open_store
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.output import check_file, check_output, write_text
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.report.history import known_summaries, run_summaries
+from sentence_beam.transforms.report.openmetrics import openmetrics
+from sentence_beam.transforms.report.page import page
+from sentence_beam.transforms.steps.options.store import PAGE, ReportOptions
+from sentence_beam.transforms.store import open_store
 
 
 def parser() -> argparse.ArgumentParser:

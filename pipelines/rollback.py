@@ -7,24 +7,28 @@ from dataclasses import asdict
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import beam_flags, command, engines, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.index_lines import answer_lines
-from pipelines.common.library import pipeline_function
-from pipelines.common.summary import changes_line, checked_line, things_of, vectors_of
-from pipelines.common.writing import recorded, result_of, submitted, writing
-from transforms.base.lines import line
-from transforms.beam import Commit, Settle, with_watch
-from transforms.steps.commit.restore import check_shards, restoring_run, snapshot_to_restore
-from transforms.steps.options.from_snapshot import carried_units, record_plan
-from transforms.steps.options.store import RollbackOptions
-from transforms.store import open_store
-from transforms.store.manifest import Manifest
-from transforms.store.open import named_run
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import IndexRecord, RunFact
-from transforms.store.runs.result import Result
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.pipelines.common import beam_flags, command, engines, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.index_lines import answer_lines
+from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.summary import changes_line, checked_line, things_of, vectors_of
+from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.beam import Commit, Settle, with_watch
+from sentence_beam.transforms.steps.commit.restore import (
+    check_shards,
+    restoring_run,
+    snapshot_to_restore,
+)
+from sentence_beam.transforms.steps.options.from_snapshot import carried_units, record_plan
+from sentence_beam.transforms.steps.options.store import RollbackOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.open import named_run
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 
 def parser() -> argparse.ArgumentParser:

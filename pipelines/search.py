@@ -5,13 +5,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.output import check_output, write_rows
-from pipelines.common.progress import aside
-from pipelines.common.stdin import STDIN, as_typed
-from pipelines.common.tables import (
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.output import check_output, write_rows
+from sentence_beam.pipelines.common.progress import aside
+from sentence_beam.pipelines.common.stdin import STDIN, as_typed
+from sentence_beam.pipelines.common.tables import (
     LEAST,
     Column,
     end,
@@ -22,22 +22,22 @@ from pipelines.common.tables import (
     terminal_width,
     text_column,
 )
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.base.numbers import counted
-from transforms.base.where import columns_named
-from transforms.corpus.formats.registry import compression_of, format_of
-from transforms.corpus.queries import QueryFiles, TextQueries, read_queries
-from transforms.corpus.syntax import Syntax
-from transforms.space import Space
-from transforms.steps.options.search import SearchOptions
-from transforms.store import open_store
-from transforms.store.manifest import Manifest
-from transforms.store.shards.vector_files import read_vectors
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.where import columns_named
+from sentence_beam.transforms.corpus.formats.registry import compression_of, format_of
+from sentence_beam.transforms.corpus.queries import QueryFiles, TextQueries, read_queries
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.steps.options.search import SearchOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.vector_files import read_vectors
 
 if TYPE_CHECKING:
-    from transforms.search import Searcher
-    from transforms.search.rows import SnapshotRows
+    from sentence_beam.transforms.search import Searcher
+    from sentence_beam.transforms.search.rows import SnapshotRows
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
 def _search(options: SearchOptions) -> CommandOutput:
     check_output(options.output)
     store = open_store(options.store, options.snapshot)
-    from transforms.search import Copies, Searcher
+    from sentence_beam.transforms.search import Copies, Searcher
 
     copies = Copies(options.local, options.cache_bytes)
     searcher = Searcher(
@@ -86,7 +86,7 @@ def _search(options: SearchOptions) -> CommandOutput:
 
 def _print_notes(where: str | None, searcher: "Searcher", what: dict[str, Any]) -> None:
     """Print what a reader of the results should know: prompt, unknown words, no matching row."""
-    from transforms.search import NO_QUERY_PROMPT, unknown_queries
+    from sentence_beam.transforms.search import NO_QUERY_PROMPT, unknown_queries
 
     if "texts" in what and searcher.queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")

@@ -3,14 +3,14 @@
 import argparse
 import sys
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.progress import aside, news, unwatched
-from transforms.base.errors import MissingExtraError
-from transforms.base.extras import pip_line
-from transforms.search import NO_QUERY_PROMPT, Copies
-from transforms.steps.options.search import ServeOptions
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.progress import aside, news, unwatched
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.search import NO_QUERY_PROMPT, Copies
+from sentence_beam.transforms.steps.options.search import ServeOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,9 +27,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _serve(options: ServeOptions) -> CommandOutput:
     try:
-        from transforms.serve.app import Application
-        from transforms.serve.followed import Followed
-        from transforms.serve.server import address_of, bound, is_loopback, serve
+        from sentence_beam.transforms.serve.app import Application
+        from sentence_beam.transforms.serve.followed import Followed
+        from sentence_beam.transforms.serve.server import address_of, bound, is_loopback, serve
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "h11", "anyio"):
             raise

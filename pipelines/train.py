@@ -6,19 +6,19 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.common import command, config_file, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.progress import news
-from transforms.base.lines import line
-from transforms.base.option import narrowed
-from transforms.base.progress import duration
-from transforms.training import TrainOptions, recipes
-from transforms.training.options import TrainCommandOptions
-from transforms.training.record import dev_line, test_line
+from sentence_beam.pipelines.common import command, config_file, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.progress import news
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.option import narrowed
+from sentence_beam.transforms.base.progress import duration
+from sentence_beam.transforms.training import TrainOptions, recipes
+from sentence_beam.transforms.training.options import TrainCommandOptions
+from sentence_beam.transforms.training.record import dev_line, test_line
 
 if TYPE_CHECKING:
-    from transforms.training.estimate import TrainingEstimate
+    from sentence_beam.transforms.training.estimate import TrainingEstimate
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,16 +67,16 @@ def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[a
 def _train(command_options: TrainCommandOptions) -> CommandOutput:
     asked = narrowed(TrainOptions, command_options)
     if command_options.dry_run:
-        from transforms.training.estimate import estimate
+        from sentence_beam.transforms.training.estimate import estimate
 
         found = estimate(asked, news)
         return CommandOutput(estimated(found), vars(found))
     if command_options.seeds:
-        from transforms.training.seeds import train_seeds
+        from sentence_beam.transforms.training.seeds import train_seeds
 
         several = train_seeds(asked, command_options.seeds, news)
         return CommandOutput(lines_of_seeds(several), several)
-    from transforms.training.train import train
+    from sentence_beam.transforms.training.train import train
 
     record = train(asked, news)
     return CommandOutput(lines(record), record)

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import beam_flags, command, engine_jobs, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import pipeline_function
-from pipelines.common.writing import writing
-from transforms.base import values
-from transforms.base.lines import line
-from transforms.base.numbers import amount, counted
-from transforms.steps.options.store import OLDER_THAN, VacuumOptions
-from transforms.store import open_store
-from transforms.store.runs import lease
-from transforms.store.runs.run_ids import new_run
-from transforms.store.vacuum import Rubbish, find_rubbish, remove
+from sentence_beam.pipelines.common import beam_flags, command, engine_jobs, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.writing import writing
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import amount, counted
+from sentence_beam.transforms.steps.options.store import OLDER_THAN, VacuumOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.vacuum import Rubbish, find_rubbish, remove
 
 NAMED = 5
 

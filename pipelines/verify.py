@@ -5,21 +5,21 @@ import sys
 import uuid
 from typing import TYPE_CHECKING
 
-from pipelines.common import command, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import function
-from pipelines.common.optional_beam import called, parse
-from pipelines.common.progress import aside
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.base.numbers import counted
-from transforms.steps.forget.check import forgotten_faults, unlisted
-from transforms.steps.options.store import VerifyOptions
-from transforms.store import layout, open_store
-from transforms.store.forgetting.hashes import read_key
-from transforms.store.manifest import Manifest
-from transforms.store.removed import is_removed
-from transforms.store.verify import Extent, faults
+from sentence_beam.pipelines.common import command, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import function
+from sentence_beam.pipelines.common.optional_beam import called, parse
+from sentence_beam.pipelines.common.progress import aside
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.steps.forget.check import forgotten_faults, unlisted
+from sentence_beam.transforms.steps.options.store import VerifyOptions
+from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.forgetting.hashes import read_key
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.removed import is_removed
+from sentence_beam.transforms.store.verify import Extent, faults
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -123,9 +123,9 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     """Return the same lines by a pipeline. Raises SentenceBeamError if the job leaves none."""
     import apache_beam as beam
 
-    from pipelines.common import engines
-    from transforms.beam.verify import Verify
-    from transforms.steps.commit.verify import VerifyJob, read_lines
+    from sentence_beam.pipelines.common import engines
+    from sentence_beam.transforms.beam.verify import Verify
+    from sentence_beam.transforms.steps.commit.verify import VerifyJob, read_lines
 
     engines.check_waits(beam_options, "verify")
     engines.check_shared(beam_options, store=manifest.root)

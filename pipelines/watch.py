@@ -7,37 +7,41 @@ from dataclasses import replace
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import beam_flags, command, engines, options
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.library import pipeline_function
-from pipelines.common.output import check_file, write_text
-from pipelines.common.writing import recorded, result_of, submitted, writing
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.base.numbers import counted
-from transforms.beam import Commit, Settle
-from transforms.report.answers import answers_page
-from transforms.report.history import known_summaries, run_summaries
-from transforms.search.queries import QueryEncoder
-from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
-from transforms.steps.options.store import WatchOptions
-from transforms.steps.watch.ask import Asked
-from transforms.steps.watch.draw import draw_queries
-from transforms.steps.watch.query_files import (
+from sentence_beam.pipelines.common import beam_flags, command, engines, options
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.output import check_file, write_text
+from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.beam import Commit, Settle
+from sentence_beam.transforms.report.answers import answers_page
+from sentence_beam.transforms.report.history import known_summaries, run_summaries
+from sentence_beam.transforms.search.queries import QueryEncoder
+from sentence_beam.transforms.steps.options.from_snapshot import (
+    carried_units,
+    record_plan,
+    run_like,
+)
+from sentence_beam.transforms.steps.options.store import WatchOptions
+from sentence_beam.transforms.steps.watch.ask import Asked
+from sentence_beam.transforms.steps.watch.draw import draw_queries
+from sentence_beam.transforms.steps.watch.query_files import (
     JudgementList,
     QueryList,
     read_judgement_file,
     read_query_file,
     unknown_rows,
 )
-from transforms.steps.watch.snapshots import compare_snapshots, shown_queries
-from transforms.steps.watch.watch_run import begin_watch
-from transforms.store import open_store
-from transforms.store.entries import WatchEntry
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.facts import IndexRecord, RunFact
-from transforms.store.runs.run_ids import new_run
-from transforms.store.watched import WatchedQueries
+from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots, shown_queries
+from sentence_beam.transforms.steps.watch.watch_run import begin_watch
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.entries import WatchEntry
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.watched import WatchedQueries
 
 EASIER = (
     "drawn queries are easier than people's, because they have the words of their rows; name"

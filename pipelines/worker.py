@@ -83,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     way.
     """
     args = parser().parse_args(argv)
-    if subprocess.run([sys.executable, "-c", "import pipelines, transforms"]).returncode:
+    if subprocess.run(
+        [sys.executable, "-c", "import sentence_beam.pipelines, sentence_beam.transforms"]
+    ).returncode:
         print(
             f"sentence-beam-worker: {sys.executable} has no sentence-beam; install it there",
             file=sys.stderr,

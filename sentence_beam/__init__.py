@@ -1,45 +1,42 @@
 """The public names: `from sentence_beam import Encoder, open_store, ...`.
 
 A name is looked up when it is first used, so that importing this package loads neither torch nor
-Beam.
+Beam. `pipelines` and `transforms` are packages of this one: links to the folders beside it in a
+checkout, folders in a distribution.
 """
 
 from typing import TYPE_CHECKING
 
-from sentence_beam.hidden import check_packages
-
-check_packages()
-
 if TYPE_CHECKING:
-    from pipelines.cluster import cluster
-    from pipelines.dedup import dedup
-    from pipelines.diagnose import diagnose
-    from pipelines.diff import diff
-    from pipelines.distill import distill
-    from pipelines.embed import embed
-    from pipelines.evaluate import evaluate
-    from pipelines.export import export
-    from pipelines.files import files
-    from pipelines.fit import fit
-    from pipelines.forget import forget
-    from pipelines.history import history
-    from pipelines.index import index
-    from pipelines.info import info
-    from pipelines.neighbours import neighbours
-    from pipelines.pairs import pairs
-    from pipelines.plan import plan
-    from pipelines.push import push
-    from pipelines.recalibrate import recalibrate
-    from pipelines.rejects import rejects
-    from pipelines.report import report
-    from pipelines.rollback import rollback
-    from pipelines.search import search
-    from pipelines.serve import serve
-    from pipelines.train import train
-    from pipelines.vacuum import vacuum
-    from pipelines.verify import verify
-    from pipelines.watch import watch
-    from transforms.base.errors import (
+    from sentence_beam.pipelines.cluster import cluster
+    from sentence_beam.pipelines.dedup import dedup
+    from sentence_beam.pipelines.diagnose import diagnose
+    from sentence_beam.pipelines.diff import diff
+    from sentence_beam.pipelines.distill import distill
+    from sentence_beam.pipelines.embed import embed
+    from sentence_beam.pipelines.evaluate import evaluate
+    from sentence_beam.pipelines.export import export
+    from sentence_beam.pipelines.files import files
+    from sentence_beam.pipelines.fit import fit
+    from sentence_beam.pipelines.forget import forget
+    from sentence_beam.pipelines.history import history
+    from sentence_beam.pipelines.index import index
+    from sentence_beam.pipelines.info import info
+    from sentence_beam.pipelines.neighbours import neighbours
+    from sentence_beam.pipelines.pairs import pairs
+    from sentence_beam.pipelines.plan import plan
+    from sentence_beam.pipelines.push import push
+    from sentence_beam.pipelines.recalibrate import recalibrate
+    from sentence_beam.pipelines.rejects import rejects
+    from sentence_beam.pipelines.report import report
+    from sentence_beam.pipelines.rollback import rollback
+    from sentence_beam.pipelines.search import search
+    from sentence_beam.pipelines.serve import serve
+    from sentence_beam.pipelines.train import train
+    from sentence_beam.pipelines.vacuum import vacuum
+    from sentence_beam.pipelines.verify import verify
+    from sentence_beam.pipelines.watch import watch
+    from sentence_beam.transforms.base.errors import (
         DataGateError,
         InputChangedError,
         LedgerError,
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
         SentenceBeamError,
         SpaceMismatchError,
     )
-    from transforms.beam import (
+    from sentence_beam.transforms.beam import (
         BuildIndex,
         Chunks,
         Commit,
@@ -59,49 +56,49 @@ if TYPE_CHECKING:
         Settle,
         WriteStore,
     )
-    from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
-    from transforms.encoder import Encoder
-    from transforms.evaluation.diagnostics.diagnose import Diagnosis
-    from transforms.evaluation.diagnostics.options import DiagnoseOptions
-    from transforms.evaluation.evaluate import Evaluation
-    from transforms.evaluation.options import EvaluateOptions
-    from transforms.search import Hit
-    from transforms.steps.joins.neighbours import NeighboursJob
-    from transforms.steps.options import EmbedOptions
-    from transforms.steps.options.job import EmbedJob
-    from transforms.store import Store, open_store
-    from transforms.store.index_entries import IndexRequest
+    from sentence_beam.transforms.beam.ml import EncoderModelHandler, TextEmbeddings
+    from sentence_beam.transforms.encoder import Encoder
+    from sentence_beam.transforms.evaluation.diagnostics.diagnose import Diagnosis
+    from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseOptions
+    from sentence_beam.transforms.evaluation.evaluate import Evaluation
+    from sentence_beam.transforms.evaluation.options import EvaluateOptions
+    from sentence_beam.transforms.search import Hit
+    from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob
+    from sentence_beam.transforms.steps.options import EmbedOptions
+    from sentence_beam.transforms.steps.options.job import EmbedJob
+    from sentence_beam.transforms.store import Store, open_store
+    from sentence_beam.transforms.store.index_entries import IndexRequest
 
     __version__: str
 else:  # a checker that saw this function would take every name for one of the package's
     _NAMES = {
-        "pipelines.cluster": ("cluster",),
-        "pipelines.dedup": ("dedup",),
-        "pipelines.diff": ("diff",),
-        "pipelines.distill": ("distill",),
-        "pipelines.embed": ("embed",),
-        "pipelines.export": ("export",),
-        "pipelines.files": ("files",),
-        "pipelines.fit": ("fit",),
-        "pipelines.history": ("history",),
-        "pipelines.index": ("index",),
-        "pipelines.info": ("info",),
-        "pipelines.neighbours": ("neighbours",),
-        "pipelines.pairs": ("pairs",),
-        "pipelines.plan": ("plan",),
-        "pipelines.push": ("push",),
-        "pipelines.recalibrate": ("recalibrate",),
-        "pipelines.rejects": ("rejects",),
-        "pipelines.report": ("report",),
-        "pipelines.rollback": ("rollback",),
-        "pipelines.search": ("search",),
-        "pipelines.serve": ("serve",),
-        "pipelines.train": ("train",),
-        "pipelines.vacuum": ("vacuum",),
-        "pipelines.forget": ("forget",),
-        "pipelines.verify": ("verify",),
-        "pipelines.watch": ("watch",),
-        "transforms.beam": (
+        "sentence_beam.pipelines.cluster": ("cluster",),
+        "sentence_beam.pipelines.dedup": ("dedup",),
+        "sentence_beam.pipelines.diff": ("diff",),
+        "sentence_beam.pipelines.distill": ("distill",),
+        "sentence_beam.pipelines.embed": ("embed",),
+        "sentence_beam.pipelines.export": ("export",),
+        "sentence_beam.pipelines.files": ("files",),
+        "sentence_beam.pipelines.fit": ("fit",),
+        "sentence_beam.pipelines.history": ("history",),
+        "sentence_beam.pipelines.index": ("index",),
+        "sentence_beam.pipelines.info": ("info",),
+        "sentence_beam.pipelines.neighbours": ("neighbours",),
+        "sentence_beam.pipelines.pairs": ("pairs",),
+        "sentence_beam.pipelines.plan": ("plan",),
+        "sentence_beam.pipelines.push": ("push",),
+        "sentence_beam.pipelines.recalibrate": ("recalibrate",),
+        "sentence_beam.pipelines.rejects": ("rejects",),
+        "sentence_beam.pipelines.report": ("report",),
+        "sentence_beam.pipelines.rollback": ("rollback",),
+        "sentence_beam.pipelines.search": ("search",),
+        "sentence_beam.pipelines.serve": ("serve",),
+        "sentence_beam.pipelines.train": ("train",),
+        "sentence_beam.pipelines.vacuum": ("vacuum",),
+        "sentence_beam.pipelines.forget": ("forget",),
+        "sentence_beam.pipelines.verify": ("verify",),
+        "sentence_beam.pipelines.watch": ("watch",),
+        "sentence_beam.transforms.beam": (
             "BuildIndex",
             "Chunks",
             "Commit",
@@ -112,9 +109,9 @@ else:  # a checker that saw this function would take every name for one of the p
             "Settle",
             "WriteStore",
         ),
-        "transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
-        "transforms.encoder": ("Encoder",),
-        "transforms.base.errors": (
+        "sentence_beam.transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
+        "sentence_beam.transforms.encoder": ("Encoder",),
+        "sentence_beam.transforms.base.errors": (
             "DataGateError",
             "InputChangedError",
             "LedgerError",
@@ -123,18 +120,18 @@ else:  # a checker that saw this function would take every name for one of the p
             "SentenceBeamError",
             "SpaceMismatchError",
         ),
-        "pipelines.diagnose": ("diagnose",),
-        "pipelines.evaluate": ("evaluate",),
-        "transforms.evaluation.diagnostics.diagnose": ("Diagnosis",),
-        "transforms.evaluation.diagnostics.options": ("DiagnoseOptions",),
-        "transforms.evaluation.evaluate": ("Evaluation",),
-        "transforms.evaluation.options": ("EvaluateOptions",),
-        "transforms.search": ("Hit",),
-        "transforms.steps.options.job": ("EmbedJob",),
-        "transforms.steps.joins.neighbours": ("NeighboursJob",),
-        "transforms.store.index_entries": ("IndexRequest",),
-        "transforms.steps.options": ("EmbedOptions",),
-        "transforms.store": ("Store", "open_store"),
+        "sentence_beam.pipelines.diagnose": ("diagnose",),
+        "sentence_beam.pipelines.evaluate": ("evaluate",),
+        "sentence_beam.transforms.evaluation.diagnostics.diagnose": ("Diagnosis",),
+        "sentence_beam.transforms.evaluation.diagnostics.options": ("DiagnoseOptions",),
+        "sentence_beam.transforms.evaluation.evaluate": ("Evaluation",),
+        "sentence_beam.transforms.evaluation.options": ("EvaluateOptions",),
+        "sentence_beam.transforms.search": ("Hit",),
+        "sentence_beam.transforms.steps.options.job": ("EmbedJob",),
+        "sentence_beam.transforms.steps.joins.neighbours": ("NeighboursJob",),
+        "sentence_beam.transforms.store.index_entries": ("IndexRequest",),
+        "sentence_beam.transforms.steps.options": ("EmbedOptions",),
+        "sentence_beam.transforms.store": ("Store", "open_store"),
     }
 
     def __getattr__(name):
@@ -146,7 +143,7 @@ else:  # a checker that saw this function would take every name for one of the p
         module = next((module for module, names in _NAMES.items() if name in names), None)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from transforms.base.logs import keep_root_logger
+        from sentence_beam.transforms.base.logs import keep_root_logger
 
         with keep_root_logger():  # most names import Beam
             value = globals()[name] = getattr(importlib.import_module(module), name)

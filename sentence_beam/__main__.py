@@ -2,7 +2,7 @@
 
 import sys
 
-from pipelines.cli import run
+from sentence_beam.pipelines.cli import run
 
 if __name__ == "__main__":
     sys.exit(run())

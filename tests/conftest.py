@@ -26,7 +26,7 @@ from helpers.gcs import BUCKET, SERVER, Gcs, running
 from helpers.plain_runner import plain_runner
 from hypothesis import settings
 
-from transforms.base.imports import keep_all
+from sentence_beam.transforms.base.imports import keep_all
 
 # how long an example takes says how busy the machine is
 settings.register_profile("patient", deadline=None, max_examples=examples(100))
@@ -54,7 +54,7 @@ def _said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take minutes for a command: that it is alive is nothing a test should see
     on stderr.
     """
-    monkeypatch.setattr("pipelines.common.progress.SECONDS_APART", 86_400.0)
+    monkeypatch.setattr("sentence_beam.pipelines.common.progress.SECONDS_APART", 86_400.0)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,7 +79,7 @@ def _garbage_now_and_then() -> Iterator[None]:
             gc.collect()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transforms.base.memory.gc", SimpleNamespace(collect=collect))
+        patch.setattr("sentence_beam.transforms.base.memory.gc", SimpleNamespace(collect=collect))
         yield
 
 

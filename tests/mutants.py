@@ -27,14 +27,14 @@ def main(names: list[str]) -> int:
     if found.returncode:
         return found.returncode
     survivors: list[str] = []
-    print(f"{'module':44} {'mutants':>7} {'tried':>6} {'killed':>6} {'survived':>8} {'broken':>6}")
+    print(f"{'module':58} {'mutants':>7} {'tried':>6} {'killed':>6} {'survived':>8} {'broken':>6}")
     for path in modules():
         codes = json.loads((FOLDER / f"{path}.meta").read_text())["exit_code_by_key"]
         tried = {name: code for name, code in codes.items() if code is not None}
         alive = [name for name, code in tried.items() if code in (SURVIVED, UNTESTED)]
         killed = list(tried.values()).count(KILLED)
         broken = len(tried) - len(alive) - killed  # ran out of time, or ended its process
-        print(f"{path!s:44} {len(codes):7} {len(tried):6} {killed:6} {len(alive):8} {broken:6}")
+        print(f"{path!s:58} {len(codes):7} {len(tried):6} {killed:6} {len(alive):8} {broken:6}")
         survivors += alive
     print("survivors; `mutmut show NAME` prints one:", *survivors, sep="\n")
     return 0

@@ -17,7 +17,7 @@ from helpers.commands import Run, runner
 from helpers.corpora import files_in
 from helpers.tiny_models import save_tiny_model
 
-from pipelines.cli import main
+from sentence_beam.pipelines.cli import main
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -328,7 +328,14 @@ def test_a_stream_that_is_closed(
 
 def test_an_output_that_is_full_is_one_line(there: Path) -> None:
     with open("/dev/full", "w") as full:
-        argv = [sys.executable, "-m", "pipelines.cli", "files", "--store", str(there / "s")]
+        argv = [
+            sys.executable,
+            "-m",
+            "sentence_beam.pipelines.cli",
+            "files",
+            "--store",
+            str(there / "s"),
+        ]
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 1
     assert (

@@ -29,17 +29,17 @@ from helpers.corpora import sentences, write_lines
 from helpers.tiny_models import save_tiny_model
 
 import sentence_beam as sb
-from pipelines.cli import COMMANDS, main, parser_of
-from pipelines.common import config_file
-from pipelines.common.options import every_command
-from transforms.base.option import aliases_in, declared_in, flag_of
-from transforms.evaluation.diagnostics.options import DiagnoseCommandOptions
-from transforms.evaluation.options import EvaluateCommandOptions
-from transforms.steps.options import embed, index, joins, search, store
-from transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
-from transforms.store.entries import RememberedOptions
-from transforms.training.distill_options import DistillOptions
-from transforms.training.options import TrainCommandOptions, TrainOptions
+from sentence_beam.pipelines.cli import COMMANDS, main, parser_of
+from sentence_beam.pipelines.common import config_file
+from sentence_beam.pipelines.common.options import every_command
+from sentence_beam.transforms.base.option import aliases_in, declared_in, flag_of
+from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseCommandOptions
+from sentence_beam.transforms.evaluation.options import EvaluateCommandOptions
+from sentence_beam.transforms.steps.options import embed, index, joins, search, store
+from sentence_beam.transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.training.distill_options import DistillOptions
+from sentence_beam.transforms.training.options import TrainCommandOptions, TrainOptions
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -277,12 +277,14 @@ def test_train_and_distill_return_the_path_of_the_model(
     monkeypatch.chdir(made)
     given: list[Any] = []
     monkeypatch.setattr(
-        "transforms.training.train.train", lambda asked, *_: given.append(asked) or RECORD
+        "sentence_beam.transforms.training.train.train",
+        lambda asked, *_: given.append(asked) or RECORD,
     )
     monkeypatch.setattr(
-        "transforms.training.distill.distill", lambda asked: given.append(asked) or RECORD
+        "sentence_beam.transforms.training.distill.distill",
+        lambda asked: given.append(asked) or RECORD,
     )
-    monkeypatch.setattr("pipelines.distill.check_installed", lambda: None)
+    monkeypatch.setattr("sentence_beam.pipelines.distill.check_installed", lambda: None)
     assert sb.train("x.csv", objective="triplet", output="new") == "new"
     assert sb.train(input="x.csv", objective="triplet", output="new") == "new"
     assert sb.distill(model="model", output="small", dim=8) == "small"
@@ -299,7 +301,7 @@ def test_serve_returns_when_its_server_has_ended(
     pytest.importorskip("starlette")
     monkeypatch.chdir(made)
     monkeypatch.setattr(
-        "transforms.serve.server.serve", lambda application, listening, begun: begun()
+        "sentence_beam.transforms.serve.server.serve", lambda application, listening, begun: begun()
     )
     found = called("serve", {"port": 0, "host": "127.0.0.1"}, capfd)
     assert found["address"].startswith("http://127.0.0.1:")

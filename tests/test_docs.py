@@ -23,26 +23,26 @@ from helpers.pages import BESIDE, DEPLOY, DOCS, ROOT, Block, Page, names, tables
 from test_layering import LAYERS
 
 import sentence_beam
-from pipelines.cli import COMMANDS, main
-from pipelines.common import beam_flags, embed_options
-from pipelines.common.beam_parser import beam_parser
-from pipelines.common.options import every_command
-from transforms.base import errors
-from transforms.base.measures import STAGES
-from transforms.base.option import declared_in, flag_of
-from transforms.calibration.spec import CALIBRATIONS
-from transforms.corpus.pieces import PIECES
-from transforms.space import Recipe
-from transforms.space.spec import COUNT, LAYER, POOLERS
-from transforms.space.spec_options import Option
-from transforms.steps.options import EmbedOptions
-from transforms.store import open_store
-from transforms.store.layout import CLASSES
-from transforms.store.manifest import snapshots
-from transforms.store.runs.changed_rows import CHANGED_ROWS
-from transforms.store.runs.lease_file import Lease
-from transforms.store.shards.columns import OWN_COLUMNS
-from transforms.store.verify import faults
+from sentence_beam.pipelines.cli import COMMANDS, main
+from sentence_beam.pipelines.common import beam_flags, embed_options
+from sentence_beam.pipelines.common.beam_parser import beam_parser
+from sentence_beam.pipelines.common.options import every_command
+from sentence_beam.transforms.base import errors
+from sentence_beam.transforms.base.measures import STAGES
+from sentence_beam.transforms.base.option import declared_in, flag_of
+from sentence_beam.transforms.calibration.spec import CALIBRATIONS
+from sentence_beam.transforms.corpus.pieces import PIECES
+from sentence_beam.transforms.space import Recipe
+from sentence_beam.transforms.space.spec import COUNT, LAYER, POOLERS
+from sentence_beam.transforms.space.spec_options import Option
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.layout import CLASSES
+from sentence_beam.transforms.store.manifest import snapshots
+from sentence_beam.transforms.store.runs.changed_rows import CHANGED_ROWS
+from sentence_beam.transforms.store.runs.lease_file import Lease
+from sentence_beam.transforms.store.shards.columns import OWN_COLUMNS
+from sentence_beam.transforms.store.verify import faults
 
 PAGES = [Page(path) for path in (*BESIDE, *DEPLOY, *DOCS)]
 BY_NAME = {page.name: page for page in PAGES}
@@ -240,7 +240,7 @@ def one_default_model() -> Iterator[None]:
     """`minilm`, which most blocks and commands name, is loaded once for all pages; what else it is
     given is as asked.
     """
-    from transforms.encoder import Encoder
+    from sentence_beam.transforms.encoder import Encoder
 
     kept: dict[str, Encoder] = {}
     load = Encoder.of.__func__  # type: ignore[attr-defined]
@@ -383,7 +383,7 @@ def test_commands_in_blocks_are_understood(page: Page) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_flags_in_prose_are_there(page: Page) -> None:
-    for text in re.findall(r"`(?:sentence-beam |python -m pipelines\.)([^`]+)`", page.prose):
+    for text in re.findall(r"`(?:sentence-beam|python -m sentence_beam) ([^`]+)`", page.prose):
         command, *words = shlex.split(text)
         if command in ("COMMAND", "help", "completion", "--version") or "..." in text:
             continue
@@ -483,8 +483,8 @@ def test_what_a_store_remembers_is_said() -> None:
 
 
 def remembered() -> set[str]:
-    from transforms.steps.options import gates
-    from transforms.steps.options.choose import CONTENT, REMEMBERED
+    from sentence_beam.transforms.steps.options import gates
+    from sentence_beam.transforms.steps.options.choose import CONTENT, REMEMBERED
 
     elsewhere = {
         "calibration",
@@ -628,19 +628,21 @@ def test_links_lead_somewhere(page: Page) -> None:
 NAMED = re.compile(
     r"(?<![\w/.-])(?:transforms|pipelines|sentence_beam|tests|deploy|benchmarks|docs)/[\w/.-]*\w(?![\w<*])"
 )
-MODULE = re.compile(
-    r"(?<![\w/.-])(?:transforms|pipelines|sentence_beam|benchmarks)(?:\.[a-z_]+)+(?![\w<*])"
-)
+MODULE = re.compile(r"(?<![\w/.-])(?:sentence_beam|benchmarks)(?:\.[a-z_]+)+(?![\w<*])")
+
+OF_A_FOLDER = re.compile(r"(?<![\w/.-])(?:transforms|pipelines)\.[a-z_]+(?![\w(])")
+EARLIER = ("CHANGELOG.md", "docs/upgrade.md")  # pages about earlier versions
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda page: page.name
+    "page", [p for p in PAGES if p.name not in EARLIER], ids=lambda page: page.name
 )
 def test_files_and_modules_that_are_named_are_there(page: Page) -> None:
     for name in NAMED.findall(page.text):
         assert (ROOT / name).exists() or name in ("docs/reference.md",), (
             f"{page.name}: {name} is not there"
         )
+    assert not OF_A_FOLDER.findall(page.text), f"{page.name}: modules are below sentence_beam"
     for name in MODULE.findall(page.text):
         path = ROOT / name.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").is_file(), (

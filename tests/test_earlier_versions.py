@@ -15,7 +15,7 @@ from helpers.commands import Outcome, Run, runner
 from helpers.corpora import check_ledger, files_in, rows_of
 from helpers.variants import variants
 
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 FIXTURES = Path(__file__).parent / "fixtures"

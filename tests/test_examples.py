@@ -13,7 +13,7 @@ SOURCES = [
     for path in sorted((ROOT / package).rglob("*.py"))
 ]
 SHOWING = [
-    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    ".".join(["sentence_beam", *path.relative_to(ROOT).with_suffix("").parts])
     for path in SOURCES
     if ">>> " in path.read_text()
 ]

@@ -16,13 +16,13 @@ from helpers.clock import Clock
 from helpers.corpora import sentences
 from helpers.stub_device import see_gpus
 
-import pipelines
 from benchmarks import common, gpu_check, gpu_machine, gpu_shapes, gpu_speed, random_models
 from benchmarks.gpu_check import Part
 from benchmarks.gpu_exact import Finding, Scope, tried
 from benchmarks.gpu_machine import Place, measure_peak
-from transforms.base.errors import MissingExtraError
-from transforms.encoder import Encoder
+from sentence_beam import pipelines
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.encoder import Encoder
 
 SHAPE = {
     "num_hidden_layers": 1,
@@ -339,10 +339,10 @@ def test_vectors_and_speed_need_no_more_than_the_encoder_does(
         "benchmarks.common",
         "benchmarks.gpu_",
         "benchmarks.random_models",
-        "transforms.encoder",
-        "transforms.index",
+        "sentence_beam.transforms.encoder",
+        "sentence_beam.transforms.index",
     )
-    allowed += ("transforms.calibration", "pyarrow", "numpy", "torch")
+    allowed += ("sentence_beam.transforms.calibration", "pyarrow", "numpy", "torch")
     for path in Path(gpu_check.__file__).parent.glob("gpu_*.py"):
         tops = (
             each
@@ -356,7 +356,11 @@ def test_vectors_and_speed_need_no_more_than_the_encoder_does(
         more = [name for name in names if name.split(".")[0] not in sys.stdlib_module_names]
         assert [name for name in more if not name.startswith(allowed)] == []
     monkeypatch.delattr(pipelines, "embed", raising=False)  # where another test has imported it
-    for gone in ("benchmarks.index", "pipelines.embed", "transforms.beam"):
+    for gone in (
+        "benchmarks.index",
+        "sentence_beam.pipelines.embed",
+        "sentence_beam.transforms.beam",
+    ):
         monkeypatch.setitem(sys.modules, gone, None)
     place = Place("cpu", "cpu", None)
     ended = tried("one", lambda: gpu_speed.end_to_end(EXTENT.load, ["a"], place, tmp_path))

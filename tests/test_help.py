@@ -13,15 +13,15 @@ import pytest
 from helpers.commands import Outcome, Run, runner
 from helpers.corpora import sentences, write_lines, write_parquet
 
-from pipelines import train
-from pipelines.cli import COMMANDS, parser_of
-from pipelines.common import beam_flags
-from pipelines.common.options import EXAMPLES
-from transforms.calibration.spec import CALIBRATIONS
-from transforms.index.spec import FACTORIES
-from transforms.space.chunks import CHUNKS
-from transforms.space.spec import POOLERS
-from transforms.space.token_table import METHODS
+from sentence_beam.pipelines import train
+from sentence_beam.pipelines.cli import COMMANDS, parser_of
+from sentence_beam.pipelines.common import beam_flags
+from sentence_beam.pipelines.common.options import EXAMPLES
+from sentence_beam.transforms.calibration.spec import CALIBRATIONS
+from sentence_beam.transforms.index.spec import FACTORIES
+from sentence_beam.transforms.space.chunks import CHUNKS
+from sentence_beam.transforms.space.spec import POOLERS
+from sentence_beam.transforms.space.token_table import METHODS
 
 LONG = ("embed", "plan")  # commands with so many options that --help shows some
 OPTIONS = [(command, action) for command in COMMANDS for action in parser_of(command)._actions]

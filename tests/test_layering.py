@@ -119,8 +119,9 @@ THIRD_PARTY = {
     "beam": {"apache_beam", "numpy", "pyarrow"},
 }
 # Store.search is part of the interface of a store and needs what stands beside and above it.
-EXCEPTIONS = {("transforms/store/open.py", "transforms.search")}
+EXCEPTIONS = {("transforms/store/open.py", "sentence_beam.transforms.search")}
 PACKAGES = ("pipelines", "sentence_beam", "transforms")
+TRANSFORMS = "sentence_beam.transforms"
 BEAM_FOR_STORAGE = {
     f"transforms/storage/{name}.py" for name in ("beam_filesystem", "beam_options", "gcs", "s3")
 }
@@ -151,8 +152,20 @@ def _imports(
             parent = node.module or ""
             for alias in node.names:
                 full = f"{parent}.{alias.name}"
-                names.append(full if full in modules or parent == "transforms" else parent)
+                names.append(full if full in modules or parent == TRANSFORMS else parent)
     return [name for name in names if not modules or name in modules]
+
+
+def _module(path: Path) -> str:
+    """The name by which a file is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    below = parts[1:] if parts[0] == "sentence_beam" else parts
+    return ".".join(["sentence_beam", *below]).removesuffix(".__init__")
+
+
+def _below_transforms(name: str) -> list[str]:
+    """The layer that a name is of, and what follows it; empty if it is not of a layer."""
+    return name.split(".")[2:] if name.startswith(f"{TRANSFORMS}.") else []
 
 
 def _layer(path: Path) -> str:
@@ -173,11 +186,11 @@ def test_a_layer_imports_only_what_it_is_allowed(layer: str) -> None:
     for path in _files_of(layer):
         relative = str(path.relative_to(ROOT))
         for name in _imports(path):
-            parts = name.split(".")
-            if parts[0] in ("pipelines", "sentence_beam", "tests"):
+            parts = _below_transforms(name)
+            if name.split(".")[0] in ("sentence_beam", "tests") and not parts:
                 wrong.append(f"{relative} imports {name}")
-            if parts[0] == "transforms" and len(parts) > 1 and (relative, name) not in EXCEPTIONS:
-                if parts[1] not in ALLOWED[layer] | {layer}:
+            if parts and parts[0] not in ALLOWED[layer] | {layer}:
+                if (relative, name) not in EXCEPTIONS:
                     wrong.append(f"{relative} imports {name}")
     assert not wrong
 
@@ -187,9 +200,7 @@ def test_no_permission_is_unused() -> None:
     for layer in LAYERS:
         for path in _files_of(layer):
             for name in _imports(path):
-                parts = name.split(".")
-                if parts[0] == "transforms":
-                    used[layer].add(parts[1])
+                used[layer].update(_below_transforms(name)[:1])
     assert not {
         layer: unused for layer, allowed in ALLOWED.items() if (unused := allowed - used[layer])
     }
@@ -200,15 +211,15 @@ def test_a_room_of_steps_imports_only_what_it_is_allowed(room: str) -> None:
     wrong = []
     for path in _files(f"transforms/steps/{room}"):
         for name in _imports(path):
-            parts = name.split(".")
-            if parts[:2] == ["transforms", "steps"] and parts[2] not in ROOMS[room] | {room}:
+            parts = _below_transforms(name)
+            if parts[:1] == ["steps"] and parts[1] not in ROOMS[room] | {room}:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert not wrong
 
 
 @pytest.mark.parametrize("layer", [*LAYERS, "__init__"])
 def test_third_party_modules_stay_in_their_layers(layer: str) -> None:
-    allowed = THIRD_PARTY.get(layer, set()) | {"transforms"} | set(sys.stdlib_module_names)
+    allowed = THIRD_PARTY.get(layer, set()) | {"sentence_beam"} | set(sys.stdlib_module_names)
     found = [
         (path, name) for path in _files_of(layer) for name in _imports(path, module_level_only=True)
     ]
@@ -221,11 +232,7 @@ def test_third_party_modules_stay_in_their_layers(layer: str) -> None:
 
 def _graph() -> dict[str, set[str]]:
     """The modules of the project, each with those that it imports, late imports among them."""
-    paths = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for package in PACKAGES
-        for path in _files(package)
-    }
+    paths = {_module(path): path for package in PACKAGES for path in _files(package)}
     graph: dict[str, set[str]] = {}
     for name, path in paths.items():
         relative = str(path.relative_to(ROOT))
@@ -260,6 +267,20 @@ def _circle(graph: dict[str, set[str]]) -> list[str]:
 def test_no_module_imports_itself_through_others() -> None:
     circle = _circle(_graph())
     assert not circle, " -> ".join(circle)
+
+
+def test_nothing_is_imported_by_the_name_of_a_folder() -> None:
+    """A module under two names would be two modules: its classes and caches would be there twice."""
+    folders = ("pipelines", "sentence_beam", "transforms", "benchmarks", "deploy", "docs", "tests")
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for folder in folders
+        for path in _files(folder)
+        if "fixtures" not in path.parts  # programs for earlier versions
+        for name in _imports(path)
+        if name.split(".")[0] in ("pipelines", "transforms")
+    ]
+    assert not wrong
 
 
 def test_a_circle_is_found() -> None:
@@ -321,19 +342,25 @@ LATE = (
 )
 
 
-NO_PIPELINE_MODULES = (
-    "transforms.calibration transforms.space transforms.store pipelines.cluster pipelines.dedup "
-    "pipelines.diagnose pipelines.diff pipelines.distill pipelines.evaluate pipelines.export pipelines.files "
-    "pipelines.history pipelines.info pipelines.pairs pipelines.push pipelines.report pipelines.search pipelines.serve "
-    "pipelines.train pipelines.verify"
+NO_PIPELINE_MODULES = " ".join(
+    [
+        *(f"{TRANSFORMS}.{name}" for name in ("calibration", "space", "store")),
+        *(
+            f"sentence_beam.pipelines.{name}"
+            for name in (
+                "cluster dedup diagnose diff distill evaluate export files history info pairs push"
+                " report search serve train verify"
+            ).split()
+        ),
+    ]
 )
 # What is imported one after the other in one process, and what no import up to there brings along.
-# That neither the commands with a pipeline nor transforms.beam import what is heavy is in
+# That neither the commands with a pipeline nor sentence_beam.transforms.beam import what is heavy is in
 # tests/test_public_name.py.
 STAGES = [
     (NO_PIPELINE_MODULES, [*NO_PIPELINE, *LATE]),
-    ("transforms.search", ["apache_beam", "pandas", "faiss"]),
-    ("transforms.pooling transforms.encoder", ["apache_beam"]),
+    ("sentence_beam.transforms.search", ["apache_beam", "pandas", "faiss"]),
+    ("sentence_beam.transforms.pooling sentence_beam.transforms.encoder", ["apache_beam"]),
 ]
 # torch names its folder of compiled code as soon as anything asks for it
 IMPORTS = """
@@ -349,9 +376,9 @@ for modules, absent in %r:
     assert not found, (modules, found)
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transforms.encoder import Encoder, one_row, padded, varlen
-from transforms.corpus.formats import csv_rows
-import pipelines.embed
+from sentence_beam.transforms.encoder import Encoder, one_row, padded, varlen
+from sentence_beam.transforms.corpus.formats import csv_rows
+import sentence_beam.pipelines.embed
 assert state() == before, (state(), before)
 names = [*ALL_ATTENTION_FUNCTIONS.keys(), *ALL_MASK_ATTENTION_FUNCTIONS.keys()]
 assert not [name for name in names if "sentence_beam" in name], names
@@ -367,23 +394,21 @@ def test_importing_stays_light_changes_no_process_and_registers_nothing() -> Non
 
 def test_back_ends_of_storage_know_its_base_and_no_other_layer() -> None:
     base = {
-        "transforms.base.errors",
-        "transforms.base.logs",
+        "sentence_beam.transforms.base.errors",
+        "sentence_beam.transforms.base.logs",
         *(
-            f"transforms.storage.{name}"
+            f"sentence_beam.transforms.storage.{name}"
             for name in ("base", "beam_options", "globs", "listing", "ranged")
         ),
     }
     allowed = {
         "local": base,
         "gcs": base,
-        "s3": base | {"transforms.storage.beam_filesystem"},
+        "s3": base | {"sentence_beam.transforms.storage.beam_filesystem"},
         "beam_filesystem": base,
     }
     for name, modules in allowed.items():
         found = {
-            m
-            for m in _imports(ROOT / f"transforms/storage/{name}.py")
-            if m.startswith("transforms")
+            m for m in _imports(ROOT / f"transforms/storage/{name}.py") if m.startswith(TRANSFORMS)
         }
         assert found <= modules, f"{name}: {found - modules}"

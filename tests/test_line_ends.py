@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.search import read_lines as read_queries_as_text
-from transforms.corpus.files import InputFile
-from transforms.corpus.find import match_inputs
-from transforms.corpus.formats.csv_dialect import dialect_of
-from transforms.corpus.formats.csv_rows import read_csv
-from transforms.corpus.queries import QueryFiles, read_queries
-from transforms.corpus.reading import read_values
-from transforms.corpus.syntax import AS_FOUND
-from transforms.evaluation.diagnostics.pairs import read as read_diagnosed
-from transforms.evaluation.kinds.probing import make
-from transforms.evaluation.tasks import read_task
-from transforms.training.examples import read_examples
-from transforms.training.options import TrainOptions
+from sentence_beam.pipelines.search import read_lines as read_queries_as_text
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.find import match_inputs
+from sentence_beam.transforms.corpus.formats.csv_dialect import dialect_of
+from sentence_beam.transforms.corpus.formats.csv_rows import read_csv
+from sentence_beam.transforms.corpus.queries import QueryFiles, read_queries
+from sentence_beam.transforms.corpus.reading import read_values
+from sentence_beam.transforms.corpus.syntax import AS_FOUND
+from sentence_beam.transforms.evaluation.diagnostics.pairs import read as read_diagnosed
+from sentence_beam.transforms.evaluation.kinds.probing import make
+from sentence_beam.transforms.evaluation.tasks import read_task
+from sentence_beam.transforms.training.examples import read_examples
+from sentence_beam.transforms.training.options import TrainOptions
 
 ENDS = {"U+2028": "\u2028", "U+0085": "\x85", "form feed": "\f", "U+001C": "\x1c"}
 LONE_CR = {"carriage return": "\r"}

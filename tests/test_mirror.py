@@ -130,9 +130,9 @@ def test_no_test_reaches_for_a_private_name() -> None:
 
 def test_names_that_are_reached_for_are_found() -> None:
     source = """
-from transforms.a import _b
+from sentence_beam.transforms.a import _b
 a._c(self._d)
-patch.setattr("transforms.a._d", 1)
+patch.setattr("sentence_beam.transforms.a._d", 1)
 patch.setattr(a, "_c", 1)
 """
     found = list(_reached(ast.parse(source), {"_c", "_d"}))

@@ -1,6 +1,5 @@
 """The distribution: what is in it, and that it works in an environment and a folder of its own."""
 
-import importlib
 import os
 import re
 import shutil
@@ -17,8 +16,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import sentence_beam
+
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("sentence_beam", "pipelines", "transforms")
+PACKAGE = "sentence_beam"
+PARTS = ("pipelines", "transforms")  # folders beside the package, which has links to them
 SOURCES = (
     "setup.py",
     "pyproject.toml",
@@ -58,8 +60,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree."""
     folder = tmp_path_factory.mktemp("tree")
     for name in SOURCES:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, folder / name)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, symlinks=True)
+        else:
+            shutil.copy(ROOT / name, folder / name)
     return folder
 
 
@@ -132,32 +136,32 @@ def python_files(names: list[str]) -> set[str]:
 
 
 def sources() -> set[str]:
-    return {
-        path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-    }
+    """The modules, by their places in a distribution."""
+    own = {path.relative_to(ROOT).as_posix() for path in (ROOT / PACKAGE).glob("*.py")}
+    below = (path for part in PARTS for path in (ROOT / part).rglob("*.py"))
+    return own | {f"{PACKAGE}/{path.relative_to(ROOT).as_posix()}" for path in below}
 
 
-def test_the_sdist_holds_the_packages_and_no_other(sdist: Path) -> None:
+def test_the_sdist_holds_the_package_and_no_other(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert python_files(names) == sources()
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE"} <= set(names)
 
 
-def test_the_wheel_holds_the_packages_their_types_and_the_licence(wheel: Path) -> None:
+def test_the_wheel_holds_the_package_its_types_and_the_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert python_files(names) == sources()
-    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert f"{PACKAGE}/py.typed" in names
     assert any(name.endswith("/LICENSE") for name in names)
     templates = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "transforms/report/templates").iterdir()
+        f"{PACKAGE}/{path.relative_to(ROOT).as_posix()}"
+        for path in (ROOT / "transforms").glob("**/templates/*")
     }
+    assert len(templates) > 5
     assert templates <= set(names)
     assert {name.split("/")[0] for name in names} == {
-        *PACKAGES,
+        PACKAGE,
         f"sentence_beam-{version()}.dist-info",
     }
 
@@ -204,18 +208,56 @@ def test_embed_and_search_work_in_an_empty_folder(installed: Environment) -> Non
     assert "texts.txt@29" in found.stdout
 
 
-def test_the_packages_are_of_this_distribution(installed: Environment) -> None:
-    for package in PACKAGES:
-        assert str(importlib.import_module(package).__file__) == str(ROOT / package / "__init__.py")
+def test_the_package_is_of_this_distribution(installed: Environment) -> None:
+    assert sentence_beam.__file__ == str(ROOT / PACKAGE / "__init__.py")
     code = (
-        f"import importlib, importlib.metadata as m\nfor name in {PACKAGES}:\n"
-        "    print(set(m.packages_distributions()[name]), importlib.import_module(name).__file__)"
+        "import importlib.metadata as m, sentence_beam\n"
+        "print(set(m.packages_distributions()['sentence_beam']), sentence_beam.__file__)"
     )
-    found = installed.run("python", "-c", code).stdout.splitlines()
-    assert found == [
-        f"{{'sentence-beam'}} {installed.packages / package / '__init__.py'}"
-        for package in PACKAGES
-    ]
+    found = installed.run("python", "-c", code).stdout
+    assert found == f"{{'sentence-beam'}} {installed.packages / PACKAGE / '__init__.py'}\n"
+
+
+FORMS = {
+    "package": "{name}/__init__.py",
+    "module": "{name}.py",
+    "folder": "{name}/own.py",  # without an __init__.py
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", PARTS)
+def test_a_user_may_name_a_package_like_a_folder_of_ours(
+    installed: Environment, name: str, form: str
+) -> None:
+    assert f"No module named '{name}'" in installed.run("python", "-c", f"import {name}").stderr
+    path = installed.place / FORMS[form].format(name=name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    theirs = f"{name}.own" if form == "folder" else name
+    code = (
+        f"import sys, {theirs}; from sentence_beam import OptionError, embed, open_store\n"
+        f"import sentence_beam.{name}; print(sys.modules['{theirs}'].__file__)"
+    )
+    done = installed.run("python", "-c", code)
+    path.unlink()
+    if path.parent != installed.place:
+        shutil.rmtree(path.parent)
+    assert done.stdout == f"{path}\n", done.stderr
+
+
+def test_an_archive_that_was_unpacked_without_links_says_what_is_missing(
+    tree: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "unpacked"
+    shutil.copytree(tree, folder, symlinks=True, ignore=shutil.ignore_patterns("tests", "out"))
+    (folder / PACKAGE / "transforms").unlink()
+    (folder / PACKAGE / "transforms").write_text("../transforms")
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--version"], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "sentence_beam/transforms is no link to transforms" in done.stderr
 
 
 def requirements(name: str, extras: set[str], path: list[str] | None = None) -> list[Requirement]:

@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsDict, AsIter, AsList, AsSingleton, TaggedOutput
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from helpers import eager, plain_runner
 
-from transforms.beam.graph import Merge, MergeAll, Spread, Together, flat_map
+from sentence_beam.transforms.beam.graph import Merge, MergeAll, Spread, Together, flat_map
 
 PAIRS = [("a", 1), ("b", 2), ("a", 3)]
 

@@ -1,6 +1,4 @@
-"""The package that people import: its names, what importing it costs, and a user's packages of the
-same names as ours.
-"""
+"""The package that people import: its names, and what importing it costs."""
 
 import ast
 import importlib
@@ -33,11 +31,7 @@ def declared() -> dict[str, str]:
     tree = ast.parse((ROOT / "sentence_beam" / "__init__.py").read_text(encoding="utf8"))
     for_checkers = next(node for node in tree.body if isinstance(node, ast.If)).body
     imports = [node for node in for_checkers if isinstance(node, ast.ImportFrom)]
-    ours = [
-        node
-        for node in imports
-        if node.module and node.module.startswith(("transforms.", "pipelines."))
-    ]
+    ours = [node for node in imports if node.module and node.module.startswith("sentence_beam.")]
     return {alias.name: str(node.module) for node in ours for alias in node.names}
 
 
@@ -56,7 +50,10 @@ def test_other_names_are_not_there() -> None:
 
 
 COSTS = [
-    ("import sentence_beam; dir(sentence_beam)", HEAVY | {"transforms"}),
+    (
+        "import sentence_beam; dir(sentence_beam)",
+        HEAVY | {"sentence_beam.transforms", "sentence_beam.pipelines"},
+    ),
     ("from sentence_beam import OptionError", HEAVY),
     ("from sentence_beam import open_store", HEAVY - {"numpy", "pyarrow"}),
     ("from sentence_beam import EmbedOptions", HEAVY - {"numpy", "pyarrow"}),
@@ -66,12 +63,12 @@ COSTS_OF_PARTS = [
     [
         ("from sentence_beam import Plan, Embed, BuildIndex, Commit", LIGHT),
         (
-            "import importlib, pkgutil, pipelines, transforms.beam; "
-            "[importlib.import_module(f'pipelines.{m.name}') for m in pkgutil.iter_modules(pipelines.__path__)]",
+            "import importlib, pkgutil, sentence_beam.pipelines, sentence_beam.transforms.beam; "
+            "[importlib.import_module(f'sentence_beam.pipelines.{m.name}') for m in pkgutil.iter_modules(sentence_beam.pipelines.__path__)]",
             LIGHT,
         ),
         (
-            "from transforms.space import parse_pooler, resolve_model, resolve_space; "
+            "from sentence_beam.transforms.space import parse_pooler, resolve_model, resolve_space; "
             "resolve_space(resolve_model('minilm'), pooler=parse_pooler('mean+max:count=no-special'))",
             LIGHT,
         ),
@@ -148,7 +145,7 @@ def checked(folder: Path, program: str) -> list[str]:
     """
     (folder / "mypy.ini").write_text(
         "[mypy]\nfollow_imports = skip\nignore_missing_imports = true\n"
-        "[mypy-sentence_beam.*,pipelines.*,transforms.*]\nfollow_imports = silent\n"
+        "[mypy-sentence_beam.*]\nfollow_imports = silent\n"
     )
     (folder / "program.py").write_text(program)
     done = python("-m", "mypy", "--no-error-summary", "program.py", cwd=folder)
@@ -168,59 +165,14 @@ def test_a_type_checker_takes_a_users_program_and_finds_its_mistakes(tmp_path: P
     assert [line for line in errors if int(line.split(":")[1]) < first] == []
 
 
-# Packages of a user's own
-
-FORMS = {
-    "package": "{name}/__init__.py",
-    "module": "{name}.py",
-    "subpackage": "{name}/storage/__init__.py",
-}
-PROGRAMS = {
-    "import": ("-c", "import sentence_beam"),
-    "from": ("-c", "import transforms, pipelines; from sentence_beam import Encoder"),
-    "command": ("-c", "from sentence_beam.__main__ import run; run()"),
-    "module": ("-m", "pipelines.embed", "--help"),
-}
+# The folders of a checkout
 
 
-def make(folder: Path, name: str, form: str) -> Path:
-    """A user's package or module of that name; gives what Python finds."""
-    path = folder / FORMS[form].format(name=name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("")
-    return path if form == "module" else folder / name
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("form", ["package", "module"])
-@pytest.mark.parametrize("name", ["transforms", "pipelines"])
-def test_a_package_that_hides_ours_is_one_line(
-    tmp_path: Path, name: str, form: str, program: str
-) -> None:
-    if (name, program) == ("pipelines", "module"):
-        pytest.skip("Python looks for embed in the user's package, and nothing of ours runs")
-    found = make(tmp_path, name, form)
-    done = python(*PROGRAMS[program], cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(
-        f"sentence-beam: {found} hides sentence-beam's own {ROOT / name}; rename it"
-    )
-
-
-def test_a_folder_without_code_of_its_own_hides_nothing_that_is_installed(tmp_path: Path) -> None:
-    """Python prefers a package with an __init__.py, wherever it is."""
-    make(tmp_path, "transforms", "subpackage")
-    assert python("-c", "from sentence_beam import open_store", cwd=tmp_path).returncode == 0
-
-
-def test_what_a_program_catches_or_breaks_by_is_its_own_affair(tmp_path: Path) -> None:
-    make(tmp_path, "transforms", "package")
-    code = "try:\n    import sentence_beam\nexcept ImportError as error:\n    print(error)\n{}['x']"
-    done = python("-c", code, cwd=tmp_path)
-    assert "hides sentence-beam's own" in done.stdout
-    assert done.stderr.startswith("Traceback")
-    assert done.stderr.endswith("KeyError: 'x'\n")
+@pytest.mark.parametrize("name", ["pipelines", "transforms"])
+def test_a_folder_of_the_checkout_is_no_package_of_its_own(name: str) -> None:
+    done = python("-c", f"import {name}")
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"ImportError: this package is sentence_beam.{name}\n")
 
 
 # Logging

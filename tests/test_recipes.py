@@ -21,8 +21,8 @@ from helpers.nights import vector_of
 from helpers.pages import ROOT, Page
 from helpers.pushes import Kept, files_of
 
-from pipelines.cli import main
 from sentence_beam import EmbedRows, WriteStore, open_store
+from sentence_beam.pipelines.cli import main
 
 
 @pytest.mark.slow

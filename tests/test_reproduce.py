@@ -18,15 +18,15 @@ from helpers.fixtures import run
 from helpers.pages import ROOT, Page, names, tables
 
 from benchmarks.shared_pairs import shared_pairs
-from pipelines.cli import parser_of
-from pipelines.common import beam_flags
-from pipelines.common.options import as_options
-from pipelines.train import with_recipe
-from transforms.evaluation import rows
-from transforms.evaluation.encode_many import ModelSettings
-from transforms.evaluation.methods import expand
-from transforms.training.checks import check
-from transforms.training.options import TrainOptions
+from sentence_beam.pipelines.cli import parser_of
+from sentence_beam.pipelines.common import beam_flags
+from sentence_beam.pipelines.common.options import as_options
+from sentence_beam.pipelines.train import with_recipe
+from sentence_beam.transforms.evaluation import rows
+from sentence_beam.transforms.evaluation.encode_many import ModelSettings
+from sentence_beam.transforms.evaluation.methods import expand
+from sentence_beam.transforms.training.checks import check
+from sentence_beam.transforms.training.options import TrainOptions
 
 __all__ = ["run"]
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from pipelines.embed import main
+from sentence_beam.pipelines.embed import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,11 +12,11 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import create_runner
 
-from pipelines.common import engines
-from pipelines.common.beam_parser import beam_parser
-from pipelines.common.options import RUNNER, check_text
-from transforms.base.errors import OptionError
-from transforms.base.values import nearest
+from sentence_beam.pipelines.common import engines
+from sentence_beam.pipelines.common.beam_parser import beam_parser
+from sentence_beam.pipelines.common.options import RUNNER, check_text
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import nearest
 
 Options = TypeVar("Options", bound=PipelineOptions)
 FLAG = re.compile(r"--?[a-zA-Z]")

@@ -9,7 +9,7 @@ import argparse
 
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
-from pipelines.common.options import Parser
+from sentence_beam.pipelines.common.options import Parser
 
 
 class _OurBeamParser(Parser, _BeamArgumentParser):

@@ -11,14 +11,19 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.cli import INTERRUPTED
-from pipelines.common import config_file
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.options import RUNNER, as_options, check_text, every_command
-from pipelines.common.progress import watched
-from pipelines.common.sigterm import stopped_status
-from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, printable
-from transforms.base.imports import uncollected
+from sentence_beam.pipelines.cli import INTERRUPTED
+from sentence_beam.pipelines.common import config_file
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.options import RUNNER, as_options, check_text, every_command
+from sentence_beam.pipelines.common.progress import watched
+from sentence_beam.pipelines.common.sigterm import stopped_status
+from sentence_beam.transforms.base.errors import (
+    OptionError,
+    SentenceBeamError,
+    StoppedError,
+    printable,
+)
+from sentence_beam.transforms.base.imports import uncollected
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -44,7 +49,7 @@ def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[arg
     except OptionError:
         pass  # Beam's flags are among what it may be about
     with uncollected():
-        from pipelines.common import beam_flags  # importing Beam takes two seconds
+        from sentence_beam.pipelines.common import beam_flags  # importing Beam takes two seconds
 
     return (beam_flags.parse(parser, argv)[0],)
 
@@ -129,7 +134,7 @@ def front_options(
 def help_beam() -> str:
     """Return the help text about runners and the flags that go to Beam."""
     with uncollected():
-        from pipelines.common import beam_parser  # importing Beam takes two seconds
+        from sentence_beam.pipelines.common import beam_parser  # importing Beam takes two seconds
 
     return f"{BEAM}\n\n{beam_parser.beam_parser().format_help()}"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.base.plain_values import json_value
+from sentence_beam.transforms.base.plain_values import json_value
 
 
 @dataclass(frozen=True)

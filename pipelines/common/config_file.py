@@ -9,9 +9,9 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pipelines.cli import COMMANDS
-from transforms.base.errors import OptionError
-from transforms.base.values import nearest
+from sentence_beam.pipelines.cli import COMMANDS
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import nearest
 
 
 def arguments(parser: argparse.ArgumentParser, path: str, given: Sequence[str]) -> list[str]:
@@ -67,7 +67,9 @@ def _action(parser: argparse.ArgumentParser, key: str, where: str) -> argparse.A
     known |= {action.dest: action for action in parser._actions if not action.option_strings}
     if key in known and key not in ("help", "help-beam", "config"):
         return known[key]
-    from pipelines.common.beam_parser import beam_parser  # importing Beam takes two seconds
+    from sentence_beam.pipelines.common.beam_parser import (
+        beam_parser,  # importing Beam takes two seconds
+    )
 
     if f"--{key.replace('-', '_')}" in beam_parser()._option_string_actions:
         return None

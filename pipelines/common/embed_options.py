@@ -2,8 +2,8 @@
 
 import argparse
 
-from pipelines.common import options, specs
-from transforms.steps.options.embed import EmbedOptions, PlanOptions
+from sentence_beam.pipelines.common import options, specs
+from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
 
 KINDS = {"embed": EmbedOptions, "plan": PlanOptions}
 WHAT = {

@@ -11,11 +11,11 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
 )
 
-from pipelines.common import engines
-from transforms.store.runs.lease import JobState
-from transforms.store.runs.lease_file import Lease
-from transforms.store.runs.result import timestamp
-from transforms.store.runs.run_ids import start_of
+from sentence_beam.pipelines.common import engines
+from sentence_beam.transforms.store.runs.lease import JobState
+from sentence_beam.transforms.store.runs.lease_file import Lease
+from sentence_beam.transforms.store.runs.result import timestamp
+from sentence_beam.transforms.store.runs.run_ids import start_of
 
 ENDED_ON_FLINK = {"FINISHED", "FAILED", "CANCELED"}
 ENDED_ON_DATAFLOW = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"}

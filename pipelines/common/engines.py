@@ -24,11 +24,11 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from pipelines.common.options import RUNNER
-from pipelines.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.beam.runners import works_in_process
+from sentence_beam.pipelines.common.options import RUNNER
+from sentence_beam.pipelines.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.beam.runners import works_in_process
 
 WORKER = "sentence-beam-worker"
 # How long an idle worker is kept: longer than the gap between two stages, but shorter than an
@@ -45,12 +45,9 @@ REFUSED = "Pipeline has validations errors:"
 # the pattern.
 MEANINGS = (
     (
+        (rf"Process died with exit code {NO_PACKAGE}\b|No module named 'sentence_beam[^']*'"),
         (
-            rf"Process died with exit code {NO_PACKAGE}\b|No module named"
-            r" '(?:transforms|pipelines)[^']*'"
-        ),
-        (
-            "the workers' Python has no module transforms: install sentence-beam for the"
+            "the workers' Python has no module sentence_beam: install sentence-beam for the"
             " interpreter that runs them"
         ),
     ),
@@ -302,8 +299,8 @@ def explained() -> Iterator[None]:
 def meaning(text: str) -> str | None:
     """The meaning of an engine's message and what mends it; None for an unknown message.
 
-    >>> meaning("ModuleNotFoundError: No module named 'transforms.beam'")[:42]
-    "the workers' Python has no module transfor"
+    >>> meaning("ModuleNotFoundError: No module named 'sentence_beam.transforms.beam'")[:42]
+    "the workers' Python has no module sentence"
     """
     for pattern, line in MEANINGS:
         found = re.search(pattern, text, flags=re.DOTALL)

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from transforms.base.lines import line
-from transforms.base.numbers import counted
-from transforms.report.history import (
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.report.history import (
     RUNS_SEEN,
     known_summaries,
     recommended_answer_change,
 )
-from transforms.store.index_entries import ChangeEntry, IndexEntry, RecallEntry
-from transforms.store.manifest import read_manifest
-from transforms.store.runs.answers import causes_in_words
-from transforms.store.runs.result import Result
+from sentence_beam.transforms.store.index_entries import ChangeEntry, IndexEntry, RecallEntry
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs.answers import causes_in_words
+from sentence_beam.transforms.store.runs.result import Result
 
 
 def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str]:

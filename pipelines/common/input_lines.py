@@ -5,18 +5,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from transforms.base.errors import SentenceBeamError
-from transforms.base.lines import line
-from transforms.base.numbers import counted
-from transforms.corpus import InputFile
-from transforms.corpus.formats.registry import FORMATS, columns_of
-from transforms.corpus.reading import describe_files
-from transforms.report.snapshot import known_reasons
-from transforms.steps.options.resolve import Resolved
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.plan import file_of
-from transforms.store.runs.rejected import mend_of
-from transforms.store.runs.result import Result
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.formats.registry import FORMATS, columns_of
+from sentence_beam.transforms.corpus.reading import describe_files
+from sentence_beam.transforms.report.snapshot import known_reasons
+from sentence_beam.transforms.steps.options.resolve import Resolved
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.runs.plan import file_of
+from sentence_beam.transforms.store.runs.rejected import mend_of
+from sentence_beam.transforms.store.runs.result import Result
 
 BAD_FILES = 10  # so many are named in the summary
 

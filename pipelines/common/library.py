@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.progress import unheard
-from transforms.base.keywords import options_of
-from transforms.base.logs import keep_root_logger
-from transforms.base.python_names import parameters_of, python_names
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.progress import unheard
+from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.base.logs import keep_root_logger
+from sentence_beam.transforms.base.python_names import parameters_of, python_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -48,7 +48,9 @@ def pipeline_function(
     """
 
     def run(asked: Any) -> CommandOutput:
-        from pipelines.common.beam_flags import options_of_list  # importing Beam takes two seconds
+        from sentence_beam.pipelines.common.beam_flags import (
+            options_of_list,  # importing Beam takes two seconds
+        )
 
         hints = (getattr(asked, hint, None) for hint in ("accelerator", "index_accelerator"))
         return job(asked, options_of_list(asked.beam_flags, *hints))

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.common import command
-from pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common import command
+from sentence_beam.pipelines.common.command_output import CommandOutput
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -15,7 +15,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ..
     """Parse our options, and Beam's if a runner is named."""
     if not any(word.split("=")[0] == "--runner" for word in argv):
         return (*command.own_flags(parser, argv), None)
-    from pipelines.common import beam_flags
+    from sentence_beam.pipelines.common import beam_flags
 
     return beam_flags.parse(parser, argv)
 
@@ -28,7 +28,7 @@ def called(
     def call(options: Any) -> CommandOutput:
         if not options.beam_flags:
             return job(options, None)
-        from pipelines.common.beam_flags import options_of_list
+        from sentence_beam.pipelines.common.beam_flags import options_of_list
 
         return job(options, options_of_list(options.beam_flags))
 

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from transforms.base import values
-from transforms.base.errors import OptionError
-from transforms.base.option import Declared, Exclusive, declared_in, flag_of, is_required
-from transforms.corpus.files import is_utf8
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import (
+    Declared,
+    Exclusive,
+    declared_in,
+    flag_of,
+    is_required,
+)
+from sentence_beam.transforms.corpus.files import is_utf8
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -11,8 +11,8 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.base.errors import OptionError
-from transforms.base.plain_values import json_value, python_rows
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.plain_values import json_value, python_rows
 
 TABLES = (".parquet", ".csv", ".json", ".jsonl")
 ROWS_AT_ONCE = 10_000

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base.errors import MissingExtraError
-from transforms.base.extras import pip_line
-from transforms.evaluation.heads import head_scores
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.evaluation.heads import head_scores
 
 BEFORE = "#8c8c8c"
 AFTER = "#1f6fb4"

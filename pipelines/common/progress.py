@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TextIO
 
-from transforms.base import progress
-from transforms.base.numbers import counted
-from transforms.base.progress import Progress, duration
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.progress import Progress, duration
 
 SECONDS = 0.5
 SECONDS_APART = 60.0  # if nobody sees a line that moves

@@ -9,26 +9,26 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common import engines
-from pipelines.common.writing import writing
-from pipelines.fit import fit_store
-from pipelines.index import index_store
-from pipelines.recalibrate import recalibrate_store
-from transforms import storage
-from transforms.beam import BuildIndex
-from transforms.steps.fit.jobs import calibration_job
-from transforms.steps.forget.fits import RunStart, refit_receipt
-from transforms.steps.forget.snapshots import kept_snapshots
-from transforms.steps.options.index import IndexOptions, RecalibrateOptions
-from transforms.store import layout, open_store
-from transforms.store.calibrations import kept_calibration
-from transforms.store.forgetting.receipts import stale_fits
-from transforms.store.manifest import Manifest
-from transforms.store.runs.commit import Run
-from transforms.store.runs.result import now
-from transforms.store.runs.run_ids import new_run
-from transforms.store.sealed_json import to_bytes
-from transforms.store.vacuum import find_rubbish, remove
+from sentence_beam.pipelines.common import engines
+from sentence_beam.pipelines.common.writing import writing
+from sentence_beam.pipelines.fit import fit_store
+from sentence_beam.pipelines.index import index_store
+from sentence_beam.pipelines.recalibrate import recalibrate_store
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.beam import BuildIndex
+from sentence_beam.transforms.steps.fit.jobs import calibration_job
+from sentence_beam.transforms.steps.forget.fits import RunStart, refit_receipt
+from sentence_beam.transforms.steps.forget.snapshots import kept_snapshots
+from sentence_beam.transforms.steps.options.index import IndexOptions, RecalibrateOptions
+from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.forgetting.receipts import stale_fits
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.sealed_json import to_bytes
+from sentence_beam.transforms.store.vacuum import find_rubbish, remove
 
 WHY = "rows were erased"
 OUTPUT = "refit"

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-from transforms.base.errors import STOPPED, TERMINATED
+from sentence_beam.transforms.base.errors import STOPPED, TERMINATED
 
 _received = False
 

@@ -3,11 +3,11 @@
 import textwrap
 from dataclasses import replace
 
-from transforms.calibration import spec as calibrations
-from transforms.space import chunks
-from transforms.space import spec as poolers
-from transforms.space.spec_options import Grammar, Option, Value
-from transforms.space.token_table import METHODS
+from sentence_beam.transforms.calibration import spec as calibrations
+from sentence_beam.transforms.space import chunks
+from sentence_beam.transforms.space import spec as poolers
+from sentence_beam.transforms.space.spec_options import Grammar, Option, Value
+from sentence_beam.transforms.space.token_table import METHODS
 
 WIDTH = 79
 # What numbers of `--chunks` are if they are not given.

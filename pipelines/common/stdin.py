@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from pipelines.common.progress import aside, unwatched
-from transforms.base.errors import OptionError
-from transforms.corpus import files
+from sentence_beam.pipelines.common.progress import aside, unwatched
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import files
 
 if TYPE_CHECKING:
-    from transforms.evaluation.diagnostics.options import DiagnoseOptions
-    from transforms.steps.options import EmbedOptions
-    from transforms.steps.options.index import FitOptions
-    from transforms.steps.options.joins import PairsOptions
-    from transforms.training.distill_options import DistillOptions
+    from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseOptions
+    from sentence_beam.transforms.steps.options import EmbedOptions
+    from sentence_beam.transforms.steps.options.index import FitOptions
+    from sentence_beam.transforms.steps.options.joins import PairsOptions
+    from sentence_beam.transforms.training.distill_options import DistillOptions
 
 STDIN = "-"
 Asked = TypeVar(

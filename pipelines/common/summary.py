@@ -2,24 +2,24 @@
 
 from typing import Any
 
-from pipelines.common.index_lines import answer_lines, index_lines
-from pipelines.common.input_lines import files_lines, header_lines, type_lines
-from transforms import storage
-from transforms.base.lines import line
-from transforms.base.measures import EMBED_PARTS
-from transforms.base.numbers import counted
-from transforms.base.nvidia import find_driver
-from transforms.base.progress import duration
-from transforms.report.history import (
+from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
+from sentence_beam.pipelines.common.input_lines import files_lines, header_lines, type_lines
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.measures import EMBED_PARTS
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.nvidia import find_driver
+from sentence_beam.transforms.base.progress import duration
+from sentence_beam.transforms.report.history import (
     RunSummary,
 )
-from transforms.report.report import summary_of
-from transforms.report.snapshot import describe_prompts
-from transforms.space.chunks import LATE_TOKENS
-from transforms.steps.options.resolve import Resolved
-from transforms.store import layout
-from transforms.store.int8_models import kept_facts
-from transforms.store.runs.result import Result
+from sentence_beam.transforms.report.report import summary_of
+from sentence_beam.transforms.report.snapshot import describe_prompts
+from sentence_beam.transforms.space.chunks import LATE_TOKENS
+from sentence_beam.transforms.steps.options.resolve import Resolved
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.int8_models import kept_facts
+from sentence_beam.transforms.store.runs.result import Result
 
 WHOLE_FILES = "if each file is one text, say --format file"
 
@@ -163,7 +163,7 @@ def unseen_note(resolved: Resolved, result: Result) -> str | None:
         return None
     import torch
 
-    from transforms.encoder.devices import unseen_gpu
+    from sentence_beam.transforms.encoder.devices import unseen_gpu
 
     if torch.version.cuda is None:
         return None

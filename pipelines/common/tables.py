@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from transforms.base.errors import JOINERS, printable
-from transforms.base.lines import LABEL
-from transforms.base.words import best_start, is_wide
+from sentence_beam.transforms.base.errors import JOINERS, printable
+from sentence_beam.transforms.base.lines import LABEL
+from sentence_beam.transforms.base.words import best_start, is_wide
 
 GAP = "  "
 TEXT_WIDTH = 80  # of a text without a terminal

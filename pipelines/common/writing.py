@@ -7,21 +7,26 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
 
-from pipelines.common import engine_jobs, engines
-from pipelines.common.command_output import CommandOutput
-from pipelines.common.progress import aside
-from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, first_line
-from transforms.base.lines import line
-from transforms.base.memory import release_memory
-from transforms.store.manifest import read_manifest
-from transforms.store.records import Problem
-from transforms.store.runs import lease
-from transforms.store.runs.commit import Run
-from transforms.store.runs.finish import failed
-from transforms.store.runs.lease_file import Lease
-from transforms.store.runs.named import UNNAMED, Naming
-from transforms.store.runs.plan import has_plan
-from transforms.store.runs.result import (
+from sentence_beam.pipelines.common import engine_jobs, engines
+from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.progress import aside
+from sentence_beam.transforms.base.errors import (
+    OptionError,
+    SentenceBeamError,
+    StoppedError,
+    first_line,
+)
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.memory import release_memory
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.finish import failed
+from sentence_beam.transforms.store.runs.lease_file import Lease
+from sentence_beam.transforms.store.runs.named import UNNAMED, Naming
+from sentence_beam.transforms.store.runs.plan import has_plan
+from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
     Result,
     read_result,

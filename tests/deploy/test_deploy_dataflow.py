@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 
-from pipelines.common.beam_parser import beam_parser
-from pipelines.common.embed_options import parser
+from sentence_beam.pipelines.common.beam_parser import beam_parser
+from sentence_beam.pipelines.common.embed_options import parser
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "dataflow"
 METADATA = json.loads((FOLDER / "metadata.json").read_text(encoding="utf8"))

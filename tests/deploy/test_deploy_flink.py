@@ -17,8 +17,8 @@ import pytest
 import yaml
 from helpers.flink import MEMORY
 
-from pipelines import embed
-from pipelines.common import beam_flags
+from sentence_beam.pipelines import embed
+from sentence_beam.pipelines.common import beam_flags
 
 FLINK = Path(__file__).resolve().parents[2] / "deploy" / "flink"
 IMAGES = (FLINK.parent / "docker" / "Dockerfile").read_text()

@@ -18,7 +18,7 @@ from helpers.containers import NAMESPACE, needs_namespaces, terminated
 from helpers.corpora import manifest_of, sentences, write_parquet
 from helpers.tiny_models import save_tiny_model
 
-from pipelines import embed, vacuum, verify
+from sentence_beam.pipelines import embed, vacuum, verify
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NIGHTLY = DEPLOY / "nightly"

@@ -12,7 +12,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from helpers.commands import Run, runner
 from helpers.corpora import write_lines
 
-from transforms import storage
+from sentence_beam.transforms import storage
 
 pytestmark = pytest.mark.timeout(300)
 IMAGE = "us-docker.pkg.dev/p/r/sentence-beam:cuda"

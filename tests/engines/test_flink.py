@@ -24,9 +24,9 @@ from helpers.engines import (
 )
 from helpers.flink import wait
 
-from pipelines.common import engine_jobs
-from transforms.store import open_store
-from transforms.store.runs import lease
+from sentence_beam.pipelines.common import engine_jobs
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs import lease
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -17,7 +17,7 @@ from helpers.corpora import check_ledger, manifest_of
 from helpers.engines import OPTIONS, ROOT, Flink, sidecars, start, the_same, workers
 from helpers.flink import wait
 
-from transforms.store.runs import lease
+from sentence_beam.transforms.store.runs import lease
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -65,7 +65,7 @@ def submit(on_flink: Flink, corpus: str, store: Path, model: Path, *options: obj
     launcher = Path(sys.executable).with_name("sentence-beam-worker")
     engine = [*kept, "--parallelism", 2, "--no_wait_until_finish", "--environment_type", "PROCESS"]
     engine += ["--environment_config", f'\'{{"command":"{launcher}"}}\'']
-    command = f"{sys.executable} -m pipelines.cli embed {' '.join(map(str, [*own, *engine]))}"
+    command = f"{sys.executable} -m sentence_beam.pipelines.cli embed {' '.join(map(str, [*own, *engine]))}"
 
     address = on_flink.cluster.address
     jar = upload(address, os.environ["SENTENCE_BEAM_FLINK_JAR"])

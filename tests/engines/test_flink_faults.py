@@ -225,21 +225,21 @@ def test_the_package_is_missing_for_the_workers_python(
     on_flink: Flink, corpus: str, model: Path, tmp_path: Path
 ) -> None:
     lines = (
-        "from pipelines.worker import main",
+        "from sentence_beam.pipelines.worker import main",
         "os.environ['SENTENCE_BEAM_TEST_HIDE'] = '1'",
         "sys.exit(main())",
     )
     script = launcher(tmp_path, *lines)
     arguments = embed(corpus, tmp_path / "store", model)
     on_flink.run(*arguments, launcher=script).failed(
-        1, "no module transforms", "install sentence-beam"
+        1, "no module sentence_beam", "install sentence-beam"
     )
 
 
 def test_another_beam_on_the_workers(
     on_flink: Flink, corpus: str, model: Path, tmp_path: Path
 ) -> None:
-    begin = "os.execv(sys.executable, [sys.executable, '-m', 'pipelines.worker', *sys.argv[1:]])"
+    begin = "os.execv(sys.executable, [sys.executable, '-m', 'sentence_beam.pipelines.worker', *sys.argv[1:]])"
     script = launcher(tmp_path, "os.environ['SENTENCE_BEAM_TEST_BEAM'] = '2.99.0'", begin)
     arguments = embed(corpus, tmp_path / "store", model)
     on_flink.run(*arguments, launcher=script).failed(

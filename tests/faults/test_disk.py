@@ -20,7 +20,7 @@ from helpers.commands import Forked, Outcome, Run, in_child
 from helpers.faulty_disk import ERRORS, WRITING, Act, Disk, die, freeze, refuse
 from helpers.scenes import FILE, KINDS, Content, Scene, maker
 
-from transforms.store.runs import lease
+from sentence_beam.transforms.store.runs import lease
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]

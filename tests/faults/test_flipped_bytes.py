@@ -21,13 +21,13 @@ from helpers.calibrations import fit_on
 from helpers.commands import Outcome, Run
 from helpers.corpora import sentences, write_parquet
 
-from pipelines.cli import main
-from transforms.base.arrow import parquet_bytes
-from transforms.base.errors import SentenceBeamError
-from transforms.search import Searcher
-from transforms.store import layout, open_store
-from transforms.store.runs import lease
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.base.arrow import parquet_bytes
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
@@ -140,7 +140,7 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     ]
     options += ["--max-rejects", 1, "--input", folder / "in" / "*", "--model", model]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transforms.store.manifest.UNITS_IN_ONE_FILE", 1)
+        patch.setattr("sentence_beam.transforms.store.manifest.UNITS_IN_ONE_FILE", 1)
         for night in range(2):
             for name in "ab":
                 texts = [*sentences(60, 100 * night if name == "a" else 500), ""]

@@ -21,10 +21,10 @@ from helpers.corpora import ids_of, manifest_of, rejects_of, sentences, write_pa
 from helpers.erasing import GONE, KeptTexts, forget, others, planted, three_nights
 from helpers.store_scan import scan
 
-from transforms.index import choose, upkeep
-from transforms.store.manifest import read_manifest, snapshots
-from transforms.store.runs.lease import Lease
-from transforms.store.verify import faults
+from sentence_beam.transforms.index import choose, upkeep
+from sentence_beam.transforms.store.manifest import read_manifest, snapshots
+from sentence_beam.transforms.store.runs.lease import Lease
+from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 FACTORIES = ["IVF8,SQ8"]
@@ -127,7 +127,7 @@ KILLED = """
 import sys
 from helpers.faulty_disk import Disk, WRITING, die
 from pathlib import Path
-from pipelines.cli import main
+from sentence_beam.pipelines.cli import main
 with Disk(Path({store!r}), {at}, WRITING | {{"delete"}}, die).used():
     sys.exit(main(["forget", "--store", {store!r}, "--id", *{gone!r}, "--quiet"]))
 """

@@ -18,9 +18,9 @@ from helpers.corpora import sentences, write_lines, write_parquet
 from helpers.store_scan import PlantedRow, codes_of, scan
 from helpers.tiny_models import WORDS
 
-from transforms import storage
-from transforms.index import upkeep
-from transforms.store.manifest import Manifest, read_manifest, snapshots
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.index import upkeep
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 
 pytest.importorskip("faiss")
 pytestmark = pytest.mark.usefixtures("one_model")

@@ -37,29 +37,29 @@ from helpers.units import make_vectors
 from helpers.watching import watched_nights
 from hypothesis import strategies as st
 
-from pipelines.cli import main
-from transforms.base.errors import SentenceBeamError
-from transforms.beam import IndexRequest
-from transforms.calibration import parse_calibration
-from transforms.corpus import Columns, match_inputs, read_span
-from transforms.corpus.formats.registry import columns_of
-from transforms.corpus.reading import plan_file
-from transforms.encoder import Encoder
-from transforms.index.spec import IndexSpec
-from transforms.search import Searcher
-from transforms.space import parse_pooler, row_hashes
-from transforms.steps.watch.watch_run import WatchJob, watch_answers
-from transforms.store import layout, open_store
-from transforms.store.calibrations import read_calibration
-from transforms.store.runs import lease, lease_file
-from transforms.store.runs.canary import Canary
-from transforms.store.runs.result import read_result
-from transforms.store.runs.reuse import LastSnapshot
-from transforms.store.sealed_json import sealed, to_bytes
-from transforms.store.shards.precision import Ranges
-from transforms.store.shards.reading import read_shard, take_rows
-from transforms.store.verify import faults
-from transforms.store.watched import keep_watch_file
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.calibration import parse_calibration
+from sentence_beam.transforms.corpus import Columns, match_inputs, read_span
+from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.reading import plan_file
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.space import parse_pooler, row_hashes
+from sentence_beam.transforms.steps.watch.watch_run import WatchJob, watch_answers
+from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.calibrations import read_calibration
+from sentence_beam.transforms.store.runs import lease, lease_file
+from sentence_beam.transforms.store.runs.canary import Canary
+from sentence_beam.transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.runs.reuse import LastSnapshot
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
+from sentence_beam.transforms.store.shards.precision import Ranges
+from sentence_beam.transforms.store.shards.reading import read_shard, take_rows
+from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.watched import keep_watch_file
 
 Check = Callable[[Any], object]
 

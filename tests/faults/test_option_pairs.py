@@ -13,7 +13,7 @@ from helpers.pair_model import Models
 from helpers.pair_planner import Planner
 from helpers.pair_table import NO_ROW, OF_EMBED
 
-from pipelines.common.embed_options import parser
+from sentence_beam.pipelines.common.embed_options import parser
 
 pytest.importorskip("faiss")
 RUNS, HISTORIES = 7, 1  # of a history; of the short form

@@ -14,7 +14,7 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.s3 import disturbed
 
-from transforms import storage
+from sentence_beam.transforms import storage
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]

@@ -9,8 +9,8 @@ import pytest
 from helpers.field_rows import read_rows
 from pyarrow import orc
 
-from transforms.corpus import Columns
-from transforms.corpus.row_blocks import NULL_ID, NULL_TEXT
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.row_blocks import NULL_ID, NULL_TEXT
 
 KEPT = Columns("text", "id", ("c",))
 FRAME = {"id": ["a", "b"], "text": ["one two", "three four"]}

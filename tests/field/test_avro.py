@@ -10,8 +10,8 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from transforms.base.errors import MissingExtraError, SentenceBeamError
-from transforms.corpus import Columns, list_files, read_files
+from sentence_beam.transforms.base.errors import MissingExtraError, SentenceBeamError
+from sentence_beam.transforms.corpus import Columns, list_files, read_files
 
 SCHEMA = {
     "type": "record",

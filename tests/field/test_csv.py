@@ -18,10 +18,10 @@ from helpers.field import Written, file_of, read_as, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.corpus import read_values
-from transforms.corpus.formats.registry import reader_of
-from transforms.corpus.syntax import CsvSyntax
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import read_values
+from sentence_beam.transforms.corpus.formats.registry import reader_of
+from sentence_beam.transforms.corpus.syntax import CsvSyntax
 
 NUMBERED = [(str(number), f"passage {number} about rivers") for number in range(1, 13)]
 

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import Columns, list_files, read_files, read_header
-from transforms.corpus.beside import Beside, merged
-from transforms.corpus.find import find_inputs
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import Columns, list_files, read_files, read_header
+from sentence_beam.transforms.corpus.beside import Beside, merged
+from sentence_beam.transforms.corpus.find import find_inputs
 
 POINTER = (
     f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d7a' * 16}\nsize 12345\n".encode()

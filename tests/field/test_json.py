@@ -14,9 +14,9 @@ from helpers.field import Written, file_of, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import json_values
-from transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import json_values
+from sentence_beam.transforms.corpus.formats.registry import columns_of
 
 ROWS = [{"id": "1", "text": "one"}, {"id": "2", "text": "zwei, größer"}]
 RIGHT = [("1", "one"), ("2", "zwei, größer")]

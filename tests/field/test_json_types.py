@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from helpers.field_rows import read_rows
 
-from transforms.corpus import Columns
+from sentence_beam.transforms.corpus import Columns
 
 FILLER = "x" * 1_300_000  # rows after it are not among the first ones
 KEPT = Columns("text", "id", ("c",))

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.field_rows import read_rows
 
-from transforms.corpus import Columns
-from transforms.corpus.column_values import KEPT_NOT_UTF8, NOT_UTF8
-from transforms.corpus.row_blocks import NULL_TEXT
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.column_values import KEPT_NOT_UTF8, NOT_UTF8
+from sentence_beam.transforms.corpus.row_blocks import NULL_TEXT
 
 TEXTS = ["one two", "three four"]
 KEPT = Columns("text", "id", ("c",))

@@ -13,10 +13,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.corpus import Columns
-from transforms.corpus.column_values import as_strings
-from transforms.corpus.row_columns import columns_of
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.column_values import as_strings
+from sentence_beam.transforms.corpus.row_columns import columns_of
 
 USED = Columns("text", "id", ("c",))
 TEXTS = ["one two", "three"]

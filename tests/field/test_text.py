@@ -11,10 +11,10 @@ from helpers.field import file_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import Columns, read_files
-from transforms.corpus.encoding import encoding_of
-from transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import Columns, read_files
+from sentence_beam.transforms.corpus.encoding import encoding_of
+from sentence_beam.transforms.corpus.formats.registry import columns_of
 
 TEXT = "first line\r\nsecond line\r\n"
 LETTERS = "Привет, мир\nкак дела сегодня\n"

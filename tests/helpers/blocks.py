@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers.tiny_models import INNER
 
-from transforms.encoder.bert import PackedLinear
+from sentence_beam.transforms.encoder.bert import PackedLinear
 
 
 def count_block_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from transforms.calibration import Calibration, parse_calibration
-from transforms.calibration.methods import fit_affine
-from transforms.calibration.moments import Moments
-from transforms.store import open_store
-from transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms.calibration import Calibration, parse_calibration
+from sentence_beam.transforms.calibration.methods import fit_affine
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.shards.reading import read_pooled
 
 
 def fit_on(store: Path, method: str, folder: Path) -> Path:

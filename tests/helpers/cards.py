@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.tables import ROWS, TableFormat, cut_batches, opened
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.tables import ROWS, TableFormat, cut_batches, opened
 
 
 class Cards(TableFormat):

@@ -8,8 +8,8 @@ import numpy as np
 from helpers.changes import Change, first_night
 from helpers.layouts import Files, write_layout
 
-from transforms.space import row_hash
-from transforms.store import open_store
+from sentence_beam.transforms.space import row_hash
+from sentence_beam.transforms.store import open_store
 
 
 class Collection:

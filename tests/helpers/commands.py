@@ -16,12 +16,18 @@ from typing import Any
 import helpers.few_words  # noqa: F401
 import pytest
 
-from pipelines.cli import main
-from pipelines.common.sigterm import interrupted_by_sigterm
+from sentence_beam.pipelines.cli import main
+from sentence_beam.pipelines.common.sigterm import interrupted_by_sigterm
 
 # Children of one process that has done all imports: a run that is to be killed begins at once.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["pipelines.embed", "transforms.encoder", "transformers.models.bert"])
+FORKS.set_forkserver_preload(
+    [
+        "sentence_beam.pipelines.embed",
+        "sentence_beam.transforms.encoder",
+        "transformers.models.bert",
+    ]
+)
 
 
 class Forked(FORKS.Process):

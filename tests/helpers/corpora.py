@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import zstandard
 from helpers.tiny_models import WORDS
 
-from transforms.store import open_store
-from transforms.store.sealed_json import sealed, to_bytes
-from transforms.store.verify import faults
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
+from sentence_beam.transforms.store.verify import faults
 
 COMPRESSORS = {
     ".gz": gzip.compress,

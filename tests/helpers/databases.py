@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from helpers.pushes import Held
 
-from transforms.push import Pushed, PushRequest, push
-from transforms.push.state import Notes, PushRecord, State
-from transforms.push.target import Table
-from transforms.push.turn import Turn
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.push import Pushed, PushRequest, push
+from sentence_beam.transforms.push.state import Notes, PushRecord, State
+from sentence_beam.transforms.push.target import Table
+from sentence_beam.transforms.push.turn import Turn
+from sentence_beam.transforms.store.manifest import Manifest
 
 Key = tuple[str, int]
 # more than one only where two pushes insert the same id at once

@@ -17,7 +17,7 @@ from helpers.flink import Cluster
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 SUBMIT = (
-    "import sys; from pipelines.cli import main; status = main(sys.argv[1:]); "
+    "import sys; from sentence_beam.pipelines.cli import main; status = main(sys.argv[1:]); "
     "sys.exit('torch was imported' if {light} and 'torch' in sys.modules else status)"
 )
 OPTIONS = ("--unit-tokens", 60, "--id-column", "id", "--dtype", "float32")

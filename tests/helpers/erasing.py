@@ -12,8 +12,8 @@ from helpers.nights import Files
 from helpers.store_scan import PlantedRow, codes_of
 from helpers.watching import WatchedNights, watched_nights
 
-from transforms.beam import IndexRequest
-from transforms.store.manifest import Manifest, read_manifest, snapshots
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 
 GONE = ["person-0-00003", "person-1-00017", "person-2-00031", "late-00005", "left-00002"]
 

@@ -20,9 +20,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from transforms.encoder import devices, one_row, probe, replica
-from transforms.encoder import encoder as encoders
-from transforms.pooling.transfer import to_host
+from sentence_beam.transforms.encoder import devices, one_row, probe, replica
+from sentence_beam.transforms.encoder import encoder as encoders
+from sentence_beam.transforms.pooling.transfer import to_host
 
 GPU = torch.device("cuda", 0)
 _CPU_PLACE, _CUDA_PLACE = 0, 1  # of c10::DeviceType

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from transforms import storage
-from transforms.storage.base import Storage
-from transforms.storage.local import LocalStorage
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.storage.base import Storage
+from sentence_beam.transforms.storage.local import LocalStorage
 
 
 def meet(patch: pytest.MonkeyPatch, name: str, act: Callable[..., object]) -> None:

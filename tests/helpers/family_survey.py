@@ -29,10 +29,10 @@ from helpers.families import (
 )
 from transformers import AutoTokenizer
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder, forward
-from transforms.encoder.probe import BatchSharing
-from transforms.encoder.texts_attention import text_by_text
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder, forward
+from sentence_beam.transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.encoder.texts_attention import text_by_text
 
 LENGTHS = (3, 1, 28, 10, 0, 10, 50, 16, 58, 85, 3)
 TEXTS = [

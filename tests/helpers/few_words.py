@@ -4,8 +4,8 @@ given one, and no query is noted.
 
 import pytest
 
-from transforms.search import queries
-from transforms.steps.options import gates
+from sentence_beam.transforms.search import queries
+from sentence_beam.transforms.steps.options import gates
 
 MAX_UNKNOWN, MOST_UNKNOWN = gates.DEFAULTS["max_unknown"], queries.MOST_UNKNOWN
 gates.DEFAULTS["max_unknown"] = 1.0

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from transforms.corpus import InputFile, match_inputs, read_header, read_values
-from transforms.corpus.syntax import CsvSyntax, Syntax
+from sentence_beam.transforms.corpus import InputFile, match_inputs, read_header, read_values
+from sentence_beam.transforms.corpus.syntax import CsvSyntax, Syntax
 
 
 @dataclass(frozen=True)

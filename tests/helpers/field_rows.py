@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from helpers.snapshots import SPACE
 
-from transforms.corpus import Columns, list_files, read_span
-from transforms.space import Recipe
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.footers import read_footer
-from transforms.steps.plan.kept_types import with_types
-from transforms.store.entries import RememberedOptions
-from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.result import now
+from sentence_beam.transforms.corpus import Columns, list_files, read_span
+from sentence_beam.transforms.space import Recipe
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.footers import read_footer
+from sentence_beam.transforms.steps.plan.kept_types import with_types
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.result import now
 
 
 class Read(NamedTuple):

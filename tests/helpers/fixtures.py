@@ -11,8 +11,8 @@ import torch
 from helpers.commands import Run, runner
 from helpers.tiny_models import save_tiny_model
 
-from transforms.steps.embed import load_encoder
-from transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.embed import load_encoder
+from sentence_beam.transforms.steps.options.job import EmbedJob
 
 _encoders: dict[str, Any] = {}
 

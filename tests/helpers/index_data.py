@@ -9,10 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, choose_index, train
-from transforms.index.search import SearchResult
-from transforms.index.segment import build_segment
-from transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index import (
+    SegmentedIndex,
+    SegmentFile,
+    TrainedIndex,
+    choose_index,
+    train,
+)
+from sentence_beam.transforms.index.search import SearchResult
+from sentence_beam.transforms.index.segment import build_segment
+from sentence_beam.transforms.index.spec import IndexSpec
 
 pytest.importorskip("faiss")
 

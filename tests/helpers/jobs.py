@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from transforms.corpus import Columns
-from transforms.space import Machine, Recipe, resolve_model, resolve_space
-from transforms.steps.options.job import EmbedJob
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import read_manifest
-from transforms.store.runs.commit import Run
-from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.result import now
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.space import Machine, Recipe, resolve_model, resolve_space
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.runs.result import now
 
 
 def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **values: Any) -> EmbedJob:

@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from pipelines.cli import main
+from sentence_beam.pipelines.cli import main
 
 SPAWNS = multiprocessing.get_context("spawn")
 MODULES = {"postgresql": "postgres", "qdrant": "qdrant", "lance": "lance"}
@@ -62,7 +62,7 @@ class Moment:
 def to_be_stopped(store: str, to: str, moment: Moment, sign: int) -> None:
     """Push as the whole work of a child process, which sends itself a signal at some moment."""
     kind = to.partition(":")[0]
-    importlib.import_module(f"transforms.push.{MODULES[kind]}")
+    importlib.import_module(f"sentence_beam.transforms.push.{MODULES[kind]}")
     calls = [(module, name, method) for module, name, methods in WRITES[kind] for method in methods]
     count = 0
 

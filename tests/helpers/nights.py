@@ -14,50 +14,50 @@ import numpy as np
 import pyarrow as pa
 from helpers.settled import finish, settled
 
-from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
-from transforms.corpus import InputFile, UnitRows
-from transforms.index.cells import PASSES
-from transforms.search import Searcher
-from transforms.space import Space, row_hashes
-from transforms.steps.commit import count_changes
-from transforms.steps.commit.commit_run import commit_run
-from transforms.steps.index import (
+from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle
+from sentence_beam.transforms.corpus import InputFile, UnitRows
+from sentence_beam.transforms.index.cells import PASSES
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.space import Space, row_hashes
+from sentence_beam.transforms.steps.commit import count_changes
+from sentence_beam.transforms.steps.commit.commit_run import commit_run
+from sentence_beam.transforms.steps.index import (
     build as index_build,
 )
-from transforms.steps.index import exchange, find_lists
-from transforms.steps.index import sample as index_sample
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import exchange, find_lists
+from sentence_beam.transforms.steps.index import sample as index_sample
+from sentence_beam.transforms.steps.index import (
     train as index_train,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_decision as index_update_decision,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_ranges as index_update_ranges,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_recall as index_update_recall,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_rows as index_update_rows,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_segments as index_update_segments,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     work as index_work,
 )
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.result import now
-from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from transforms.store.shards.vectors import Vectors
-from transforms.store.shards.writing import unit_digest
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.writing import unit_digest
 
 DIM = 16
 Files = Mapping[str, Iterable[tuple[str, str]]]  # rows (id, text) by file; a file is a unit

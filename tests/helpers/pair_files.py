@@ -17,7 +17,7 @@ import pyarrow.feather
 import pyarrow.orc
 import pyarrow.parquet as pq
 
-from transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.corpus.syntax import Syntax
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,16 @@ from helpers.pair_model import Expected, HeldRow, Models, State, as_kept
 from helpers.pair_planner import Asked, Planner, items_of
 from helpers.pair_table import LASTING, START, Item, Reason, reasons
 
-from transforms.base.arrow import values_of
-from transforms.corpus.groups import group_name
-from transforms.corpus.syntax import CsvSyntax, Syntax
-from transforms.search import Searcher
-from transforms.space import Space
-from transforms.store import open_store
-from transforms.store.manifest import Manifest, snapshots
-from transforms.store.shards.columns import own_columns
-from transforms.store.shards.precision import Coding, dequantize
-from transforms.store.verify import faults
+from sentence_beam.transforms.base.arrow import values_of
+from sentence_beam.transforms.corpus.groups import group_name
+from sentence_beam.transforms.corpus.syntax import CsvSyntax, Syntax
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest, snapshots
+from sentence_beam.transforms.store.shards.columns import own_columns
+from sentence_beam.transforms.store.shards.precision import Coding, dequantize
+from sentence_beam.transforms.store.verify import faults
 
 EXACT = 2e-5  # of a vector's largest component
 OFF = {"float32": EXACT, "float16": 1e-2}  # pooled vectors, by the type of the forward pass

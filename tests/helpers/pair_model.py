@@ -16,13 +16,13 @@ from helpers.corpora import sentences
 from helpers.pair_files import InputRow
 from helpers.tiny_models import save_tiny_model
 
-from transforms.calibration import Calibration, parse_calibration
-from transforms.calibration.methods import fit_affine
-from transforms.calibration.moments import Moments
-from transforms.corpus.chunks.cut import Cutter
-from transforms.encoder import Encoder
-from transforms.space import Recipe, Space, parse_pooler
-from transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.calibration import Calibration, parse_calibration
+from sentence_beam.transforms.calibration.methods import fit_affine
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.corpus.chunks.cut import Cutter
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import Recipe, Space, parse_pooler
+from sentence_beam.transforms.space.chunks import ChunksSpec
 
 Options = Mapping[str, str]
 POOLED_BY = ("model", "pooler", "prompt", "max-tokens", "dtype")

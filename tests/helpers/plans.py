@@ -10,27 +10,27 @@ import numpy as np
 from helpers.settled import finish
 from helpers.snapshots import SPACE, run_name
 
-from transforms.corpus import Columns, InputFile
-from transforms.corpus.syntax import Syntax
-from transforms.space import Recipe, row_hashes
-from transforms.steps.embed.cutting import read_units
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.options.resolve import read_again
-from transforms.steps.plan.elements import ListedFiles
-from transforms.steps.plan.files import file_batches, list_files, record
-from transforms.steps.plan.planner import FilePlanner
-from transforms.store import open_store
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import read_manifest
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.carried_ranges import CarriedRange, units_of_range
-from transforms.store.runs.commit import Run, last_snapshot
-from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.result import Result, now
-from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from transforms.store.shards.vectors import Vectors
-from transforms.store.shards.writing import unit_digest, with_text
+from sentence_beam.transforms.corpus import Columns, InputFile
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.space import Recipe, row_hashes
+from sentence_beam.transforms.steps.embed.cutting import read_units
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.options.resolve import read_again
+from sentence_beam.transforms.steps.plan.elements import ListedFiles
+from sentence_beam.transforms.steps.plan.files import file_batches, list_files, record
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange, units_of_range
+from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
+from sentence_beam.transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.result import Result, now
+from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.writing import unit_digest, with_text
 
 UNIT_TOKENS = 2000
 

@@ -45,7 +45,7 @@ def running() -> Iterator[str]:
 @contextlib.contextmanager
 def disturbed(**faults: float) -> Iterator[Gcs]:
     """Requests of the block go through a proxy in which things go wrong; gives its counts."""
-    from transforms.storage import s3
+    from sentence_beam.transforms.storage import s3
 
     service = Gcs(0, faults=Faults(**faults))  # type: ignore[arg-type]
     behind = int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2])

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from helpers.calibrations import fit_on
 from helpers.corpora import sentences, write_jsonl, write_parquet
 
-from pipelines.cli import main
-from transforms.store import open_store
-from transforms.store.manifest import read_manifest, snapshots
-from transforms.store.verify import faults
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import read_manifest, snapshots
+from sentence_beam.transforms.store.verify import faults
 
 HOW = (
     "--id-column",
@@ -126,7 +126,7 @@ class Scene:
 
 def in_parts() -> contextlib.AbstractContextManager[Any]:
     """Manifests written within the block have their units in parts."""
-    return mock.patch("transforms.store.manifest.UNITS_IN_ONE_FILE", 1)
+    return mock.patch("sentence_beam.transforms.store.manifest.UNITS_IN_ONE_FILE", 1)
 
 
 def arguments(

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import httpx
 import uvicorn
 
-from transforms.serve.app import Application
-from transforms.serve.followed import Followed
-from transforms.serve.server import configured
+from sentence_beam.transforms.serve.app import Application
+from sentence_beam.transforms.serve.followed import Followed
+from sentence_beam.transforms.serve.server import configured
 
 OFTEN = 0.05  # seconds between looks at the store
 NEVER = 3600.0

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from typing import Any
 
-from transforms.steps.commit.commit_run import settle_run
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs import finish as finish_run
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.record_bytes import pack
-from transforms.store.runs.result import Result
-from transforms.store.runs.settled import SettledStretch, Settler
-from transforms.store.runs.stretches import STRETCHES, stretch_of
+from sentence_beam.transforms.steps.commit.commit_run import settle_run
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs import finish as finish_run
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.record_bytes import pack
+from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.settled import SettledStretch, Settler
+from sentence_beam.transforms.store.runs.stretches import STRETCHES, stretch_of
 
 
 def stretches(run: Run, units: Iterable[UnitRecord]) -> list[SettledStretch]:

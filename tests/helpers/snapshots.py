@@ -7,18 +7,18 @@ import numpy as np
 from helpers.settled import finish
 from helpers.units import make_unit, make_vectors
 
-from transforms.corpus import InputFile, Span
-from transforms.report import report
-from transforms.space import Space, row_hashes
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import read_manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.result import Result, now
-from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from transforms.store.shards.writing import unit_digest
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.report import report
+from sentence_beam.transforms.space import Space, row_hashes
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.result import Result, now
+from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.writing import unit_digest
 
 SPACE = Space(
     weights="w", tokenizer="t", architecture="bert:x", max_tokens=16, prompt="", pooler={"name": "mean"},

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from transforms.pooling import TokenStates
+from sentence_beam.transforms.pooling import TokenStates
 
 LAYERS, HIDDEN, EMBEDDING, VOCABULARY = 6, 16, 8, 40
 FIRST, LAST, PADDING = 1, 2, 0

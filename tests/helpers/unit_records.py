@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.records import UnitRecord
 
 
 def unit_record(rows: int, **values: object) -> UnitRecord:

@@ -3,11 +3,11 @@
 import numpy as np
 import pyarrow as pa
 
-from transforms.corpus import InputFile, Rejected, UnitRows
-from transforms.space import Space, row_hashes
-from transforms.store.shards.units import PreparedUnit
-from transforms.store.shards.vectors import Vectors
-from transforms.store.shards.writing import unit_digest
+from sentence_beam.transforms.corpus import InputFile, Rejected, UnitRows
+from sentence_beam.transforms.space import Space, row_hashes
+from sentence_beam.transforms.store.shards.units import PreparedUnit
+from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.writing import unit_digest
 
 
 def make_unit(

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.space import row_hash
+from sentence_beam.transforms.space import row_hash
 
 
 def write_shard(path: Path, pooled: np.ndarray, start: int = 0, normalized: bool = True) -> str:

@@ -8,16 +8,16 @@ import numpy as np
 from helpers.nights import Files, Nights, run_steps, vector_of
 from helpers.settled import settled
 
-from transforms.steps.commit.commit_run import commit_run
-from transforms.steps.watch.watch_run import WatchJob, begin_watch, watch_answers
-from transforms.store.entries import RememberedOptions, WatchEntry
-from transforms.store.index_entries import IndexRequest
-from transforms.store.records import Problem
-from transforms.store.runs.answers import AnswerFigures
-from transforms.store.runs.facts import RunFact, WatchRecord
-from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.result import Result
-from transforms.store.watched import WatchedQueries
+from sentence_beam.transforms.steps.commit.commit_run import commit_run
+from sentence_beam.transforms.steps.watch.watch_run import WatchJob, begin_watch, watch_answers
+from sentence_beam.transforms.store.entries import RememberedOptions, WatchEntry
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.answers import AnswerFigures
+from sentence_beam.transforms.store.runs.facts import RunFact, WatchRecord
+from sentence_beam.transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.watched import WatchedQueries
 
 BY_ID = RememberedOptions(id_column="id")
 

@@ -15,7 +15,7 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from helpers.corpora import sentences, write_lines, write_parquet
 
 import sentence_beam as sb
-from transforms.store.verify import faults
+from sentence_beam.transforms.store.verify import faults
 
 TEXTS = sentences(12)
 

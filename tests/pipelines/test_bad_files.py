@@ -15,12 +15,12 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.jobs import embed_job
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus import InputFile
-from transforms.steps.plan.checked import check_bad
-from transforms.store import open_store
-from transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.steps.plan.checked import check_bad
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 OPTIONS = ("--id-column", "id", "--unit-tokens", 60)
 

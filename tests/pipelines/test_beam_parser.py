@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.common.beam_parser import beam_parser
-from transforms.base.errors import OptionError
+from sentence_beam.pipelines.common.beam_parser import beam_parser
+from sentence_beam.transforms.base.errors import OptionError
 
 CHECKED = (
     # after looking at _BeamArgumentParser and at PipelineOptions.__init__ of a newer Beam: write it

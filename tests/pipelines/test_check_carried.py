@@ -14,7 +14,7 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, manifest_of, sentences, write_lines
 from helpers.variants import variants
 
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 
 def flip(path: Path) -> None:

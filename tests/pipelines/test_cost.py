@@ -20,17 +20,17 @@ from helpers.nights import space_of
 from helpers.units import make_unit
 
 from benchmarks import cost
-from transforms import storage
-from transforms.corpus import InputFile, Span
-from transforms.corpus.buckets import buckets_of
-from transforms.space import row_hashes
-from transforms.store import open_store
-from transforms.store.records import UnitRecord
-from transforms.store.runs.changed_rows import SnapshotShard, by_bucket, read_block
-from transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
-from transforms.store.shards.units import UnitCounts, UnitStore
-from transforms.store.shards.vectors import Vectors
-from transforms.store.shards.writing import with_text
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.buckets import buckets_of
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.changed_rows import SnapshotShard, by_bucket, read_block
+from sentence_beam.transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.writing import with_text
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     texts = sentences(36)
     write_parquet(folder / "a.parquet", [*texts, *texts[:4]], key=[f"k{n:02d}" for n in range(40)])
     write_parquet(folder / "b.parquet", [""])
-    from pipelines.embed import main
+    from sentence_beam.pipelines.embed import main
 
     for name, store, more in (
         ("a", "store", ["--id-column", "key"]),

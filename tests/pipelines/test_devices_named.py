@@ -9,11 +9,11 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.variants import variants
 
-from transforms.base import nvidia
-from transforms.base.nvidia import Driver
-from transforms.space import Machine
-from transforms.steps.options.embed import EmbedOptions
-from transforms.steps.options.resolve import on_workers, resolve
+from sentence_beam.transforms.base import nvidia
+from sentence_beam.transforms.base.nvidia import Driver
+from sentence_beam.transforms.space import Machine
+from sentence_beam.transforms.steps.options.embed import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import on_workers, resolve
 
 L4 = "type:nvidia-l4;count:1;install-nvidia-driver:5xx"
 
@@ -65,7 +65,7 @@ def test_a_gpu_that_is_not_used_is_a_line_of_the_summary(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     driver = Driver("535.104.05", False, (0, 0), 0)
     monkeypatch.setattr(torch.version, "cuda", cuda)
-    monkeypatch.setattr("pipelines.common.summary.find_driver", lambda: driver)
+    monkeypatch.setattr("sentence_beam.pipelines.common.summary.find_driver", lambda: driver)
     monkeypatch.setattr(nvidia, "find_driver", lambda: driver)
     out = " ".join(embed(file, "--dtype", "float32").ok().out.split())
     assert ("the CPU did the work: NVIDIA driver 535.104.05 is here" in out) == said

@@ -21,10 +21,10 @@ from helpers.corpora import sentences, write_lines
 from helpers.tiny_models import save_tiny_model
 from transformers import AutoModel, AutoTokenizer
 
-from pipelines.diagnose import table
-from transforms.calibration.quality import mean_cosine
-from transforms.evaluation.diagnostics.figures import figure
-from transforms.store import open_store
+from sentence_beam.pipelines.diagnose import table
+from sentence_beam.transforms.calibration.quality import mean_cosine
+from sentence_beam.transforms.evaluation.diagnostics.figures import figure
+from sentence_beam.transforms.store import open_store
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PAIRS = "score\tsentence1\tsentence2\n" + "".join(
@@ -65,10 +65,12 @@ def test_a_store_is_looked_at_without_its_model(
     output = tmp_path / "figures.jsonl"
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transforms.encoder.load.load_model", lambda *_: pytest.fail("the model was loaded")
+            "sentence_beam.transforms.encoder.load.load_model",
+            lambda *_: pytest.fail("the model was loaded"),
         )
         patch.setattr(
-            "transforms.evaluation.watch.tell", lambda text: pytest.fail(f"it said {text!r}")
+            "sentence_beam.transforms.evaluation.watch.tell",
+            lambda text: pytest.fail(f"it said {text!r}"),
         )
         out = run("diagnose", "--store", store, "--output", output).ok().out
     rows = rows_of(output)

@@ -16,10 +16,10 @@ from helpers.tiny_models import save_tiny_model
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
-from transforms.calibration import load_calibration
-from transforms.calibration.quality import cosines
-from transforms.encoder import Encoder
-from transforms.evaluation.diagnostics import impact
+from sentence_beam.transforms.calibration import load_calibration
+from sentence_beam.transforms.calibration.quality import cosines
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.evaluation.diagnostics import impact
 
 PAIRS = 24
 

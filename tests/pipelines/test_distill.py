@@ -17,8 +17,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as st
 from tokenizers import Tokenizer
 
-from pipelines.cli import main
-from transforms.encoder import Encoder
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.encoder import Encoder
 
 pytest.importorskip("model2vec.distill", reason="the extra train is not installed")
 

@@ -17,17 +17,17 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import edit_manifest, manifest_of, rejects_of, rows_of, sentences
 
-from transforms.corpus import Cutter, UnitRows
-from transforms.corpus.pieces import take_rows
-from transforms.encoder import Encoder
-from transforms.pooling import Status
-from transforms.search import Searcher
-from transforms.space import row_hash, row_hashes
-from transforms.space.chunks import ChunksSpec
-from transforms.steps.embed import inputs as inputs_of_units
-from transforms.steps.embed.units import UnitEmbedder
-from transforms.store import open_store
-from transforms.store.shards.units import UnitStore
+from sentence_beam.transforms.corpus import Cutter, UnitRows
+from sentence_beam.transforms.corpus.pieces import take_rows
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.pooling import Status
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.space import row_hash, row_hashes
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.steps.embed import inputs as inputs_of_units
+from sentence_beam.transforms.steps.embed.units import UnitEmbedder
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.shards.units import UnitStore
 
 SPEC = "budget:tokens=12"
 CUT = ("--chunks", SPEC, "--id-column", "id")
@@ -365,7 +365,7 @@ def test_means_whose_hashes_an_earlier_version_made_are_embedded_once_more(
         return row_hashes("\x1e".join(texts) for texts in rows.parts.texts)
 
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.steps.embed.units.hashes_of", as_before)
+        patch.setattr("sentence_beam.transforms.steps.embed.units.hashes_of", as_before)
         run("embed", "--store", store, *how).ok()
     run("embed", "--store", store, *how).ok()
     assert manifest_of(store)["work"]["carried"] == 6  # type: ignore[index]

@@ -25,10 +25,10 @@ from helpers.corpora import (
 from helpers.tiny_models import save_tiny_model
 from helpers.variants import variants
 
-from pipelines.cli import main
-from transforms.calibration import load_calibration
-from transforms.encoder import Encoder
-from transforms.store import open_store
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.calibration import load_calibration
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.store import open_store
 
 METHODS = ["standardize", "remove-top:2", "whitening:8"]
 
@@ -77,7 +77,7 @@ def plain(made: Path, store: Path) -> Path:
 def forbid(patch: pytest.MonkeyPatch) -> None:
     """No model can be loaded by a worker, until the patch is undone."""
     patch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
 

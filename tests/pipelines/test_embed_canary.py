@@ -21,10 +21,10 @@ from helpers.corpora import (
     write_lines,
 )
 
-from transforms.encoder import Embedded, Encoder
-from transforms.encoder.devices import Passing
-from transforms.steps.embed import load_encoder
-from transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.encoder import Embedded, Encoder
+from sentence_beam.transforms.encoder.devices import Passing
+from sentence_beam.transforms.steps.embed import load_encoder
+from sentence_beam.transforms.steps.options.job import EmbedJob
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
             encoder.finish = other  # type: ignore[method-assign]
             return encoder
 
-        monkeypatch.setattr("transforms.steps.embed.load_encoder.load_encoder", load)
+        monkeypatch.setattr("sentence_beam.transforms.steps.embed.load_encoder.load_encoder", load)
 
     return move
 

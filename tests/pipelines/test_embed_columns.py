@@ -19,7 +19,7 @@ from helpers.corpora import (
 )
 from helpers.variants import variants
 
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 ALL = ("--max-rejects", 1)
 

@@ -33,10 +33,10 @@ from helpers.variants import variants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms.space import row_hash
-from transforms.steps.options import resolve
-from transforms.store import open_store
-from transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.space import row_hash
+from sentence_beam.transforms.steps.options import resolve
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 UNIT = ("--unit-tokens", 200)
 OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *UNIT)
@@ -52,7 +52,7 @@ def partition() -> str:
 def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, loading a model fails the test."""
     return lambda: monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
 
@@ -266,7 +266,8 @@ def test_an_unchanged_corpus_is_carried_unread(
     embed(inputs / "**", *OWN_IDS).ok()
     first = check_ledger(store, 56, 6)
     monkeypatch.setattr(
-        "transforms.steps.plan.content.read_span", lambda *_: pytest.fail("a row was read")
+        "sentence_beam.transforms.steps.plan.content.read_span",
+        lambda *_: pytest.fail("a row was read"),
     )
     embed(inputs / "**", "--max-rejects", 1).ok()
     second = check_ledger(store, 56, 6, carried=56)

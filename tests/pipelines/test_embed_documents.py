@@ -19,8 +19,8 @@ from helpers.corpora import (
 )
 from helpers.gcs import Gcs
 
-from transforms import storage
-from transforms.corpus import whole_files
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.corpus import whole_files
 
 BOTH = pytest.mark.parametrize("partition", ["file", "content"])
 TEXT = "# A dog\n\nIt runs.\r\n\n- täxt 文\n"

@@ -35,11 +35,18 @@ from helpers.corpora import (
 from helpers.variants import variants
 from pyarrow import orc
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import Columns, InputFile, limit_spans, match_inputs, plan_file, read_span
-from transforms.corpus.counting import count_rows
-from transforms.corpus.formats.registry import columns_of
-from transforms.store import open_store
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import (
+    Columns,
+    InputFile,
+    limit_spans,
+    match_inputs,
+    plan_file,
+    read_span,
+)
+from sentence_beam.transforms.corpus.counting import count_rows
+from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.store import open_store
 
 TEXTS = [
     *sentences(60),

@@ -23,7 +23,7 @@ from helpers.corpora import (
 )
 from helpers.variants import variants
 
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 FILES = 100
 OPTIONS = ("--unit-tokens", 800, "--dtype", "float32")

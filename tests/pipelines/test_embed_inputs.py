@@ -24,9 +24,9 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from pipelines.common.stdin import with_stdin
-from transforms.base.errors import OptionError
-from transforms.steps.options import EmbedOptions
+from sentence_beam.pipelines.common.stdin import with_stdin
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.steps.options import EmbedOptions
 
 
 @pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])

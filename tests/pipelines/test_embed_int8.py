@@ -13,12 +13,12 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, vectors_of, write_lines
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.space import Machine, Recipe
-from transforms.space.int8_model import Int8Model
-from transforms.steps.embed.rows import RowsJob
-from transforms.store import open_store
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import Machine, Recipe
+from sentence_beam.transforms.space.int8_model import Int8Model
+from sentence_beam.transforms.steps.embed.rows import RowsJob
+from sentence_beam.transforms.store import open_store
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_all_runs_have_one_model_until_reembed(
 ) -> None:
     for library in ("openvino", "nncf"):
         pytest.importorskip(library, reason=f"{library} of the extra openvino is not installed")
-    from transforms.encoder import quantise as module
+    from sentence_beam.transforms.encoder import quantise as module
 
     made = []
     quantise = module.quantise

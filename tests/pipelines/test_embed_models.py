@@ -23,7 +23,7 @@ from helpers.corpora import (
 from helpers.tiny_models import save_tiny_model
 from safetensors.torch import load_file, save_file
 
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 
 @pytest.fixture(autouse=True)

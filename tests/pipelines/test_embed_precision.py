@@ -22,10 +22,10 @@ from helpers.corpora import (
 )
 from helpers.variants import variants
 
-from transforms.encoder import Encoder
-from transforms.space.identity import PRECISIONS
-from transforms.store import open_store
-from transforms.store.shards.precision import CODES, RANGED, Ranges, quantize
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space.identity import PRECISIONS
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.shards.precision import CODES, RANGED, Ranges, quantize
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def ranges_of(store: Path) -> Ranges | None:
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
 

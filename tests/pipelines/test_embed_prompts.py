@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer import modules as st
 
-from transforms.encoder import Encoder
+from sentence_beam.transforms.encoder import Encoder
 
 FOLDER: dict[str, tuple[dict[str, str | None], str | None]] = {
     "both": (GEMMA, None),

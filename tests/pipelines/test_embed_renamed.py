@@ -22,7 +22,7 @@ from helpers.corpora import (
 )
 from helpers.variants import variants
 
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def night(embed: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     def call(*options: object) -> Outcome:
         if calls:
             monkeypatch.setattr(
-                "transforms.steps.embed.load_encoder.load_encoder",
+                "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
                 lambda job: pytest.fail("the model was loaded"),
             )
         calls.append(True)
@@ -152,7 +152,7 @@ def test_without_an_id_column_vectors_are_reused_and_ids_are_new(
     embed(inputs / "*").ok()
     before = vectors_of(store)
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
     (inputs / "a.parquet").rename(inputs / "z.parquet")

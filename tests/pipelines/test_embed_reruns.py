@@ -59,7 +59,7 @@ def test_carrying_over_loads_no_model(
 ) -> None:
     embed(two_files).ok()
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
     embed(two_files).ok()
@@ -378,7 +378,7 @@ def test_a_file_that_changes_while_it_is_read(
         else write_lines(path, sentences(10))
     )
     hook = "formats.parquet._blocks" if name == "a.parquet" else "lines._within"
-    _once_before(monkeypatch, f"transforms.corpus.{hook}", lambda: change(path))
+    _once_before(monkeypatch, f"sentence_beam.transforms.corpus.{hook}", lambda: change(path))
     embed(inputs / "*").failed(1, path, "while the run read it", "run again")
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
@@ -399,7 +399,11 @@ def test_a_file_that_changes_between_plan_and_reading(
     embed(inputs / "b.txt").ok()
     before = (store / "manifest.json").read_bytes()
     module = "content" if partition == "content" else "files"
-    _once_before(monkeypatch, f"transforms.steps.plan.{module}.write_plan", lambda: change(path))
+    _once_before(
+        monkeypatch,
+        f"sentence_beam.transforms.steps.plan.{module}.write_plan",
+        lambda: change(path),
+    )
     embed(inputs / "*").failed(1, path, "while the run read it")
     assert (store / "manifest.json").read_bytes() == before
 
@@ -414,7 +418,7 @@ def test_a_file_that_goes_between_listing_and_planning(
         if name == "a.parquet"
         else write_lines(path, sentences(10))
     )
-    _once_before(monkeypatch, "transforms.steps.plan.footers.kept_types", path.unlink)
+    _once_before(monkeypatch, "sentence_beam.transforms.steps.plan.footers.kept_types", path.unlink)
     embed(inputs / "*").failed(1, path)
     assert manifest_of(store) is None
 
@@ -448,7 +452,9 @@ def test_after_a_change_the_next_run_keeps_the_units_of_the_other_files(
         write_lines(inputs / f"{i}.txt", sentences(5, 5 * i))
     path = inputs / "3.txt"
     with monkeypatch.context() as patch:
-        _once_before(patch, "transforms.steps.plan.files.write_plan", lambda: grow(path))
+        _once_before(
+            patch, "sentence_beam.transforms.steps.plan.files.write_plan", lambda: grow(path)
+        )
         embed(inputs / "*").failed(1, path)
     made = files_in(store, "embeddings")
     embed(inputs / "*").ok()

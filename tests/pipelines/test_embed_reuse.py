@@ -21,9 +21,9 @@ from helpers.corpora import (
 )
 from helpers.variants import variants
 
-from pipelines.cli import main
-from transforms.encoder import Encoder
-from transforms.store.runs.canary import TEXTS
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.store.runs.canary import TEXTS
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, loading a model fails the test."""
     return lambda: monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
 
@@ -188,7 +188,7 @@ def test_other_columns_units_and_output_need_no_model(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transforms.steps.embed.load_encoder.load_encoder",
+            "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
             lambda job: pytest.fail("the model was loaded"),
         )
         embed(parquet, *options).ok()

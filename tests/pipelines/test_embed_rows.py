@@ -22,8 +22,8 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from transforms.store.runs import changes
-from transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.runs import changes
+from sentence_beam.transforms.store.runs.result import read_result
 
 ALL = ("--max-rejects", 1)
 

@@ -25,9 +25,9 @@ from helpers.corpora import (
 )
 from helpers.variants import variants
 
-from pipelines.cli import main
-from transforms.store.runs import lease, lease_file
-from transforms.store.runs.result import read_result
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.store.runs import lease, lease_file
+from sentence_beam.transforms.store.runs.result import read_result
 
 
 @pytest.fixture
@@ -126,7 +126,8 @@ def test_a_disk_that_fills_up_behind_the_commit(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transforms.store.runs.finish.record_result", _raise(errno.ENOSPC, "result.json")
+            "sentence_beam.transforms.store.runs.finish.record_result",
+            _raise(errno.ENOSPC, "result.json"),
         )
         outcome = embed(glob, *ALL)
     assert outcome.status == 0
@@ -247,7 +248,7 @@ def test_a_commit_in_between_stands_and_the_later_run_says_so(
 ) -> None:
     embed(glob, *ALL).ok()
     theirs: list[bytes] = []
-    from transforms.store.runs import finish
+    from sentence_beam.transforms.store.runs import finish
 
     original = finish.commit
 
@@ -282,7 +283,7 @@ def test_an_unforeseen_failure_is_one_line_and_on_record(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.steps.embed.units.collapse", lambda hashes: 1 / 0)
+        patch.setattr("sentence_beam.transforms.steps.embed.units.collapse", lambda hashes: 1 / 0)
         outcome = embed(glob, *ALL)
     assert outcome.status == 1
     assert outcome.err.count("\n") == 1
@@ -333,7 +334,7 @@ def test_damaged_sidecars_cost_nothing(
     for path, damage in zip(sorted((store / "sidecars").iterdir()), DAMAGES.values(), strict=True):
         damage(path)
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("embedded again"),
     )
     embed(inputs / "*").ok()

@@ -20,7 +20,7 @@ from helpers.corpora import (
 )
 
 import sentence_beam as sb
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 TEXTS = sentences(12)
 SMALL, LARGE = ("--unit-tokens", 40), ("--unit-tokens", 100_000)

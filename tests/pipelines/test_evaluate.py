@@ -18,13 +18,13 @@ import pytest
 from helpers.commands import Run
 from scipy import stats
 
-from transforms.base.errors import SentenceBeamError
-from transforms.calibration import load_calibration
-from transforms.calibration.quality import cosines
-from transforms.encoder import Encoder
-from transforms.evaluation import EvaluateOptions, predict
-from transforms.evaluation.encode_many import Encoded
-from transforms.evaluation.evaluate import evaluate
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.calibration import load_calibration
+from sentence_beam.transforms.calibration.quality import cosines
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.evaluation import EvaluateOptions, predict
+from sentence_beam.transforms.evaluation.encode_many import Encoded
+from sentence_beam.transforms.evaluation.evaluate import evaluate
 
 PAIRS = [
     (5.0, "a man is playing the guitar", "the man is playing a guitar"),
@@ -484,8 +484,10 @@ def test_a_wide_sweep_takes_tasks_one_after_the_other(
         "ditto:*,states=last",
     ]
     rows, _ = scores(run, model, tmp_path / "o.jsonl", *named)
-    monkeypatch.setattr("transforms.evaluation.predict.SPILLED", 1)
-    monkeypatch.setattr("transforms.evaluation.encode_many.CHUNK_BYTES", 3 * 13 * 24 * 4)
+    monkeypatch.setattr("sentence_beam.transforms.evaluation.predict.SPILLED", 1)
+    monkeypatch.setattr(
+        "sentence_beam.transforms.evaluation.encode_many.CHUNK_BYTES", 3 * 13 * 24 * 4
+    )
     chunks: list[int] = []
     encode = Encoder.encode
     monkeypatch.setattr(
@@ -549,11 +551,15 @@ def test_tasks_that_were_scored_before_one_failed_are_written(
 ) -> None:
     asked = ["evaluate", "--model", model, "--task", f"a={tasks[0]}", "--task", f"b={tasks[1]}"]
     out, page = tmp_path / "o.jsonl", tmp_path / "o.html"
-    fail_for(monkeypatch, "transforms.evaluation.evaluate.averaged", ValueError("no average"))
+    fail_for(
+        monkeypatch,
+        "sentence_beam.transforms.evaluation.evaluate.averaged",
+        ValueError("no average"),
+    )
     assert "ValueError: no average" in run(*asked, "--output", out).err
     assert [row["task"] for row in rows_of(out) if row["subset"] == "all"] == ["a", "b"]
     monkeypatch.undo()
-    fail_for(monkeypatch, "transforms.evaluation.page.page", ValueError("no page"))
+    fail_for(monkeypatch, "sentence_beam.transforms.evaluation.page.page", ValueError("no page"))
     ended = run(*asked, "--report", page)
     assert ended.status == 1
     assert "ValueError: no page" in ended.err

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.commands import Run
 
-from transforms.encoder import Encoder
+from sentence_beam.transforms.encoder import Encoder
 
 
 def read(path: Path) -> tuple[np.ndarray, list[str]]:

@@ -16,8 +16,8 @@ from helpers.prompted import GEMMA, reference, save_prompted
 from helpers.tiny_models import HIDDEN, edit_json, save_tiny_model
 from helpers.variants import variants
 
-from transforms.encoder import Encoder
-from transforms.store import open_store
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.store import open_store
 
 TEXTS = [*sentences(60), "the " * 80]
 

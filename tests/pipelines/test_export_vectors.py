@@ -19,9 +19,9 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_bytes, write_parquet
 from helpers.variants import variants
 
-from transforms import storage
-from transforms.steps.joins import export_parts
-from transforms.store import Store, open_store
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.steps.joins import export_parts
+from sentence_beam.transforms.store import Store, open_store
 
 TEXTS = sentences(70)
 
@@ -31,7 +31,7 @@ def made(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path
 ) -> Path:
     """A store of several shards, with an index or without."""
-    from pipelines.cli import main
+    from sentence_beam.pipelines.cli import main
 
     folder = tmp_path_factory.mktemp("exported")
     write_parquet(folder / "a.parquet", TEXTS, key=[f"k{n}" for n in range(70)], n=list(range(70)))

@@ -10,8 +10,8 @@ import pytest
 from helpers.corpora import sentences, write_parquet
 from transformers import AutoTokenizer
 
-from transforms.encoder import Encoder
-from transforms.encoder.load import load_statistics
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.load import load_statistics
 
 TEXTS = [*sentences(400), "the the dog", "dog [SEP] dog", "a " * 200]
 
@@ -87,7 +87,7 @@ def test_embed_uses_the_statistics(fit, embed, model, store, inputs, method, poo
     path = write_parquet(inputs / "a.parquet", TEXTS)
     spec = pooler.format(fit("t", method, path))
     embed(path, "--pooler", spec, "--dtype", "float32").ok()
-    from transforms.store import open_store
+    from sentence_beam.transforms.store import open_store
 
     found = open_store(str(store)).dataset().to_table().column("embedding").combine_chunks()
     found = found.values.to_numpy().reshape(len(TEXTS), -1)

@@ -15,12 +15,12 @@ import pytest
 from helpers.corpora import manifest_of, sentences, write_parquet
 from helpers.variants import variants
 
-from pipelines.cli import main
-from transforms.base.extras import pip_line
-from transforms.calibration import load_calibration
-from transforms.encoder import Encoder
-from transforms.store import open_store
-from transforms.store.shards.reading import read_pooled
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.calibration import load_calibration
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.shards.reading import read_pooled
 
 TEXTS = sentences(300)
 METHODS = [
@@ -187,7 +187,7 @@ def test_a_failed_fit_leaves_the_last_calibration(made, fit, tmp_path):
 
 
 def test_without_matplotlib_there_is_no_picture(made, fit, tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.common.pictures.is_installed", lambda: False)
+    monkeypatch.setattr("sentence_beam.pipelines.common.pictures.is_installed", lambda: False)
     made()
     assert pip_line("report") in fit("standardize").ok().out
     assert not (tmp_path / "c" / "fit.png").exists()

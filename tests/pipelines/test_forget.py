@@ -24,14 +24,14 @@ from helpers.faulty_disk import WRITING, Disk, refuse
 from helpers.store_scan import scan
 from helpers.watching import BY_ID
 
-from transforms.index import choose, upkeep
-from transforms.store import manifest, manifest_parts
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import snapshots
-from transforms.store.runs.gates import UsedGates
-from transforms.store.shards.id_hashes import id_hashes
-from transforms.store.verify import faults
-from transforms.store.watched import read_answers
+from sentence_beam.transforms.index import choose, upkeep
+from sentence_beam.transforms.store import manifest, manifest_parts
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import snapshots
+from sentence_beam.transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.shards.id_hashes import id_hashes
+from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.watched import read_answers
 
 pytest.importorskip("faiss")
 

@@ -18,11 +18,11 @@ from helpers.snapshots import run_name
 from helpers.store_scan import scan
 from helpers.watching import BY_ID
 
-from pipelines.common import refit
-from transforms.base.errors import DataGateError
-from transforms.beam import IndexRequest
-from transforms.store.calibrations import kept_calibration
-from transforms.store.manifest import snapshots
+from sentence_beam.pipelines.common import refit
+from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.manifest import snapshots
 
 pytest.importorskip("faiss")
 pytestmark = pytest.mark.usefixtures("plain_beam")

@@ -15,10 +15,10 @@ from helpers.commands import Run, child_process
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 from helpers.gcs import Gcs, other_server
 
-from transforms import storage
-from transforms.steps.plan import files as plan
-from transforms.store import open_store
-from transforms.store.runs import lease
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.steps.plan import files as plan
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs import lease
 
 FIELDS = ("unit", "path", "rows", "read", "rejected", "tokens", "bytes", "sha256", "rejects")
 

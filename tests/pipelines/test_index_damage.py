@@ -27,7 +27,7 @@ QUERIES = [part for text in TEXTS[::10] for part in ("--query", text)]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A store of 300 rows with an index of lists; beside it its input. Tests work on copies."""
-    from pipelines.cli import main
+    from sentence_beam.pipelines.cli import main
 
     folder = tmp_path_factory.mktemp("made")
     write_parquet(folder / "in" / "a.parquet", TEXTS, key=[f"k{n}" for n in range(300)])

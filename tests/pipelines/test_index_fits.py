@@ -15,8 +15,8 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from transforms.corpus import Span
-from transforms.corpus.counting import count_up_to
+from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.corpus.counting import count_up_to
 
 pytest.importorskip("faiss")
 
@@ -25,7 +25,7 @@ pytest.importorskip("faiss")
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing may be embedded."""
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
 
@@ -91,7 +91,7 @@ def test_an_index_with_rows_enough_counts_no_further(
         counted.append(count_up_to(span, most))
         return counted[-1]
 
-    monkeypatch.setattr("transforms.steps.plan.rows.count_up_to", count)
+    monkeypatch.setattr("sentence_beam.transforms.steps.plan.rows.count_up_to", count)
     embed(inputs / "*", "--index", "IVF32,Flat").ok()
     assert counted == [32]
     assert manifest_of(store)["index"]["factory"] == "IVF32,Flat"

@@ -13,7 +13,7 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_parquet
 from helpers.variants import variants
 
-from transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.index_entries import IndexEntry
 
 pytest.importorskip("faiss")
 
@@ -94,7 +94,7 @@ def test_another_index_costs_no_encoding(
     glob = corpus()
     embed(glob, *OPTIONS).ok()
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
     assert "trained" not in embed(glob, "--index", "auto").ok().out
@@ -144,7 +144,7 @@ def test_a_night_that_breaks_down_in_the_index_is_done_by_the_next_run(
 
     for step in STEPS:
         with monkeypatch.context() as patch:
-            patch.setattr(f"transforms.steps.index.{step}", broken)
+            patch.setattr(f"sentence_beam.transforms.steps.index.{step}", broken)
             assert embed(glob).status == 1, step
         assert (store / "manifest.json").read_bytes() == before
     embed(glob, "--direct_runner_bundle_repeat=1").ok()

@@ -7,9 +7,9 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
 
-from pipelines.info import columns_line, lines, options_line, rows_line
-from transforms.store import open_store
-from transforms.store.entries import RememberedOptions
+from sentence_beam.pipelines.info import columns_line, lines, options_line, rows_line
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 DEFAULTS = RememberedOptions.of_a_new_store().to_json()
 

@@ -20,8 +20,8 @@ from helpers.corpora import (
 )
 
 import sentence_beam as sb
-from transforms.store import open_store
-from transforms.store.sealed_json import sealed
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.sealed_json import sealed
 
 TEXTS = sentences(12)
 
@@ -48,7 +48,7 @@ def columns_of(store: Path) -> list[str]:
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
 

@@ -5,7 +5,7 @@ named by them.
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 LENGTH = 10_000
 

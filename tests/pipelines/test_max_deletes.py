@@ -47,7 +47,7 @@ def test_too_few_rows_are_refused_before_anything_is_embedded(
     write_parquet(parts[0], sentences(5, 100))
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transforms.steps.embed.load_encoder.load_encoder",
+            "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
             lambda job: pytest.fail("the model was loaded"),
         )
         embed(inputs / "*").failed(

@@ -18,15 +18,15 @@ from helpers.commands import Run
 from helpers.corpora import files_in, manifest_of, sentences, write_parquet
 from helpers.variants import variants
 
-from pipelines.embed import build, parser
-from transforms.base.measures import EMBED_PARTS, STAGES
-from transforms.beam import embed as beam_embed
-from transforms.encoder import Encoder
-from transforms.steps.embed import cutting, inputs
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.resolve import resolve
-from transforms.store.runs.run_ids import new_run
-from transforms.store.shards import writing
+from sentence_beam.pipelines.embed import build, parser
+from sentence_beam.transforms.base.measures import EMBED_PARTS, STAGES
+from sentence_beam.transforms.beam import embed as beam_embed
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.steps.embed import cutting, inputs
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.shards import writing
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,7 +81,7 @@ READ, FINISH = cutting.read_span, Encoder.finish
 def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
     """The clock by which stages are measured."""
     clock = SlowClock()
-    monkeypatch.setattr("transforms.base.measures.perf_counter", clock.perf_counter)
+    monkeypatch.setattr("sentence_beam.transforms.base.measures.perf_counter", clock.perf_counter)
     return clock
 
 

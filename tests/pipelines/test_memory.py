@@ -50,7 +50,9 @@ def test_runs_of_a_process_share_one_handle(text: Path, model: Path, tmp_path: P
 def test_unchanged_runs_do_not_grow(
     text: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.base.memory.gc", gc)  # which all tests else go without
+    monkeypatch.setattr(
+        "sentence_beam.transforms.base.memory.gc", gc
+    )  # which all tests else go without
     held = []
     for _ in range(RUNS):
         sb.embed(text, store=tmp_path / "store", model=model)

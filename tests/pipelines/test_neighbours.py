@@ -14,7 +14,7 @@ from helpers.commands import Run, child_process, runner
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 from helpers.tiny_models import save_tiny_model
 
-from transforms import storage
+from sentence_beam.transforms import storage
 
 pytest.importorskip("faiss")
 
@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     write_jsonl(
         folder / "named.jsonl", [{"body": text, "key": f"q{n}"} for n, text in enumerate(ASKED)]
     )
-    from pipelines.embed import main
+    from sentence_beam.pipelines.embed import main
 
     how = ["--model", str(model), "--id-column", "key", "--index", "IVF8,SQ8", "--quiet"]
     assert main(["--input", str(corpus), "--store", str(folder / "store"), *how]) == 0
@@ -198,13 +198,14 @@ def test_a_file_goes_on_where_its_job_was_interrupted(
     )
     with monkeypatch.context() as patch:
         patch.setattr(
-            "pipelines.neighbours.write_tables", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            "sentence_beam.pipelines.neighbours.write_tables",
+            lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
         )
         run(*asked, "-k", 2).failed(130, "interrupted")
     assert len(list((tmp_path / "nb.csv.parts").glob("*.parquet"))) == 1
     run(*asked, "-k", 3).failed(2, f"{tmp_path}/nb.csv.parts", "(k differs)")
     monkeypatch.setattr(
-        "transforms.steps.joins.neighbours.NeighbourSearch.finish_block",
+        "sentence_beam.transforms.steps.joins.neighbours.NeighbourSearch.finish_block",
         lambda *_: pytest.fail("made again"),
     )
     run(*asked, "-k", 2).ok()

@@ -7,7 +7,7 @@ from helpers.cards import Cards, write_cards
 from helpers.commands import Run
 from helpers.corpora import check_ledger, rows_of, sentences
 
-from transforms.corpus.formats.registry import FORMATS
+from sentence_beam.transforms.corpus.formats.registry import FORMATS
 
 
 def test_a_new_format_is_embedded(

@@ -10,7 +10,7 @@ import pytest
 from helpers.commands import Outcome, Run
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 
-from transforms.encoder import Encoder
+from sentence_beam.transforms.encoder import Encoder
 
 
 @pytest.fixture

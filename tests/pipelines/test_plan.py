@@ -7,11 +7,11 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_jsonl, write_parquet
 
-from pipelines.common import beam_flags, embed_options
-from pipelines.plan import speeds
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.resolve import resolve
-from transforms.steps.plan.estimate import Prediction, predict
+from sentence_beam.pipelines.common import beam_flags, embed_options
+from sentence_beam.pipelines.plan import speeds
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
 
 
 def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -> Prediction:

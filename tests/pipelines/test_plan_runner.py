@@ -13,11 +13,11 @@ from helpers.commands import Run
 from helpers.corpora import write_jsonl
 from helpers.plans import job_of, night
 
-from pipelines.plan import look_by_workers
-from transforms.base.errors import OptionError
-from transforms.steps.plan.look import MEASURED_SPANS, look
-from transforms.store import manifest, manifest_parts
-from transforms.store.runs import packed_files
+from sentence_beam.pipelines.plan import look_by_workers
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.steps.plan.look import MEASURED_SPANS, look
+from sentence_beam.transforms.store import manifest, manifest_parts
+from sentence_beam.transforms.store.runs import packed_files
 
 HERE = PipelineOptions(["--runner=FnApiRunner"])
 

@@ -16,7 +16,7 @@ from helpers.commands import code_process
 from helpers.corpora import sentences, write_lines
 
 import sentence_beam as sb
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError
 
 TEXTS = sentences(6)
 IDS = [f"row-{number}" for number in range(6)]

@@ -14,12 +14,12 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.gcs import Gcs
 
-from transforms import storage
-from transforms.steps.plan import elements
-from transforms.store import manifest as manifests
-from transforms.store import manifest_parts
-from transforms.store.manifest import read_manifest
-from transforms.store.runs import carried_ranges, packed_files
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.steps.plan import elements
+from sentence_beam.transforms.store import manifest as manifests
+from sentence_beam.transforms.store import manifest_parts
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs import carried_ranges, packed_files
 
 ROWS = 8  # of a file, which is a unit
 SIZES = (8, 24)  # files

@@ -8,9 +8,9 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, sentences, write_parquet
 
-from transforms.report.history import run_summaries
-from transforms.store.runs.result import read_result
-from transforms.store.shards.units import UnitStore
+from sentence_beam.transforms.report.history import run_summaries
+from sentence_beam.transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.shards.units import UnitStore
 
 
 @pytest.fixture

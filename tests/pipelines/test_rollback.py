@@ -14,7 +14,7 @@ from helpers.corpora import (
 )
 from helpers.variants import variants
 
-from transforms.store import open_store
+from sentence_beam.transforms.store import open_store
 
 
 def write(inputs: Path, start: int) -> None:

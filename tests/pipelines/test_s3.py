@@ -8,9 +8,9 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 
-from transforms import storage
-from transforms.store import open_store
-from transforms.store.runs import lease
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs import lease
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_storage_writes_lists_and_removes(bucket: str) -> None:
 def test_a_long_listing_goes_side_by_side_where_the_service_can(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transforms.storage import s3 as back_end
+    from sentence_beam.transforms.storage import s3 as back_end
 
     place, asked = storage.storage_of(bucket), []
     for number in range(60):
@@ -116,7 +116,7 @@ def test_a_service_without_conditions_is_written_and_a_conflict_tried_again(
 ) -> None:
     from botocore.exceptions import ClientError
 
-    from transforms.storage import s3 as back_end
+    from sentence_beam.transforms.storage import s3 as back_end
 
     path, client, left = f"{bucket}/a.txt", back_end.process_client().client, [answers]
     put = client.put_object

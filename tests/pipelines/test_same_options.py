@@ -12,15 +12,15 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines
 
 import sentence_beam as sb
-from pipelines.common import embed_options
-from pipelines.common.options import every_command
-from transforms.base.errors import OptionError
-from transforms.base.option import aliases_in
-from transforms.base.values import StrPath
-from transforms.steps.options import EmbedOptions, joins
-from transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
-from transforms.steps.options.resolve import resolve
-from transforms.store.manifest import read_manifest
+from sentence_beam.pipelines.common import embed_options
+from sentence_beam.pipelines.common.options import every_command
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import aliases_in
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.steps.options import EmbedOptions, joins
+from sentence_beam.transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
+from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.store.manifest import read_manifest
 
 # Every option with a value that is not its default, which a run of the tiny model could have.
 GIVEN: dict[str, Any] = {

@@ -17,11 +17,11 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 
-from pipelines.cli import main
-from transforms.base.errors import OptionError
-from transforms.index import filtered
-from transforms.search import Searcher
-from transforms.store import Store, open_store
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index import filtered
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.store import Store, open_store
 
 LANGS = ["en", "de", "fr", None]
 
@@ -261,7 +261,7 @@ def test_only_the_columns_of_a_filter_are_read(
         "rows.take_numbered",
     ):
         # a second search by the filter opens no shard
-        monkeypatch.setattr(f"transforms.search.{name}", None)
+        monkeypatch.setattr(f"sentence_beam.transforms.search.{name}", None)
     assert searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'").row.shape == (1, 3)
 
 

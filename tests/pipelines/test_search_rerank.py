@@ -11,9 +11,9 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.cross_encoders import save_cross_encoder
 
-from pipelines.cli import main
-from transforms.base.errors import OptionError
-from transforms.store import open_store
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.store import open_store
 
 ROWS, WANTED = 130, 5
 

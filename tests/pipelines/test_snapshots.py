@@ -32,9 +32,9 @@ from helpers.corpora import (
 )
 from helpers.snapshots import night, numbered, run_name
 
-from transforms.store import open_store
-from transforms.store.runs.lease import Lease
-from transforms.store.verify import faults
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs.lease import Lease
+from sentence_beam.transforms.store.verify import faults
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_history_of_a_first_run_that_was_interrupted(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.embed.build", interrupted)
+        patch.setattr("sentence_beam.pipelines.embed.build", interrupted)
         embed(inputs / "*").failed(130, "interrupted; run the same command again")
     (line,) = run("history", "--store", store).ok().out.splitlines()[1:]
     assert "interrupted" in line
@@ -198,7 +198,7 @@ def test_history_keeps_the_order_when_the_clock_goes_back(
     run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = [datetime(2026, 1, 1, 2, 0, second) for second in (30, 30, 29, 31)]
-    monkeypatch.setattr("transforms.store.runs.run_ids.datetime", calendar(times))
+    monkeypatch.setattr("sentence_beam.transforms.store.runs.run_ids.datetime", calendar(times))
     for rows in range(4):
         write_lines(inputs / "a.txt", sentences(rows + 1))
         embed(inputs / "*").ok()
@@ -346,7 +346,7 @@ def test_a_report_that_cannot_be_written_is_said_and_fails_nothing(
         raise OSError(28, "No space left on device")
 
     write_lines(inputs / "a.txt", sentences(6))
-    monkeypatch.setattr("transforms.report.report.write_file", full)
+    monkeypatch.setattr("sentence_beam.transforms.report.report.write_file", full)
     outcome = embed(inputs / "*")
     assert outcome.status == 0
     assert outcome.err.count("\n") == 1

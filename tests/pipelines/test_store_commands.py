@@ -33,14 +33,14 @@ from helpers.corpora import (
 )
 from helpers.tiny_models import save_tiny_model
 
-from pipelines.common.embed_options import parser
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.search import Searcher
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.resolve import resolve
-from transforms.steps.plan.look import plan_files
-from transforms.store import open_store
+from sentence_beam.pipelines.common.embed_options import parser
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.plan.look import plan_files
+from sentence_beam.transforms.store import open_store
 
 READERS = {
     "search": ("--query", "dog", "--store"),
@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     texts = sentences(60)
     write_parquet(folder / "in" / "a.parquet", [*texts[:30], ""], n=list(range(31)))
     write_parquet(folder / "in" / "b.parquet", texts[30:], n=list(range(30)))
-    from pipelines.cli import main
+    from sentence_beam.pipelines.cli import main
 
     arguments = [
         "--model",
@@ -91,7 +91,7 @@ def copy(made: Path, store: Path) -> Path:
 def test_no_beam_where_no_pipeline_runs(made: Path) -> None:
     # in one process: imports take long
     commands = [["history"], ["files"], ["verify"], ["search", "--query", "dog"]]
-    code = "import json, sys; from pipelines.cli import main\n"
+    code = "import json, sys; from sentence_beam.pipelines.cli import main\n"
     code += "for command in json.loads(sys.argv[1]):\n"
     code += "    print(command[0], main([*command, '--store', sys.argv[2]]), 'apache_beam' in sys.modules, flush=True)"
     process = [sys.executable, "-c", code, json.dumps(commands), str(made)]
@@ -356,7 +356,8 @@ def test_an_empty_query_is_refused_before_anything_is_loaded(
     run: Run, made: Path, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "transforms.encoder.Encoder.of", lambda *_, **__: pytest.fail("the model was loaded")
+        "sentence_beam.transforms.encoder.Encoder.of",
+        lambda *_, **__: pytest.fail("the model was loaded"),
     )
     run("search", "--store", made, "--query", "dog", "--query", query).failed(
         2, "--query", "is empty"
@@ -608,7 +609,7 @@ def test_search_over_damage_ends_with_one_line_or_an_answer(
 
 
 def test_the_python_interface_searches_too(made: Path) -> None:
-    from transforms.store import open_store
+    from sentence_beam.transforms.store import open_store
 
     found = open_store(str(made)).search(["dog", "cat"], k=3)
     assert [len(rows) for rows in found] == [3, 3]
@@ -688,7 +689,7 @@ def test_index_of_a_store_whose_shard_is_gone(run: Run, copy: Path) -> None:
 def test_index_while_another_writes(run: Run, copy: Path) -> None:
     import time
 
-    from transforms.store.runs import lease
+    from sentence_beam.transforms.store.runs import lease
 
     lease.acquire(
         str(copy), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time())

@@ -12,7 +12,7 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, rejects_of, rows_of
 
-from transforms.space import row_hash
+from sentence_beam.transforms.space import row_hash
 
 TEMPLATE = "{title}\\n\\n{meta.body} ({year})"
 ROWS: list[dict[str, Any]] = [

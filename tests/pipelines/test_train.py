@@ -112,7 +112,7 @@ def test_scores_are_learnt_and_the_folder_is_a_model(
 
     from sentence_transformers import SentenceTransformer
 
-    from transforms.encoder import Encoder
+    from sentence_beam.transforms.encoder import Encoder
 
     texts = [text for text in TEXTS if text]
     encoder = Encoder.load(str(folder), dtype="float32")
@@ -166,7 +166,7 @@ def test_a_stopped_training_goes_on_as_if_nothing_had_been(
     options = ["--epochs", 3, "--dev", data / file, "--checkpoint-steps", 3, *more]
     begun = train(objective, file, *options, "--output", tmp_path / "whole", "--resume")
     assert (begun.status, "no checkpoint to resume; the training begins" in begun.err) == (0, True)
-    from transforms.training.watch import TrainingWatch
+    from sentence_beam.transforms.training.watch import TrainingWatch
 
     step = TrainingWatch.step
     monkeypatch.setattr(TrainingWatch, "step", stopping_at(8))
@@ -272,7 +272,7 @@ def test_a_cnn_head_is_trained_and_trained_again(train: Train, data: Path, tmp_p
     """
     from sentence_transformers import SentenceTransformer
 
-    from transforms.encoder import Encoder
+    from sentence_beam.transforms.encoder import Encoder
 
     options = ["--recipe", "cnn-sbert", "--batch", 16, "--epochs", 30, "--dev", data / "scored.tsv"]
     done = train("regression", "scored.tsv", *options)
@@ -479,7 +479,7 @@ def test_a_folder_is_replaced_as_a_whole(
     def broken(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("transforms.training.train.write_record", broken)
+    monkeypatch.setattr("sentence_beam.transforms.training.train.write_record", broken)
     assert train("regression", "scored.tsv", "--overwrite", "--seed", 3).status == 1
     assert weights(tmp_path / "model") == old
     monkeypatch.undo()

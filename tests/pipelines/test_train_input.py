@@ -11,9 +11,9 @@ import pytest
 from helpers.commands import Run
 from helpers.training import labelled_rows, scored_rows, triplet_rows, write_tsv
 
-from transforms.base.extras import pip_line
-from transforms.training import recipes
-from transforms.training.options import TrainOptions
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.training import recipes
+from sentence_beam.transforms.training.options import TrainOptions
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 
@@ -100,8 +100,8 @@ def test_rows_without_a_text_are_rejected_and_counted(run: Run) -> None:
 
 
 def test_recipes_are_printed_and_flags_win(run: Run) -> None:
-    from pipelines.common.options import as_options
-    from pipelines.train import parser, with_recipe
+    from sentence_beam.pipelines.common.options import as_options
+    from sentence_beam.pipelines.train import parser, with_recipe
 
     found = {}
     for name in recipes.names():

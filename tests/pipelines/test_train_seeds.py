@@ -14,7 +14,7 @@ from helpers.tiny_models import save_tiny_model
 from helpers.training import record, scored_rows, weights, write_tsv
 from scipy import stats
 
-from transforms.training.seeds import best_of, spread_of
+from sentence_beam.transforms.training.seeds import best_of, spread_of
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 

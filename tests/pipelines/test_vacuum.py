@@ -18,7 +18,7 @@ from helpers.corpora import (
 )
 from helpers.snapshots import night, numbered, run_name
 
-from transforms.store.runs import lease
+from sentence_beam.transforms.store.runs import lease
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_a_crashed_nights_work_is_taken_up_after_a_vacuum(
     embed(inputs / "*", "--max-rejects", 0).failed(3)
     run("vacuum", "--store", store, "--keep", 1).ok()
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder",
+        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("embedded again"),
     )
     embed(inputs / "*", "--max-rejects", 1).ok()

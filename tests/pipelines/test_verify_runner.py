@@ -15,11 +15,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.commands import Run
 from helpers.nights import Nights
 
-from pipelines import verify
-from pipelines.verify import by_workers
-from transforms.store.index_entries import IndexRequest
-from transforms.store.manifest import Manifest
-from transforms.store.verify import Extent, faults
+from sentence_beam.pipelines import verify
+from sentence_beam.pipelines.verify import by_workers
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.verify import Extent, faults
 
 
 @pytest.fixture(scope="module", autouse=True)

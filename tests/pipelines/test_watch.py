@@ -22,11 +22,11 @@ from helpers.corpora import (
 )
 from helpers.variants import variants
 
-from pipelines.cli import main
-from transforms.report.history import RunSummary, recommended_answer_change
-from transforms.store import open_store
-from transforms.store.runs.result import COMMITTED
-from transforms.store.watched import read_answers
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.report.history import RunSummary, recommended_answer_change
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.watched import read_answers
 
 GATE = ("--max-answer-change", "0.05")
 
@@ -157,7 +157,7 @@ def test_no_model_is_loaded_for_an_unchanged_set(
     def refuse(*_: object) -> None:
         raise AssertionError("the model is loaded")
 
-    monkeypatch.setattr("transforms.search.queries.QueryEncoder.pooled", refuse)
+    monkeypatch.setattr("sentence_beam.transforms.search.queries.QueryEncoder.pooled", refuse)
     write(inputs, sentences(20, 60), "c.parquet")
     assert "beyond growth" in embed(inputs / "*").ok().out
 

@@ -16,7 +16,7 @@ from apache_beam.portability.api import beam_provision_api_pb2_grpc as service
 from apache_beam.runners.worker import sdk_worker_main
 from google.protobuf import text_format
 
-from pipelines import worker
+from sentence_beam.pipelines import worker
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_a_python_without_the_package_is_told_before_anything_waits_for_it(
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "transforms.py").write_text("raise ModuleNotFoundError(name='transforms')")
+    (tmp_path / "sentence_beam.py").write_text("raise ModuleNotFoundError(name='sentence_beam')")
     monkeypatch.chdir(tmp_path)
     assert worker.main(arguments(endpoint)) == worker.NO_PACKAGE
     assert not became

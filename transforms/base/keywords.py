@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from transforms.base.errors import OptionError
-from transforms.base.option import aliases_in, is_required
-from transforms.base.values import nearest
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import aliases_in, is_required
+from sentence_beam.transforms.base.values import nearest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -11,8 +11,8 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from types import UnionType
 from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
-from transforms.base.errors import OptionError
-from transforms.base.values import Kind, as_text, one_of, read_one
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import Kind, as_text, one_of, read_one
 
 KEY = "option"  # in the metadata of a field
 Options = TypeVar("Options")

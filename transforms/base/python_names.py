@@ -7,8 +7,8 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from transforms.base.errors import SentenceBeamError
-from transforms.base.option import aliases_in
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.option import aliases_in
 
 Parameters = Mapping[str, bool]  # names of parameters; whether each is a switch
 # A command line, which is kept; or a flag.

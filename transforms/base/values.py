@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
 
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -7,9 +7,9 @@ filter is true. `where_parser.py` reads the text, `where_columns.py` fits values
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.errors import OptionError, first_line
-from transforms.base.where_columns import FilterSchema, NumbersIn, Words, no_numbers
-from transforms.base.where_parser import EXAMPLE, FilterParser
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.where_columns import FilterSchema, NumbersIn, Words, no_numbers
+from sentence_beam.transforms.base.where_parser import EXAMPLE, FilterParser
 
 WHERE = Words("--where", "column", "the store keeps")
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.errors import OptionError
-from transforms.base.values import nearest
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import nearest
 
 # returns the word for the numbers that a text column holds, None if it holds other text
 NumbersIn = Callable[[str], str | None]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.errors import OptionError
-from transforms.base.where_columns import FilterColumn, FilterSchema
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.where_columns import FilterColumn, FilterSchema
 
 EXAMPLE = "write it as in lang = 'en' AND (year >= 2020 OR NOT tag IN ('a', 'b'))"
 MAX_DEPTH = 100  # nested parentheses and NOTs

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
-from transforms.base.arrow import mask_array, mask_of, string_array
-from transforms.base.gather import places_of
-from transforms.base.split_texts import SplitTexts, splitter_of, unusual_texts
-from transforms.base.word_table import EMPTY_TABLE, WordKeys, WordTable, first_of_each
+from sentence_beam.transforms.base.arrow import mask_array, mask_of, string_array
+from sentence_beam.transforms.base.gather import places_of
+from sentence_beam.transforms.base.split_texts import SplitTexts, splitter_of, unusual_texts
+from sentence_beam.transforms.base.word_table import EMPTY_TABLE, WordKeys, WordTable, first_of_each
 
 # Most words that are known, about 30 MB: text of random letters would fill it without end.
 MOST_WORDS = 500_000

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from transforms.base.split_texts import SplitTexts
+from sentence_beam.transforms.base.split_texts import SplitTexts
 
 _CHUNK = 16  # bytes of a key
 _MOST_FOLDED = 256  # bytes; longer words, which are data rather than text, are hashed one by one

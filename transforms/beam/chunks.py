@@ -8,15 +8,15 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.shared import Shared
 
-from transforms.base.errors import OptionError
-from transforms.base.values import StrPath, as_text
-from transforms.space.chunks import ChunksSpec
-from transforms.space.model_files import DEFAULT_MODEL
-from transforms.space.recipe import Recipe
-from transforms.steps.embed.row_shapes import check_keys
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import StrPath, as_text
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
+from sentence_beam.transforms.space.recipe import Recipe
+from sentence_beam.transforms.steps.embed.row_shapes import check_keys
 
 if TYPE_CHECKING:
-    from transforms.corpus import Cutter
+    from sentence_beam.transforms.corpus import Cutter
 
 PIECE_TYPES = {"piece": int, "pieces": int, "start": int, "end": int, "headings": str}
 
@@ -99,8 +99,8 @@ class CutFn(beam.DoFn):
                 yield made
 
     def _load(self) -> "Cutter":
-        from transforms.corpus import Cutter
-        from transforms.encoder.tokenize import TextTokenizer
+        from sentence_beam.transforms.corpus import Cutter
+        from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 
         files = Recipe(self._model).files()
         space = Recipe(self._model).as_exported(files).for_rows(files).space(files)

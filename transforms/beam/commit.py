@@ -6,13 +6,17 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from transforms.beam.graph import Merge, Spread, Together, keeping_lease
-from transforms.beam.metrics import StageMetrics
-from transforms.steps.commit.commit_run import commit_run, raise_failure
-from transforms.steps.commit.count_changes import count_bucket, hashes_of, rows_to_count
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.result import Result
+from sentence_beam.transforms.beam.graph import Merge, Spread, Together, keeping_lease
+from sentence_beam.transforms.beam.metrics import StageMetrics
+from sentence_beam.transforms.steps.commit.commit_run import commit_run, raise_failure
+from sentence_beam.transforms.steps.commit.count_changes import (
+    count_bucket,
+    hashes_of,
+    rows_to_count,
+)
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.result import Result
 
 Hashes = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]
 

@@ -7,19 +7,19 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.base.errors import SentenceBeamError
-from transforms.beam.graph import PROBLEMS
-from transforms.corpus import Span
-from transforms.corpus.blocks import PackedRows
-from transforms.corpus.buckets import Buckets
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan import content
-from transforms.steps.plan.content import Key, Passing, ToCount, ToRead
-from transforms.steps.plan.elements import PlannedFiles
-from transforms.steps.plan.footers import read_footers
-from transforms.store.records import Problem
-from transforms.store.runs.lease import Renewal, kept_alive
-from transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.beam.graph import PROBLEMS
+from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.corpus.blocks import PackedRows
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan import content
+from sentence_beam.transforms.steps.plan.content import Key, Passing, ToCount, ToRead
+from sentence_beam.transforms.steps.plan.elements import PlannedFiles
+from sentence_beam.transforms.steps.plan.footers import read_footers
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
+from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 
 class OpenFilesFn(beam.DoFn):

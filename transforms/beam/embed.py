@@ -9,28 +9,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.beam.content import ReadRowsFn
-from transforms.beam.graph import PROBLEMS, JobsObject, Merge, check_worker, slots_of, typed
-from transforms.beam.metrics import StageMetrics
-from transforms.beam.quantize import quantized
-from transforms.corpus import Span, UnitRows
-from transforms.corpus.blocks import PackedRows
-from transforms.corpus.groups import AnySpan, spans_of
-from transforms.corpus.unit_files import UnitFile, is_long
-from transforms.steps.embed.crash_guard import marked
-from transforms.steps.embed.cutting import read_units
-from transforms.steps.embed.load_encoder import load_checked_encoder
-from transforms.steps.embed.long_spans import cut_long, read_unit_files
-from transforms.steps.embed.units import UnitEmbedder
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.content import Group, Key, piece_unit
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.lease import Renewal, kept_alive
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.beam.content import ReadRowsFn
+from sentence_beam.transforms.beam.graph import (
+    PROBLEMS,
+    JobsObject,
+    Merge,
+    check_worker,
+    slots_of,
+    typed,
+)
+from sentence_beam.transforms.beam.metrics import StageMetrics
+from sentence_beam.transforms.beam.quantize import quantized
+from sentence_beam.transforms.corpus import Span, UnitRows
+from sentence_beam.transforms.corpus.blocks import PackedRows
+from sentence_beam.transforms.corpus.groups import AnySpan, spans_of
+from sentence_beam.transforms.corpus.unit_files import UnitFile, is_long
+from sentence_beam.transforms.steps.embed.crash_guard import marked
+from sentence_beam.transforms.steps.embed.cutting import read_units
+from sentence_beam.transforms.steps.embed.load_encoder import load_checked_encoder
+from sentence_beam.transforms.steps.embed.long_spans import cut_long, read_unit_files
+from sentence_beam.transforms.steps.embed.units import UnitEmbedder
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.content import Group, Key, piece_unit
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
 
 if TYPE_CHECKING:
-    from transforms.encoder import Encoder
+    from sentence_beam.transforms.encoder import Encoder
 
 Units = Callable[[], Iterator[UnitRows]]  # reads an element's units, as often as it is called
 PIECES = "pieces"

@@ -12,19 +12,19 @@ from apache_beam.transforms.resources import AcceleratorHint
 from apache_beam.typehints import typehints
 from apache_beam.utils.shared import Shared
 
-from transforms.base.errors import OptionError
-from transforms.base.values import StrPath
-from transforms.beam.chunks import PIECE_TYPES, fields_of, row_type
-from transforms.beam.metrics import StageMetrics
-from transforms.beam.runners import works_in_process
-from transforms.space import Machine, Recipe, Space
-from transforms.space.model_files import DEFAULT_MODEL
-from transforms.steps.embed.row_shapes import REASON
-from transforms.steps.embed.rows import RowEmbedder, RowsJob
-from transforms.steps.embed.windows import EmbeddedElement
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.beam.chunks import PIECE_TYPES, fields_of, row_type
+from sentence_beam.transforms.beam.metrics import StageMetrics
+from sentence_beam.transforms.beam.runners import works_in_process
+from sentence_beam.transforms.space import Machine, Recipe, Space
+from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
+from sentence_beam.transforms.steps.embed.row_shapes import REASON
+from sentence_beam.transforms.steps.embed.rows import RowEmbedder, RowsJob
+from sentence_beam.transforms.steps.embed.windows import EmbeddedElement
 
 if TYPE_CHECKING:
-    from transforms.encoder import Encoder
+    from sentence_beam.transforms.encoder import Encoder
 
 REJECTED = "rejected"
 COUNTED = (

@@ -4,11 +4,11 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.beam.commit import Commit
-from transforms.beam.index import BuildIndex, Hints
-from transforms.beam.settle import Settle
-from transforms.beam.watch import with_watch
-from transforms.steps.options.resolve import Resolved
+from sentence_beam.transforms.beam.commit import Commit
+from sentence_beam.transforms.beam.index import BuildIndex, Hints
+from sentence_beam.transforms.beam.settle import Settle
+from sentence_beam.transforms.beam.watch import with_watch
+from sentence_beam.transforms.steps.options.resolve import Resolved
 
 
 def finished(

@@ -5,18 +5,18 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.beam.graph import MergeAll
-from transforms.corpus import Span
-from transforms.steps.fit.fit import FitJob, fit
-from transforms.steps.fit.gather import Gathered, GatherJob, gather
-from transforms.steps.fit.token_statistics import (
+from sentence_beam.transforms.beam.graph import MergeAll
+from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.steps.fit.fit import FitJob, fit
+from sentence_beam.transforms.steps.fit.gather import Gathered, GatherJob, gather
+from sentence_beam.transforms.steps.fit.token_statistics import (
     Counted,
     CountJob,
     SpanCounter,
     plan_spans,
     write_statistics,
 )
-from transforms.store.records import Problem
+from sentence_beam.transforms.store.records import Problem
 
 
 class FitCalibration(beam.PTransform):

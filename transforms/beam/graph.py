@@ -26,11 +26,11 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.utils.shared import Shared
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store.records import UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.runs.lease import kept_alive
-from transforms.store.runs.record_bytes import pack, unpack
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.lease import kept_alive
+from sentence_beam.transforms.store.runs.record_bytes import pack, unpack
 
 # Names of Beam's own runners, and of their classes, in lower case; the last uses another program.
 PROBLEMS = "problems"

@@ -11,41 +11,48 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from transforms.base.measures import Figures, Stopwatch, summed
-from transforms.beam.graph import Merge, Outputs, Spread, Together, flat_map, keeping_lease
-from transforms.beam.metrics import StageMetrics
-from transforms.index.cells import PASSES
-from transforms.steps.index import (
+from sentence_beam.transforms.base.measures import Figures, Stopwatch, summed
+from sentence_beam.transforms.beam.graph import (
+    Merge,
+    Outputs,
+    Spread,
+    Together,
+    flat_map,
+    keeping_lease,
+)
+from sentence_beam.transforms.beam.metrics import StageMetrics
+from sentence_beam.transforms.index.cells import PASSES
+from sentence_beam.transforms.steps.index import (
     build as index_build,
 )
-from transforms.steps.index import find_lists
-from transforms.steps.index import sample as index_sample
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import find_lists
+from sentence_beam.transforms.steps.index import sample as index_sample
+from sentence_beam.transforms.steps.index import (
     train as index_train,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_decision as index_update_decision,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_ranges as index_update_ranges,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_recall as index_update_recall,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_rows as index_update_rows,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_segments as index_update_segments,
 )
-from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.exchange import Reader, SentRows, gather
-from transforms.steps.index.update import IndexUpdateJob, Reading
-from transforms.steps.index.update_rows import BucketMatch
-from transforms.steps.index.work import buckets_to_match, choose_work
-from transforms.store.index_entries import IndexRequest
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.steps.index.build import TrainingGroup
+from sentence_beam.transforms.steps.index.exchange import Reader, SentRows, gather
+from sentence_beam.transforms.steps.index.update import IndexUpdateJob, Reading
+from sentence_beam.transforms.steps.index.update_rows import BucketMatch
+from sentence_beam.transforms.steps.index.work import buckets_to_match, choose_work
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
 
 Hints = dict[str, str]
 ByReader = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]

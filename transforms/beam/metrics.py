@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from apache_beam.metrics import Metrics
 
-from transforms.base.measures import STAGES
+from sentence_beam.transforms.base.measures import STAGES
 
 NAMESPACE = "sentence_beam"
 

@@ -15,13 +15,13 @@ from apache_beam.ml.transforms.base import (
     _TextEmbeddingHandler,
 )
 
-from transforms.base.errors import OptionError
-from transforms.base.values import StrPath
-from transforms.encoder import Encoder
-from transforms.space import Machine, Recipe, Space
-from transforms.space.model_files import DEFAULT_MODEL
-from transforms.steps.embed.row_shapes import faults
-from transforms.steps.embed.rows import RowsJob
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import Machine, Recipe, Space
+from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
+from sentence_beam.transforms.steps.embed.row_shapes import faults
+from sentence_beam.transforms.steps.embed.rows import RowsJob
 
 SHOWN = 60  # characters of a text in an error
 

@@ -6,18 +6,18 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.beam.graph import PROBLEMS, Merge, MergeAll, typed
-from transforms.corpus import Span
-from transforms.steps.joins.compare import Group
-from transforms.steps.joins.neighbours import (
+from sentence_beam.transforms.beam.graph import PROBLEMS, Merge, MergeAll, typed
+from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.steps.joins.compare import Group
+from sentence_beam.transforms.steps.joins.neighbours import (
     BlockRecord,
     Comparison,
     NeighbourSearch,
     NeighboursJob,
     StoredBlock,
 )
-from transforms.steps.joins.neighbours_result import Ended, conclude
-from transforms.store.records import Problem
+from sentence_beam.transforms.steps.joins.neighbours_result import Ended, conclude
+from sentence_beam.transforms.store.records import Problem
 
 DONE = "done"
 

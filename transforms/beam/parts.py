@@ -5,7 +5,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.beam.graph import Together
+from sentence_beam.transforms.beam.graph import Together
 
 
 class WriteParts(beam.PTransform):

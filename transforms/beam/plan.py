@@ -7,9 +7,9 @@ import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.typehints import typehints
 
-from transforms.base.errors import SentenceBeamError
-from transforms.beam.content import CountFn, OpenFilesFn
-from transforms.beam.graph import (
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.beam.content import CountFn, OpenFilesFn
+from sentence_beam.transforms.beam.graph import (
     CARRIED,
     PROBLEMS,
     Merge,
@@ -20,24 +20,24 @@ from transforms.beam.graph import (
     slots_of,
     typed,
 )
-from transforms.beam.metrics import StageMetrics
-from transforms.corpus.beside import Beside
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan import content
-from transforms.steps.plan.elements import ListedFiles, PlannedFiles
-from transforms.steps.plan.files import (
+from sentence_beam.transforms.beam.metrics import StageMetrics
+from sentence_beam.transforms.corpus.beside import Beside
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan import content
+from sentence_beam.transforms.steps.plan.elements import ListedFiles, PlannedFiles
+from sentence_beam.transforms.steps.plan.files import (
     begin_by_content,
     file_batches,
     record,
 )
-from transforms.steps.plan.look import write_looked
-from transforms.steps.plan.planner import FilePlanner
-from transforms.store.manifest import Manifest
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.carried_ranges import CarriedRange, units_of_range
-from transforms.store.runs.commit import last_snapshot
-from transforms.store.runs.lease import Renewal, kept_alive
-from transforms.store.runs.plan import PlannedFile, Standing
+from sentence_beam.transforms.steps.plan.look import write_looked
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange, units_of_range
+from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
+from sentence_beam.transforms.store.runs.plan import PlannedFile, Standing
 
 Passing = Beside | Problem | Standing
 OUTPUTS = {Problem: PROBLEMS, UnitRecord: CARRIED, CarriedRange: CARRIED}

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
-from transforms.base.errors import SentenceBeamError
-from transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map, keeping_lease
-from transforms.steps.embed.quantize import Measured, keep, measure, quantize_unit
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.runs.lease import Renewal
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map, keeping_lease
+from sentence_beam.transforms.steps.embed.quantize import Measured, keep, measure, quantize_unit
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.lease import Renewal
 
 
 class Made(NamedTuple):

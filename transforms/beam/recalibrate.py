@@ -6,12 +6,12 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.base.errors import SentenceBeamError
-from transforms.beam.graph import PROBLEMS
-from transforms.beam.quantize import quantized
-from transforms.steps.fit.recalibrate import RecalibrateJob, Recalibration
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.lease import Renewal
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.beam.graph import PROBLEMS
+from sentence_beam.transforms.beam.quantize import quantized
+from sentence_beam.transforms.steps.fit.recalibrate import RecalibrateJob, Recalibration
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.lease import Renewal
 
 
 class Recalibrate(beam.PTransform):

@@ -8,15 +8,15 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from transforms.beam.graph import Merge, Together, keeping_lease
-from transforms.steps.commit.commit_run import settle_run
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.lease import kept_alive
-from transforms.store.runs.record_bytes import pack
-from transforms.store.runs.settled import Settler
-from transforms.store.runs.stretches import STRETCHES, stretch_of
+from sentence_beam.transforms.beam.graph import Merge, Together, keeping_lease
+from sentence_beam.transforms.steps.commit.commit_run import settle_run
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.lease import kept_alive
+from sentence_beam.transforms.store.runs.record_bytes import pack
+from sentence_beam.transforms.store.runs.settled import Settler
+from sentence_beam.transforms.store.runs.stretches import STRETCHES, stretch_of
 
 PROBLEMS_KEY = STRETCHES
 Numbered = typehints.Tuple[int, bytes]

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 
-from transforms.beam.graph import MergeAll
-from transforms.steps.commit.verify import Verification, VerifyJob
-from transforms.store.verify import Check, Findings
+from sentence_beam.transforms.beam.graph import MergeAll
+from sentence_beam.transforms.steps.commit.verify import Verification, VerifyJob
+from sentence_beam.transforms.store.verify import Check, Findings
 
 
 class Verify(beam.PTransform):

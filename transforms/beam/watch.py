@@ -4,10 +4,10 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.beam.graph import Merge, Together, keeping_lease
-from transforms.steps.watch.watch_run import WatchJob, watch_answers
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.beam.graph import Merge, Together, keeping_lease
+from sentence_beam.transforms.steps.watch.watch_run import WatchJob, watch_answers
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
 
 
 class WatchAnswers(beam.PTransform):

@@ -9,14 +9,14 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions
 from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.python_names import parameters_of, python_names
-from transforms.base.values import StrPath, as_text
-from transforms.beam.chunks import fields_of
-from transforms.beam.content import empty_blocks
-from transforms.beam.embed import EmbedBlocks, PackedBlocks
-from transforms.beam.finish import finished
-from transforms.beam.graph import (
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.base.values import StrPath, as_text
+from sentence_beam.transforms.beam.chunks import fields_of
+from sentence_beam.transforms.beam.content import empty_blocks
+from sentence_beam.transforms.beam.embed import EmbedBlocks, PackedBlocks
+from sentence_beam.transforms.beam.finish import finished
+from sentence_beam.transforms.beam.graph import (
     CARRIED,
     PROBLEMS,
     MergeAll,
@@ -24,14 +24,14 @@ from transforms.beam.graph import (
     check_worker,
     flat_map,
 )
-from transforms.beam.runners import works_in_process
-from transforms.corpus.blocks import PackedRows
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.options.keywords import WriteKeywords
-from transforms.steps.options.resolve import Resolved, index_ram
-from transforms.steps.options.rows import options_for_rows, resolve_for_rows
-from transforms.steps.plan.collection import (
+from sentence_beam.transforms.beam.runners import works_in_process
+from sentence_beam.transforms.corpus.blocks import PackedRows
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.options.keywords import WriteKeywords
+from sentence_beam.transforms.steps.options.resolve import Resolved, index_ram
+from sentence_beam.transforms.steps.options.rows import options_for_rows, resolve_for_rows
+from sentence_beam.transforms.steps.plan.collection import (
     CollectionPacker,
     Engine,
     ToPack,
@@ -39,11 +39,11 @@ from transforms.steps.plan.collection import (
     check_named,
     result_or_error,
 )
-from transforms.steps.plan.row_batches import RowBatch, RowBatcher
-from transforms.steps.plan.row_summary import RowsSummary
-from transforms.store.calibrations import keep_calibration
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.lease import Renewal, kept_alive
+from sentence_beam.transforms.steps.plan.row_batches import RowBatch, RowBatcher
+from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
+from sentence_beam.transforms.store.calibrations import keep_calibration
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
 
 
 class WriteStore(beam.PTransform):

@@ -1,7 +1,11 @@
 """Calibrations, fitted on a collection of vectors, and its figures. Importing needs no torch."""
 
-from transforms.calibration.calibration import Calibration, check_space, load_calibration
-from transforms.calibration.spec import CalibrationSpec, parse_calibration
+from sentence_beam.transforms.calibration.calibration import (
+    Calibration,
+    check_space,
+    load_calibration,
+)
+from sentence_beam.transforms.calibration.spec import CalibrationSpec, parse_calibration
 
 __all__ = [
     "Calibration",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.calibration.moments import Moments
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration.moments import Moments
 
 if TYPE_CHECKING:
     import torch

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from transforms.base.cores import Cores
-from transforms.base.errors import OptionError, SpaceMismatchError, refuse_damage
-from transforms.calibration.methods import APPLY
-from transforms.calibration.moved import FittedMoments
-from transforms.calibration.spec import CalibrationSpec, parse_calibration
-from transforms.space import Space, canonical_json, sha256_text
-from transforms.space.identity import OUTPUT_FIELDS
+from sentence_beam.transforms.base.cores import Cores
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError, refuse_damage
+from sentence_beam.transforms.calibration.methods import APPLY
+from sentence_beam.transforms.calibration.moved import FittedMoments
+from sentence_beam.transforms.calibration.spec import CalibrationSpec, parse_calibration
+from sentence_beam.transforms.space import Space, canonical_json, sha256_text
+from sentence_beam.transforms.space.identity import OUTPUT_FIELDS
 
 FORMAT = "sentence-beam calibration 1"
 INFO = "calibration.json"

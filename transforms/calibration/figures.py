@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.calibration.quality import mean_cosine, unit
+from sentence_beam.transforms.calibration.quality import mean_cosine, unit
 
 BINS = 100
 PAIRED_ROWS = 2000

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from transforms.calibration.affine import Fitted, affine_map
-from transforms.calibration.calibration import Calibration
-from transforms.calibration.figures import Shape
-from transforms.calibration.methods import AFFINE, fit_affine
-from transforms.calibration.moments import Moments
-from transforms.calibration.moved import FittedMoments
-from transforms.calibration.spec import CalibrationSpec
+from sentence_beam.transforms.calibration.affine import Fitted, affine_map
+from sentence_beam.transforms.calibration.calibration import Calibration
+from sentence_beam.transforms.calibration.figures import Shape
+from sentence_beam.transforms.calibration.methods import AFFINE, fit_affine
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration.moved import FittedMoments
+from sentence_beam.transforms.calibration.spec import CalibrationSpec
 
 Progress = Callable[[int, int, float], None]
 SHOWN_ROWS = 10_000  # of the sample, for the figures
@@ -63,8 +63,8 @@ def fit_calibration(
 def _fit_flow(
     spec: CalibrationSpec, sample: np.ndarray, moments: Moments, progress: Progress | None
 ) -> Fitted:
-    from transforms.calibration.flow import FlowParameters
-    from transforms.calibration.flow_fit import fit_flow
+    from sentence_beam.transforms.calibration.flow import FlowParameters
+    from sentence_beam.transforms.calibration.flow_fit import fit_flow
 
     parameters: Mapping[str, Any] = spec.parameters
     tensors, history = fit_flow(sample, FlowParameters(**parameters), progress)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError
 
 VARIANTS = ("reference", "paper")
 MAX_LOG_SCALE = 12.0

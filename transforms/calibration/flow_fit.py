@@ -9,9 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.base.cores import one_core
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.calibration.flow import FlowParameters, forward, log_scales, permute, trained_shapes
+from sentence_beam.transforms.base.cores import one_core
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.calibration.flow import (
+    FlowParameters,
+    forward,
+    log_scales,
+    permute,
+    trained_shapes,
+)
 
 BATCH = 64
 INITIAL_ROWS = 1024

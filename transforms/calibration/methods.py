@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from transforms.calibration import affine
-from transforms.calibration.affine import Fitted, Tensors
-from transforms.calibration.moments import Moments
-from transforms.calibration.spec import CalibrationSpec
+from sentence_beam.transforms.calibration import affine
+from sentence_beam.transforms.calibration.affine import Fitted, Tensors
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration.spec import CalibrationSpec
 
 Parameters = Mapping[str, Any]
 FLOOR = 1e-8
@@ -25,7 +25,7 @@ def _apply_affine(tensors: Tensors, parameters: Parameters, rows: np.ndarray) ->
 
 def _apply_flow(tensors: Tensors, parameters: Parameters, rows: np.ndarray) -> np.ndarray:
     # late, because it imports torch
-    from transforms.calibration.flow import FlowParameters, apply_flow
+    from sentence_beam.transforms.calibration.flow import FlowParameters, apply_flow
 
     return apply_flow(tensors, FlowParameters(**parameters), rows)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration.moments import Moments
 
 DIRECTIONS = 32
 # with MiniLM halves of one corpus are 0.1 apart at most, STS-B and SICK 0.2, reviews and

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.space.identity import SHORTEST
+from sentence_beam.transforms.space.identity import SHORTEST
 
 BLOCK = 2048
 EXACT_UNIFORMITY_ROWS = 20_000

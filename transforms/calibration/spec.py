@@ -4,7 +4,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from transforms.space.spec_options import Grammar, Option, Value, without_added_defaults
+from sentence_beam.transforms.space.spec_options import (
+    Grammar,
+    Option,
+    Value,
+    without_added_defaults,
+)
 
 _VARIANCE = Option(("population", "sample"), "population")
 

@@ -6,16 +6,28 @@ everything else.
 
 from typing import TYPE_CHECKING
 
-from transforms.corpus.counting import limit_spans
-from transforms.corpus.files import InputFile
-from transforms.corpus.find import match_inputs
-from transforms.corpus.reading import list_files, plan_file, read_files, read_header, read_values
-from transforms.corpus.row_blocks import Columns
-from transforms.corpus.rows import Rejected, UnitRows, blank_lines, forgotten_rows, read_span
-from transforms.corpus.spans import Span
+from sentence_beam.transforms.corpus.counting import limit_spans
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.find import match_inputs
+from sentence_beam.transforms.corpus.reading import (
+    list_files,
+    plan_file,
+    read_files,
+    read_header,
+    read_values,
+)
+from sentence_beam.transforms.corpus.row_blocks import Columns
+from sentence_beam.transforms.corpus.rows import (
+    Rejected,
+    UnitRows,
+    blank_lines,
+    forgotten_rows,
+    read_span,
+)
+from sentence_beam.transforms.corpus.spans import Span
 
 if TYPE_CHECKING:
-    from transforms.corpus.chunks.cut import Cutter, Pieces, chunk
+    from sentence_beam.transforms.corpus.chunks.cut import Cutter, Pieces, chunk
 else:  # with this function in sight, a type checker would accept any name
 
     def __getattr__(name):
@@ -23,7 +35,7 @@ else:  # with this function in sight, a type checker would accept any name
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         import importlib
 
-        return getattr(importlib.import_module("transforms.corpus.chunks.cut"), name)
+        return getattr(importlib.import_module("sentence_beam.transforms.corpus.chunks.cut"), name)
 
 
 __all__ = [

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.base.arrow import is_bytes, is_string
-from transforms.corpus.column_types import STR, TYPES, ColumnType
+from sentence_beam.transforms.base.arrow import is_bytes, is_string
+from sentence_beam.transforms.corpus.column_types import STR, TYPES, ColumnType
 
 NO_TYPE = (
     "null"  # the word for the type of a column without a value so far, which is text until then

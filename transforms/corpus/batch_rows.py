@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import plain
-from transforms.corpus.casts import as_type
-from transforms.corpus.column_values import (
+from sentence_beam.transforms.base.arrow import plain
+from sentence_beam.transforms.corpus.casts import as_type
+from sentence_beam.transforms.corpus.column_values import (
     Reasons,
     as_strings,
     decoded,
@@ -14,10 +14,10 @@ from transforms.corpus.column_values import (
     kept_faults,
     named_values,
 )
-from transforms.corpus.files import InputFile
-from transforms.corpus.nested import column_at, type_at
-from transforms.corpus.path_values import with_path_values
-from transforms.corpus.row_blocks import Block, Columns, Rows
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.nested import column_at, type_at
+from sentence_beam.transforms.corpus.path_values import with_path_values
+from sentence_beam.transforms.corpus.row_blocks import Block, Columns, Rows
 
 
 def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, position: int) -> Block:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transforms.corpus.left_out import MARKED, REASONS
-from transforms.storage.globs import Glob, folder_of, literal_part
+from sentence_beam.transforms.corpus.left_out import MARKED, REASONS
+from sentence_beam.transforms.storage.globs import Glob, folder_of, literal_part
 
 HIDDEN = "hidden"
 HIDDEN_FOLDER = "hidden folder"

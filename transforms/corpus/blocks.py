@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import as_hashes
-from transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of
-from transforms.corpus.pieces import TABLE
-from transforms.corpus.rows import Rejected, UnitRows
-from transforms.corpus.waiting import WaitingRows
-from transforms.space import row_hash, row_hashes
+from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of
+from sentence_beam.transforms.corpus.pieces import TABLE
+from sentence_beam.transforms.corpus.rows import Rejected, UnitRows
+from sentence_beam.transforms.corpus.waiting import WaitingRows
+from sentence_beam.transforms.space import row_hash, row_hashes
 
 HELD_BYTES = 64 << 20  # of rows in memory before they are packed or written to disk
 SPILLED_PARTS = 128

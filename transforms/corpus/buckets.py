@@ -9,9 +9,9 @@ from typing import Annotated
 
 import numpy as np
 
-from transforms.base.arrow import hash_prefixes
-from transforms.base.entries import count
-from transforms.corpus.spans import BYTES_PER_TOKEN
+from sentence_beam.transforms.base.arrow import hash_prefixes
+from sentence_beam.transforms.base.entries import count
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN
 
 HEAVY = 4  # times the planned rows; a larger bucket is cut by id
 GROWTH = 2  # times the rows for which the number of buckets was chosen

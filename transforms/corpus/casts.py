@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import is_bytes, is_string, plain, plain_type
-from transforms.corpus.column_types import TYPES, ColumnType, not_of_type, read_texts
-from transforms.corpus.column_values import (
+from sentence_beam.transforms.base.arrow import is_bytes, is_string, plain, plain_type
+from sentence_beam.transforms.corpus.column_types import TYPES, ColumnType, not_of_type, read_texts
+from sentence_beam.transforms.corpus.column_values import (
     KEPT_NOT_UTF8,
     Reasons,
     decoded,

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms.base.errors import OptionError
-from transforms.base.values import nearest
-from transforms.corpus.column_values import Reasons
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.corpus.column_values import Reasons
 
 # Names that other programs have for these types.
 MEANT = {

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import is_bytes, plain
-from transforms.corpus.nested import column_at, type_at, value_as_text
+from sentence_beam.transforms.base.arrow import is_bytes, plain
+from sentence_beam.transforms.corpus.nested import column_at, type_at, value_as_text
 
 EXCERPT = 80
 NOT_UTF8 = "not UTF-8"

@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from transforms.base.arrow import is_bytes, is_string, parquet_bytes, plain_type
-from transforms.base.errors import OptionError
-from transforms.base.values import nearest
-from transforms.corpus.column_types import ColumnType
-from transforms.corpus.files import InputFile
+from sentence_beam.transforms.base.arrow import is_bytes, is_string, parquet_bytes, plain_type
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.corpus.column_types import ColumnType
+from sentence_beam.transforms.corpus.files import InputFile
 
 ITS_COLUMNS = "its columns"
 Kinds = Mapping[str, ColumnType]

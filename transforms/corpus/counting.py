@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import BinaryIO
 
-from transforms.corpus.files import decompressed, open_unchanged
-from transforms.corpus.formats.registry import reader_of
-from transforms.corpus.lines import whole
-from transforms.corpus.spans import Span
+from sentence_beam.transforms.corpus.files import decompressed, open_unchanged
+from sentence_beam.transforms.corpus.formats.registry import reader_of
+from sentence_beam.transforms.corpus.lines import whole
+from sentence_beam.transforms.corpus.spans import Span
 
 HEAD = 1 << 22  # uncompressed bytes from which the rows of a span are estimated
 

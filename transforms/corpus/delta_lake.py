@@ -5,9 +5,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.errors import OptionError, first_line
-from transforms.corpus.lake_parts import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.corpus.lake_parts import (
     DELTA,
     TablePart,
     filter_paths,

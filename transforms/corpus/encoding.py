@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus.files import InputFile
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus.files import InputFile
 
 BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}

@@ -12,12 +12,12 @@ from typing import Any, BinaryIO, cast
 
 import zstandard
 
-from transforms import storage
-from transforms.base.compact import by_values
-from transforms.base.errors import InputChangedError, OptionError, SentenceBeamError
-from transforms.corpus.syntax import AS_FOUND, Syntax
-from transforms.storage.base import BLOCK
-from transforms.storage.globs import literal_part
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.base.errors import InputChangedError, OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.storage.base import BLOCK
+from sentence_beam.transforms.storage.globs import literal_part
 
 STDIN = "stdin"  # stem of the name of the file that holds standard input
 LARGEST_WINDOW = 1 << 31  # bytes: what `zstd --long=31` writes

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus.beside import reason_for_ending
-from transforms.corpus.files import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus.beside import reason_for_ending
+from sentence_beam.transforms.corpus.files import (
     BROKEN,
     InputFile,
     broken_link,
@@ -17,9 +17,14 @@ from transforms.corpus.files import (
     fixed_part,
     is_utf8,
 )
-from transforms.corpus.formats.registry import FORMATS, compression_of, format_of, plain_formats
-from transforms.corpus.lake_parts import WHOLE, TablePart
-from transforms.corpus.lakes import (
+from sentence_beam.transforms.corpus.formats.registry import (
+    FORMATS,
+    compression_of,
+    format_of,
+    plain_formats,
+)
+from sentence_beam.transforms.corpus.lake_parts import WHOLE, TablePart
+from sentence_beam.transforms.corpus.lakes import (
     DATA_FORMATS,
     folders_around,
     hint_for_table,
@@ -28,11 +33,11 @@ from transforms.corpus.lakes import (
     table_entries,
     tables_inside,
 )
-from transforms.corpus.left_out import MARKED, is_document, leave_out
-from transforms.corpus.syntax import AS_FOUND, Syntax
-from transforms.storage import Entry
-from transforms.storage.base import Matched
-from transforms.storage.globs import Glob, folder_of, literal_part
+from sentence_beam.transforms.corpus.left_out import MARKED, is_document, leave_out
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.storage import Entry
+from sentence_beam.transforms.storage.base import Matched
+from sentence_beam.transforms.storage.globs import Glob, folder_of, literal_part
 
 KINDS = 8  # kinds of files that a message counts
 

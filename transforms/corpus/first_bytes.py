@@ -4,10 +4,10 @@ import contextlib
 import re
 from typing import BinaryIO
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.formats.registry import reader_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
+from sentence_beam.transforms.corpus.formats.registry import reader_of
 
 POINTER = b"version https://git-lfs.github.com/spec/"
 POINTER_BYTES = 1 << 10  # of a pointer at most, by the specification of Git LFS

@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from transforms.base.errors import OptionError
-from transforms.corpus.column_values import as_strings
-from transforms.corpus.columns import is_id
-from transforms.corpus.files import is_utf8
-from transforms.corpus.row_columns import read_id
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.column_values import as_strings
+from sentence_beam.transforms.corpus.columns import is_id
+from sentence_beam.transforms.corpus.files import is_utf8
+from sentence_beam.transforms.corpus.row_columns import read_id
 
 Id: TypeAlias = str | int | bytes | uuid.UUID
 

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.registry import reader_of
-from transforms.corpus.row_blocks import Columns
-from transforms.corpus.rows import UnitRows, read_span
-from transforms.corpus.spans import (
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.registry import reader_of
+from sentence_beam.transforms.corpus.row_blocks import Columns
+from sentence_beam.transforms.corpus.rows import UnitRows, read_span
+from sentence_beam.transforms.corpus.spans import (
     BYTES_PER_TOKEN,
     MOST,
     PACKS,

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import as_hashes
-from transforms.corpus.blocks import HELD_BYTES, SPILLED_PARTS, pack
-from transforms.corpus.buckets import Buckets, buckets_of, piece_of
-from transforms.corpus.waiting import WaitingRows
+from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.corpus.blocks import HELD_BYTES, SPILLED_PARTS, pack
+from sentence_beam.transforms.corpus.buckets import Buckets, buckets_of, piece_of
+from sentence_beam.transforms.corpus.waiting import WaitingRows
 
 PIECE = "number of the piece"  # a column while rows wait
 

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base.errors import OptionError, first_line
-from transforms.corpus.lake_parts import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.corpus.lake_parts import (
     ICEBERG,
     TablePart,
     filter_paths,

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base.errors import OptionError, first_line
-from transforms.base.values import StrPath, as_text
-from transforms.corpus.lakes import is_table
-from transforms.corpus.row_blocks import Columns
-from transforms.corpus.row_columns import TEXT, Rows, columns_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.values import StrPath, as_text
+from sentence_beam.transforms.corpus.lakes import is_table
+from sentence_beam.transforms.corpus.row_blocks import Columns
+from sentence_beam.transforms.corpus.row_columns import TEXT, Rows, columns_of
 
 ROWS_IN_A_GROUP = 10_000
 NOT_IN_NAMES = set("/*?[]{}")

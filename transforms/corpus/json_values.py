@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus.encoding import encoding_of, errors_of
-from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.lines import whole
-from transforms.storage.base import BLOCK
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus.encoding import encoding_of, errors_of
+from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
+from sentence_beam.transforms.corpus.lines import whole
+from sentence_beam.transforms.storage.base import BLOCK
 
 
 def read_whole_number(digits: str) -> int | str:

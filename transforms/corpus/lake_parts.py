@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from transforms.base.errors import OptionError
-from transforms.base.where import Words, checked, evaluated
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.where import Words, checked, evaluated
 
 ICEBERG = "iceberg:"
 DELTA = "delta:"

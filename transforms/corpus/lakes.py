@@ -9,14 +9,14 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator
 
-from transforms import storage
-from transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
-from transforms.base.extras import pip_line
-from transforms.corpus.delta_lake import delta_files, open_delta
-from transforms.corpus.iceberg import METADATA, iceberg_files, open_iceberg
-from transforms.corpus.lake_parts import DELTA, ICEBERG, WHOLE, TablePart
-from transforms.storage.base import Entry, Matched
-from transforms.storage.globs import folder_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.corpus.delta_lake import delta_files, open_delta
+from sentence_beam.transforms.corpus.iceberg import METADATA, iceberg_files, open_iceberg
+from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, WHOLE, TablePart
+from sentence_beam.transforms.storage.base import Entry, Matched
+from sentence_beam.transforms.storage.globs import folder_of
 
 DELTA_LOG = "_delta_log"  # the folder in which a Delta table lists its files
 FOLDER = "metadata"  # the same of an Iceberg table

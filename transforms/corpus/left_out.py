@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, first_line
-from transforms.corpus.formats.registry import format_of, plain_formats
-from transforms.storage import Entry
-from transforms.storage.base import Matched
-from transforms.storage.globs import folder_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.corpus.formats.registry import format_of, plain_formats
+from sentence_beam.transforms.storage import Entry
+from sentence_beam.transforms.storage.base import Matched
+from sentence_beam.transforms.storage.globs import folder_of
 
 MARKED = "with a leading _"
 IN_STORE = "of a store"

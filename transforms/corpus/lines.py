@@ -8,10 +8,15 @@ a line that is too long for a row, only the beginning is kept, as a CutLine.
 from collections.abc import Iterator
 from typing import BinaryIO, TypeVar
 
-from transforms.base.errors import SentenceBeamError, first_line
-from transforms.corpus.encoding import BOM, refuse_utf16
-from transforms.corpus.files import InputFile, check_unchanged, decompressed, open_unchanged
-from transforms.storage.base import BLOCK
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.corpus.encoding import BOM, refuse_utf16
+from sentence_beam.transforms.corpus.files import (
+    InputFile,
+    check_unchanged,
+    decompressed,
+    open_unchanged,
+)
+from sentence_beam.transforms.storage.base import BLOCK
 
 MOST_BYTES = 1 << 28  # of a row; a longer one takes several times its size in memory
 TOO_LONG = f"longer than {MOST_BYTES / 1e6:,.0f} MB"

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.corpus.column_types import STR, not_of_type
-from transforms.corpus.column_values import EXCERPT
-from transforms.corpus.files import InputFile
-from transforms.corpus.lines import TOO_LONG, CutLine
-from transforms.corpus.row_blocks import Columns, Rows
+from sentence_beam.transforms.corpus.column_types import STR, not_of_type
+from sentence_beam.transforms.corpus.column_values import EXCERPT
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.lines import TOO_LONG, CutLine
+from sentence_beam.transforms.corpus.row_blocks import Columns, Rows
 
 
 class ParsedRow(NamedTuple):

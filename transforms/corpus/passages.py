@@ -80,7 +80,7 @@ def passage(text: str, start: int, end: int, query: str, width: int) -> str:
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """The spans of a text's sentences, without the blanks around them."""
     # these functions take long to load
-    from transforms.corpus.chunks.ends import Level, text_ends
+    from sentence_beam.transforms.corpus.chunks.ends import Level, text_ends
 
     ends = text_ends(text)
     places = [0, *ends.places[ends.levels >= Level.INNER].tolist()]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from transforms.base.errors import OptionError
-from transforms.corpus.columns import ITS_COLUMNS, FileColumns, Kinds, no_column
-from transforms.corpus.path_values import path_values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.columns import ITS_COLUMNS, FileColumns, Kinds, no_column
+from sentence_beam.transforms.corpus.path_values import path_values
 
 
 def with_path_columns(own: FileColumns) -> FileColumns:

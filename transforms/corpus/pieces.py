@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import as_hashes, hash_prefixes
-from transforms.base.errors import OptionError
-from transforms.base.gather import places_of
-from transforms.corpus.rows import MOST, UnitRows
-from transforms.corpus.spans import estimated_tokens
-from transforms.space import row_hashes
+from sentence_beam.transforms.base.arrow import as_hashes, hash_prefixes
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.gather import places_of
+from sentence_beam.transforms.corpus.rows import MOST, UnitRows
+from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.space import row_hashes
 
 if TYPE_CHECKING:
-    from transforms.corpus.chunks.cut import Cutter, Pieces
+    from sentence_beam.transforms.corpus.chunks.cut import Cutter, Pieces
 
 # A piece's number in its document, the number of all its pieces, its characters, and the hash of
 # the whole document.

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transforms.base.errors import OptionError
-from transforms.corpus.files import InputFile
-from transforms.corpus.reading import list_files, naming_option, read_files
-from transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
-from transforms.corpus.rows import Rejected
-from transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.reading import list_files, naming_option, read_files
+from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
+from sentence_beam.transforms.corpus.rows import Rejected
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 
 NO_TEXT = (EMPTY_TEXT, NULL_TEXT)  # reasons against rows of tables without a query
 

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus.files import InputFile, check_distinct
-from transforms.corpus.find import match_inputs
-from transforms.corpus.first_bytes import check_first_bytes
-from transforms.corpus.formats.format import RawRow
-from transforms.corpus.formats.registry import columns_of, reader_of
-from transforms.corpus.row_blocks import Columns
-from transforms.corpus.rows import UnitRows, read_span
-from transforms.corpus.spans import UNIT_TOKENS, Span
-from transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus.files import InputFile, check_distinct
+from sentence_beam.transforms.corpus.find import match_inputs
+from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
+from sentence_beam.transforms.corpus.formats.format import RawRow
+from sentence_beam.transforms.corpus.formats.registry import columns_of, reader_of
+from sentence_beam.transforms.corpus.row_blocks import Columns
+from sentence_beam.transforms.corpus.rows import UnitRows, read_span
+from sentence_beam.transforms.corpus.spans import UNIT_TOKENS, Span
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 
 DESCRIBED = 8  # files that are opened for a summary
 

@@ -12,12 +12,23 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import plain, plain_type
-from transforms.base.errors import OptionError
-from transforms.corpus.column_values import NOT_UTF8
-from transforms.corpus.files import is_utf8
-from transforms.corpus.nested import column_at, has_value, type_at, value_as_text, value_at
-from transforms.corpus.row_blocks import ID_NOT_STRING, NULL_ID, TEXT_NOT_STRING, Columns
+from sentence_beam.transforms.base.arrow import plain, plain_type
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.column_values import NOT_UTF8
+from sentence_beam.transforms.corpus.files import is_utf8
+from sentence_beam.transforms.corpus.nested import (
+    column_at,
+    has_value,
+    type_at,
+    value_as_text,
+    value_at,
+)
+from sentence_beam.transforms.corpus.row_blocks import (
+    ID_NOT_STRING,
+    NULL_ID,
+    TEXT_NOT_STRING,
+    Columns,
+)
 
 TEXT = "text"  # the column of rows that are texts
 PLAIN = frozenset((str, int, float, bool, type(None)))

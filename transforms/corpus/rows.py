@@ -7,11 +7,18 @@ from typing import Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from transforms.corpus.column_values import EXCERPT
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.registry import reader_of
-from transforms.corpus.row_blocks import BLANK_LINE, NULL_ID, NULL_TEXT, Block, Columns, Rows
-from transforms.corpus.spans import BYTES_PER_TOKEN, MOST, TOKENS_PER_ROW, Span
+from sentence_beam.transforms.corpus.column_values import EXCERPT
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.registry import reader_of
+from sentence_beam.transforms.corpus.row_blocks import (
+    BLANK_LINE,
+    NULL_ID,
+    NULL_TEXT,
+    Block,
+    Columns,
+    Rows,
+)
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, MOST, TOKENS_PER_ROW, Span
 
 FORGOTTEN = "forgotten"  # the reason against a row that was erased from the store
 _Good = tuple[list[str], list[str], list[int]]  # ids, texts and positions of good rows

@@ -5,8 +5,8 @@ Tokens are estimated: four bytes of UTF-8 a token and two more a row.
 
 from dataclasses import dataclass
 
-from transforms.base.compact import by_values
-from transforms.corpus.files import InputFile
+from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.corpus.files import InputFile
 
 UNIT_TOKENS = 262_144  # default for one unit
 BYTES_PER_TOKEN = 4

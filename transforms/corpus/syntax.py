@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from transforms.base.compact import by_values
-from transforms.base.errors import OptionError
-from transforms.space.spec_options import Grammar, Option
+from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.spec_options import Grammar, Option
 
 CSV = "csv"
 UNNAMED = "-"  # a column that is not read

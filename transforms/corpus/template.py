@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from string import Formatter
 
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError
 
 HEADINGS = "headings"  # in a prefix of pieces: the headings above a piece, not a column
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\"}

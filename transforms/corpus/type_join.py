@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from transforms.base.arrow import is_bytes, is_string
-from transforms.corpus.casts import is_list
+from sentence_beam.transforms.base.arrow import is_bytes, is_string
+from sentence_beam.transforms.corpus.casts import is_list
 
 UNITS = ("s", "ms", "us", "ns")
 _SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())

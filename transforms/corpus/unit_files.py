@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.compact import by_values
-from transforms.corpus.blocks import COMPRESSION, filled, table_of_rows
-from transforms.corpus.files import InputFile
-from transforms.corpus.groups import AnySpan
-from transforms.corpus.rows import UnitRows
-from transforms.corpus.spans import BYTES_PER_TOKEN, Span
+from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.corpus.blocks import COMPRESSION, filled, table_of_rows
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.groups import AnySpan
+from sentence_beam.transforms.corpus.rows import UnitRows
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, Span
 
 # Of text in a span, as estimated; writing so much takes a small part of the time to embed it.
 LONG_BYTES = 32_000_000

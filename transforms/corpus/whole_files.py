@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from transforms.base.errors import OptionError
-from transforms.corpus.encoding import BOM, refuse_utf16
-from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.lines import MOST_BYTES, whole
-from transforms.storage.base import BLOCK
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.encoding import BOM, refuse_utf16
+from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
+from sentence_beam.transforms.corpus.lines import MOST_BYTES, whole
+from sentence_beam.transforms.storage.base import BLOCK
 
 
 def check_size(file: InputFile, size: int) -> None:

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from transforms.base.gather import places_of
-from transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.base.gather import places_of
+from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 MOST_TEXTS = 65_535  # texts of a batch are a dimension of FlashAttention's grid, limited by CUDA
 

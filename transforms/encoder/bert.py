@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.encoder.batches import Batch
-from transforms.encoder.layer_hooks import LayerStates
-from transforms.pooling.pooler import Needs
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.layer_hooks import LayerStates
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.transfer import to_device
 
 FAMILIES = frozenset(("bert", "roberta", "xlm-roberta", "camembert", "electra"))
 ROWS_HINT = 512

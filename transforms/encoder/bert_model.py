@@ -13,7 +13,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.space.model_files import ModelFiles, safetensors_shapes
+from sentence_beam.transforms.space.model_files import ModelFiles, safetensors_shapes
 
 # settings with which another model than this one is meant, unless they have these values
 _PLAIN: Mapping[str, tuple[Any, ...]] = {

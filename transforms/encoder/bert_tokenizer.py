@@ -6,8 +6,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from transforms.space.json_files import read_json_if_there
-from transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.space.json_files import read_json_if_there
+from sentence_beam.transforms.space.model_files import ModelFiles
 
 _CLASSES = ("BertTokenizer", "BertTokenizerFast")
 # the special tokens that a BERT tokenizer has, by the names of its settings

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.base import nvidia
-from transforms.base.errors import OptionError, first_line
-from transforms.encoder.batches import BatchStats
-from transforms.encoder.claims import claims_of_machine
-from transforms.encoder.replica import PooledBatch, Replica
-from transforms.pooling.states import Status
-from transforms.pooling.transfer import to_host
+from sentence_beam.transforms.base import nvidia
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.encoder.batches import BatchStats
+from sentence_beam.transforms.encoder.claims import claims_of_machine
+from sentence_beam.transforms.encoder.replica import PooledBatch, Replica
+from sentence_beam.transforms.pooling.states import Status
+from sentence_beam.transforms.pooling.transfer import to_host
 
 _GROWING = "expandable_segments:True"
 _NOT_GROWING = "expandable_segments:False"

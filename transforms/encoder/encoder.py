@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from transforms.base.errors import OptionError, UnfitModelError
-from transforms.base.python_names import parameters_of, python_names
-from transforms.base.values import StrPath
-from transforms.calibration import Calibration, check_space, load_calibration
-from transforms.encoder.batches import Batch, UnitBatches, plan_alike, plan_batches
-from transforms.encoder.devices import (
+from sentence_beam.transforms.base.errors import OptionError, UnfitModelError
+from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.calibration import Calibration, check_space, load_calibration
+from sentence_beam.transforms.encoder.batches import Batch, UnitBatches, plan_alike, plan_batches
+from sentence_beam.transforms.encoder.devices import (
     Passing,
     PooledUnit,
     name_devices,
@@ -24,29 +24,29 @@ from transforms.encoder.devices import (
     refuse_unseen_gpu,
     resolve_devices,
 )
-from transforms.encoder.lanes import Lanes, Progress
-from transforms.encoder.late import PiecesUnit, plan_pieces
-from transforms.encoder.load import load_tables
-from transforms.encoder.load_replica import load_replica
-from transforms.encoder.memory import capability_of
-from transforms.encoder.output import Embedded, finish, weighted_means
-from transforms.encoder.probe import BatchSharing
-from transforms.encoder.replica import (
+from sentence_beam.transforms.encoder.lanes import Lanes, Progress
+from sentence_beam.transforms.encoder.late import PiecesUnit, plan_pieces
+from sentence_beam.transforms.encoder.load import load_tables
+from sentence_beam.transforms.encoder.load_replica import load_replica
+from sentence_beam.transforms.encoder.memory import capability_of
+from sentence_beam.transforms.encoder.output import Embedded, finish, weighted_means
+from sentence_beam.transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.encoder.replica import (
     Replica,
     spread,
     tokens_per_alike_batch,
     tokens_per_batch,
 )
-from transforms.encoder.routes import Routes
-from transforms.encoder.tokenize import KnownTokens, TextTokenizer, Tokenized
-from transforms.encoder.windows import Windows, make_windows
-from transforms.pooling.token_statistics import TokenStatistics
-from transforms.space.dtypes import describe_slow_dtype, resolve_dtype
-from transforms.space.identity import Space
-from transforms.space.int8_model import INT8, MISSING, Int8Model, on_cpu
-from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
-from transforms.space.recipe import Machine, Recipe
-from transforms.space.st_modules import DOCUMENT
+from sentence_beam.transforms.encoder.routes import Routes
+from sentence_beam.transforms.encoder.tokenize import KnownTokens, TextTokenizer, Tokenized
+from sentence_beam.transforms.encoder.windows import Windows, make_windows
+from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
+from sentence_beam.transforms.space.dtypes import describe_slow_dtype, resolve_dtype
+from sentence_beam.transforms.space.identity import Space
+from sentence_beam.transforms.space.int8_model import INT8, MISSING, Int8Model, on_cpu
+from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles
+from sentence_beam.transforms.space.recipe import Machine, Recipe
+from sentence_beam.transforms.space.st_modules import DOCUMENT
 
 _LOGGER = logging.getLogger(__name__)
 # batches of windows whose token states are in memory together

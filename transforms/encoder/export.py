@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from transforms.calibration import Calibration
-from transforms.calibration.affine import affine_map
-from transforms.calibration.methods import AFFINE
-from transforms.space import ModelFiles, PoolerSpec, Space
-from transforms.space.exported import EXPORTED, Exported
-from transforms.space.spec import PoolerPart
-from transforms.space.st_modules import (
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.calibration.affine import affine_map
+from sentence_beam.transforms.calibration.methods import AFFINE
+from sentence_beam.transforms.space import ModelFiles, PoolerSpec, Space
+from sentence_beam.transforms.space.exported import EXPORTED, Exported
+from sentence_beam.transforms.space.spec import PoolerPart
+from sentence_beam.transforms.space.st_modules import (
     DOCUMENT,
     METRICS,
     POOLING_MODES,

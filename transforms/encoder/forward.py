@@ -8,22 +8,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transforms.base.errors import OptionError, UnfitModelError, first_line
-from transforms.encoder import bert
-from transforms.encoder.batches import Batch
-from transforms.encoder.layer_hooks import LayerStates
-from transforms.encoder.memory import token_bytes
-from transforms.encoder.one_row import OneRowRunner
-from transforms.encoder.packed import PackedRunner
-from transforms.encoder.padded import ByLength, PaddedRunner
-from transforms.encoder.probe import BatchSharing, Probe, Runner
-from transforms.encoder.template import BareTemplateStates
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.encoder.varlen import VarlenRunner, describe_missing_kernel, kernel_for
-from transforms.pooling.pooler import Needs
-from transforms.pooling.states import BareMask, TokenStates
-from transforms.pooling.transfer import to_device
-from transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.base.errors import OptionError, UnfitModelError, first_line
+from sentence_beam.transforms.encoder import bert
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.layer_hooks import LayerStates
+from sentence_beam.transforms.encoder.memory import token_bytes
+from sentence_beam.transforms.encoder.one_row import OneRowRunner
+from sentence_beam.transforms.encoder.packed import PackedRunner
+from sentence_beam.transforms.encoder.padded import ByLength, PaddedRunner
+from sentence_beam.transforms.encoder.probe import BatchSharing, Probe, Runner
+from sentence_beam.transforms.encoder.template import BareTemplateStates
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.encoder.varlen import (
+    VarlenRunner,
+    describe_missing_kernel,
+    kernel_for,
+)
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.states import BareMask, TokenStates
+from sentence_beam.transforms.pooling.transfer import to_device
+from sentence_beam.transforms.space.model_files import ModelFiles
 
 _LONGEST = 512  # assumed tokens of a text, to estimate memory, if the model has no limit
 

@@ -10,11 +10,11 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from transforms.base.cores import Cores
-from transforms.encoder.batches import Batch, UnitBatches
-from transforms.encoder.devices import Devices, PassedBatch, Passing, pass_through
-from transforms.encoder.late import PiecesUnit
-from transforms.encoder.replica import PooledBatch, Replica, States
+from sentence_beam.transforms.base.cores import Cores
+from sentence_beam.transforms.encoder.batches import Batch, UnitBatches
+from sentence_beam.transforms.encoder.devices import Devices, PassedBatch, Passing, pass_through
+from sentence_beam.transforms.encoder.late import PiecesUnit
+from sentence_beam.transforms.encoder.replica import PooledBatch, Replica, States
 
 Progress = Callable[[int, int], None]
 Given = ParamSpec("Given")

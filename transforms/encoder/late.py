@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.encoder.batches import Batch, UnitBatches
-from transforms.encoder.tokenize import Tokenized
-from transforms.encoder.windows import WindowPart, Windows
-from transforms.pooling.states import TokenStates
+from sentence_beam.transforms.encoder.batches import Batch, UnitBatches
+from sentence_beam.transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.encoder.windows import WindowPart, Windows
+from sentence_beam.transforms.pooling.states import TokenStates
 
 
 @dataclass(frozen=True)

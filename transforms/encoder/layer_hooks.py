@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transforms.base.errors import SentenceBeamError, UnfitModelError, first_line
-from transforms.encoder.own_attention import listen
-from transforms.pooling.pooler import Needs
+from sentence_beam.transforms.base.errors import SentenceBeamError, UnfitModelError, first_line
+from sentence_beam.transforms.encoder.own_attention import listen
+from sentence_beam.transforms.pooling.pooler import Needs
 
 TIME_FIRST = frozenset(("xlnet",))  # families whose states are [T, B, H] inside
 

@@ -12,16 +12,21 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.base.errors import OptionError, first_line
-from transforms.encoder.bert_model import is_plain_bert, load_bert
-from transforms.encoder.weight_names import find_prefix
-from transforms.pooling.cnn import CnnNetwork
-from transforms.pooling.token_layers import Convolutions, Recurrent
-from transforms.pooling.token_statistics import TokenStatistics
-from transforms.space.model_files import STATIC_KEYS, ModelFiles, find_safetensors, safetensors_keys
-from transforms.space.spec import PoolerSpec
-from transforms.space.st_layers import StLayer
-from transforms.space.token_table import read_table
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.encoder.bert_model import is_plain_bert, load_bert
+from sentence_beam.transforms.encoder.weight_names import find_prefix
+from sentence_beam.transforms.pooling.cnn import CnnNetwork
+from sentence_beam.transforms.pooling.token_layers import Convolutions, Recurrent
+from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
+from sentence_beam.transforms.space.model_files import (
+    STATIC_KEYS,
+    ModelFiles,
+    find_safetensors,
+    safetensors_keys,
+)
+from sentence_beam.transforms.space.spec import PoolerSpec
+from sentence_beam.transforms.space.st_layers import StLayer
+from sentence_beam.transforms.space.token_table import read_table
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -5,27 +5,27 @@ from contextlib import nullcontext
 
 import torch
 
-from transforms.base.cores import Cores
-from transforms.encoder.forward import Forward
-from transforms.encoder.load import (
+from sentence_beam.transforms.base.cores import Cores
+from sentence_beam.transforms.encoder.forward import Forward
+from sentence_beam.transforms.encoder.load import (
     load_cnn,
     load_layers,
     load_mix,
     load_model,
     load_token_layers,
 )
-from transforms.encoder.openvino_pass import OpenVinoForward
-from transforms.encoder.replica import Replica
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.pooling.build import Lexicon, build_pooler
-from transforms.pooling.pooler import MixedLayers, Needs, OverTokenLayers, Pooler
-from transforms.pooling.states import ModelShape
-from transforms.pooling.token_statistics import TokenStatistics
-from transforms.space.identity import Space
-from transforms.space.int8_model import Int8Model
-from transforms.space.model_files import ModelFiles
-from transforms.space.spec import PoolerSpec
-from transforms.space.st_layers import StLayer
+from sentence_beam.transforms.encoder.openvino_pass import OpenVinoForward
+from sentence_beam.transforms.encoder.replica import Replica
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.pooling.build import Lexicon, build_pooler
+from sentence_beam.transforms.pooling.pooler import MixedLayers, Needs, OverTokenLayers, Pooler
+from sentence_beam.transforms.pooling.states import ModelShape
+from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
+from sentence_beam.transforms.space.identity import Space
+from sentence_beam.transforms.space.int8_model import Int8Model
+from sentence_beam.transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.space.spec import PoolerSpec
+from sentence_beam.transforms.space.st_layers import StLayer
 
 
 def load_replica(

@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 
-from transforms.pooling.pooler import Needs
-from transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.space.model_files import ModelFiles
 
 
 class Divisible(Protocol):

@@ -17,21 +17,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.base.errors import UnfitModelError
-from transforms.encoder.batches import Batch
-from transforms.encoder.bert import text_positions
-from transforms.encoder.layer_hooks import LayerHooks, LayerStates
-from transforms.encoder.load import quiet_transformers
-from transforms.encoder.texts_attention import (
+from sentence_beam.transforms.base.errors import UnfitModelError
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.bert import text_positions
+from sentence_beam.transforms.encoder.layer_hooks import LayerHooks, LayerStates
+from sentence_beam.transforms.encoder.load import quiet_transformers
+from sentence_beam.transforms.encoder.texts_attention import (
     NAME,
     Kernel,
     check_kernel,
     note_attention,
     row_of_texts,
 )
-from transforms.pooling.pooler import Needs
-from transforms.pooling.transfer import to_device
-from transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.transfer import to_device
+from sentence_beam.transforms.space.model_files import ModelFiles
 
 # models' names for the number that keeps a norm from dividing by zero
 _EPSILONS = ("variance_epsilon", "eps")

@@ -7,15 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.base.errors import MissingExtraError, OptionError, first_line
-from transforms.base.extras import pip_line
-from transforms.encoder.batches import Batch
-from transforms.encoder.padded import padded_inputs
-from transforms.encoder.probe import BatchSharing
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.pooling.pooler import Needs
-from transforms.pooling.states import TokenStates
-from transforms.space.int8_model import Int8Model
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.padded import padded_inputs
+from sentence_beam.transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.states import TokenStates
+from sentence_beam.transforms.space.int8_model import Int8Model
 
 INPUTS = ("input_ids", "attention_mask")
 

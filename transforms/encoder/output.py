@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.calibration import Calibration
-from transforms.encoder.batches import BatchStats
-from transforms.pooling.states import Status
-from transforms.space.identity import SHORTEST, Space
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.encoder.batches import BatchStats
+from sentence_beam.transforms.pooling.states import Status
+from sentence_beam.transforms.space.identity import SHORTEST, Space
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.base.errors import UnfitModelError
-from transforms.encoder import texts_attention
+from sentence_beam.transforms.base.errors import UnfitModelError
+from sentence_beam.transforms.encoder import texts_attention
 
 NAME = "sentence_beam_own_attention"
 # called whenever a block attends, with a function from a head (from 1) to own attention [B, T]

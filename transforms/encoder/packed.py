@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transforms.encoder.batches import Batch
-from transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
-from transforms.encoder.layer_hooks import LayerStates
-from transforms.encoder.own_attention import own_attention
-from transforms.pooling.pooler import Needs
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
+from sentence_beam.transforms.encoder.layer_hooks import LayerStates
+from sentence_beam.transforms.encoder.own_attention import own_attention
+from sentence_beam.transforms.pooling.pooler import Needs
 
 # up to so many tokens plain matrix products are faster than the fused kernel with its large blocks
 _SHORT = 48

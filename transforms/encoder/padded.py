@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from transforms.encoder.batches import Batch
-from transforms.encoder.layer_hooks import LayerHooks, LayerStates
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.pooling.pooler import Needs
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.layer_hooks import LayerHooks, LayerStates
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.transfer import to_device
 
 # transformers' name for an attention whose masks all hide something
 _HAS_PADDING = "sentence_beam_padded"

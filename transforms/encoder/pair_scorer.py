@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.base.errors import MissingExtraError, OptionError, first_line
-from transforms.base.extras import pip_line
-from transforms.encoder.devices import resolve_device
-from transforms.encoder.load import quiet_transformers
-from transforms.encoder.weight_names import refuse_prefix
-from transforms.space.json_files import read_json_if_there
-from transforms.space.model_config import refuse_own_code
-from transforms.space.model_files import find_safetensors, safetensors_keys
-from transforms.space.st_modules import read_entries
-from transforms.space.whole_model import refuse_adapters
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.encoder.devices import resolve_device
+from sentence_beam.transforms.encoder.load import quiet_transformers
+from sentence_beam.transforms.encoder.weight_names import refuse_prefix
+from sentence_beam.transforms.space.json_files import read_json_if_there
+from sentence_beam.transforms.space.model_config import refuse_own_code
+from sentence_beam.transforms.space.model_files import find_safetensors, safetensors_keys
+from sentence_beam.transforms.space.st_modules import read_entries
+from sentence_beam.transforms.space.whole_model import refuse_adapters
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

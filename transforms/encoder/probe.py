@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.base.errors import UnfitModelError, first_line
-from transforms.encoder.batches import Batch
-from transforms.encoder.layer_hooks import LayerStates
-from transforms.encoder.padded import PaddedRunner
-from transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.base.errors import UnfitModelError, first_line
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.layer_hooks import LayerStates
+from sentence_beam.transforms.encoder.padded import PaddedRunner
+from sentence_beam.transforms.space.model_files import ModelFiles
 
 # Together they reach every branch of the passes without padding: widths below that of a register,
 # below and above the length at which attention changes, and two texts of one length.

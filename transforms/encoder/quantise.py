@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transforms.base.errors import MissingExtraError, OptionError, first_line
-from transforms.base.extras import pip_line
-from transforms.encoder.batches import plan_batches
-from transforms.encoder.encoder import Encoder
-from transforms.encoder.load import load_model, quiet_transformers
-from transforms.encoder.openvino_pass import INPUTS, openvino_module
-from transforms.encoder.padded import padded_inputs
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.space.int8_model import GRAPH, WEIGHTS, Int8Facts, Int8Model
-from transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.encoder.batches import plan_batches
+from sentence_beam.transforms.encoder.encoder import Encoder
+from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
+from sentence_beam.transforms.encoder.openvino_pass import INPUTS, openvino_module
+from sentence_beam.transforms.encoder.padded import padded_inputs
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.space.int8_model import GRAPH, WEIGHTS, Int8Facts, Int8Model
+from sentence_beam.transforms.space.model_files import ModelFiles
 
 TOKENS_PER_BATCH = 512  # of the sample
 LIBRARIES = ("openvino", "nncf")

@@ -7,21 +7,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.base.errors import OptionError
-from transforms.encoder.batches import Batch, BatchStats
-from transforms.encoder.forward import ForwardPass
-from transforms.encoder.late import PiecesJob, ReadyPieces, WindowRun, ready_pieces, text_states
-from transforms.encoder.layer_hooks import TIME_FIRST
-from transforms.encoder.memory import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder.batches import Batch, BatchStats
+from sentence_beam.transforms.encoder.forward import ForwardPass
+from sentence_beam.transforms.encoder.late import (
+    PiecesJob,
+    ReadyPieces,
+    WindowRun,
+    ready_pieces,
+    text_states,
+)
+from sentence_beam.transforms.encoder.layer_hooks import TIME_FIRST
+from sentence_beam.transforms.encoder.memory import (
     MemoryLimit,
     capability_of,
     free_memory,
     tokens_that_fit,
     total_memory,
 )
-from transforms.encoder.probe import BatchSharing
-from transforms.pooling.pooler import Pooler
-from transforms.pooling.states import TokenStates
+from sentence_beam.transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.pooling.pooler import Pooler
+from sentence_beam.transforms.pooling.states import TokenStates
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 # without padding a larger batch costs nothing, but one of two cores idles for half a batch at the

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from transforms.base.errors import OptionError
-from transforms.space.st_modules import DOCUMENT, QUERY, StModules
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
 Loaded = TypeVar("Loaded")
 

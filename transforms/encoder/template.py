@@ -12,10 +12,10 @@ import torch
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
-from transforms.base.errors import OptionError
-from transforms.pooling.states import BareMask
-from transforms.pooling.transfer import to_device
-from transforms.space.poolers import TEXT
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.pooling.states import BareMask
+from sentence_beam.transforms.pooling.transfer import to_device
+from sentence_beam.transforms.space.poolers import TEXT
 
 _TEMPLATES_PER_PASS = 64
 _ENDINGS = ('.', '?', '"', "'")  # fmt: skip

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.base.errors import UnfitModelError
+from sentence_beam.transforms.base.errors import UnfitModelError
 
 NAME = "sentence_beam_texts"
 NOTING = "sentence_beam_texts_noted"

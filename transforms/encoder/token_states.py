@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from transforms.encoder.batches import plan_batches
-from transforms.encoder.devices import resolve_devices
-from transforms.encoder.forward import Forward
-from transforms.encoder.load import load_model
-from transforms.encoder.probe import BatchSharing
-from transforms.encoder.tokenize import TextTokenizer, Tokenized
-from transforms.pooling.pooler import Needs
-from transforms.pooling.states import TokenStates
-from transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.encoder.batches import plan_batches
+from sentence_beam.transforms.encoder.devices import resolve_devices
+from sentence_beam.transforms.encoder.forward import Forward
+from sentence_beam.transforms.encoder.load import load_model
+from sentence_beam.transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer, Tokenized
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.states import TokenStates
+from sentence_beam.transforms.space.model_files import ModelFiles
 
 TOKENS_PER_BATCH = 1024
 

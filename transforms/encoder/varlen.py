@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.encoder.batches import Batch
-from transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
-from transforms.encoder.layer_hooks import LayerStates
-from transforms.encoder.texts_attention import Kernel, own_attention_of_texts
-from transforms.pooling.pooler import Needs
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
+from sentence_beam.transforms.encoder.layer_hooks import LayerStates
+from sentence_beam.transforms.encoder.texts_attention import Kernel, own_attention_of_texts
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.transfer import to_device
 
 DTYPES = frozenset((torch.bfloat16, torch.float16))
 

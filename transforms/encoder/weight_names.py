@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transforms.base.errors import OptionError
-from transforms.space.model_files import safetensors_keys
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.model_files import safetensors_keys
 
 if TYPE_CHECKING:
     from torch import nn

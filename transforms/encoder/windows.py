@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.encoder.tokenize import TextTokenizer, Tokenized
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer, Tokenized
 
 Span = tuple[int, int]
 _BLOCK = 16_384  # characters that are tokenized at once to find where windows end

@@ -6,9 +6,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from transforms import storage
-from transforms.evaluation.task import Predictions
-from transforms.space import canonical_json, sha256_text
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.evaluation.task import Predictions
+from sentence_beam.transforms.space import canonical_json, sha256_text
 
 FORMAT = "sentence-beam scores 3"  # changes with the predictions of any task
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base.errors import MissingExtraError
-from transforms.base.extras import pip_line
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.base.extras import pip_line
 
 LOGISTIC = "logistic"
 MLP = "mlp"
@@ -82,7 +82,7 @@ def _predict_by_network(train: Rows, dev: Rows | None, test: np.ndarray) -> np.n
     Without dev rows, decays are compared on ten parts of the training rows. A twentieth of the
     training rows then stops the network with the best decay, as in SentEval.
     """
-    from transforms.evaluation.network import train_networks
+    from sentence_beam.transforms.evaluation.network import train_networks
 
     _, labels = train
     if dev is not None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.evaluation.bias import corrected
-from transforms.evaluation.evidence import ALL, BySubset
+from sentence_beam.transforms.evaluation.bias import corrected
+from sentence_beam.transforms.evaluation.evidence import ALL, BySubset
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from transforms.calibration.quality import average_ranks
-from transforms.evaluation.evidence import ALL, MEAN, WMEAN, BySubset
+from sentence_beam.transforms.calibration.quality import average_ranks
+from sentence_beam.transforms.evaluation.evidence import ALL, MEAN, WMEAN, BySubset
 
 # a centered sum of squares that is a smaller part of the whole one is only rounding
 ROUNDING = 1e-12

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.calibration.quality import average_ranks
-from transforms.evaluation.bias import corrected
-from transforms.evaluation.evidence import ALL, BySubset
+from sentence_beam.transforms.calibration.quality import average_ranks
+from sentence_beam.transforms.evaluation.bias import corrected
+from sentence_beam.transforms.evaluation.evidence import ALL, BySubset
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.calibration import load_calibration
-from transforms.space import (
+from sentence_beam.transforms.calibration import load_calibration
+from sentence_beam.transforms.space import (
     ModelFiles,
     PoolerSpec,
     Space,
@@ -19,11 +19,11 @@ from transforms.space import (
     resolve_model,
     resolve_space,
 )
-from transforms.space.recipe import Machine, Recipe
-from transforms.space.st_modules import DOCUMENT, QUERY
+from sentence_beam.transforms.space.recipe import Machine, Recipe
+from sentence_beam.transforms.space.st_modules import DOCUMENT, QUERY
 
 if TYPE_CHECKING:
-    from transforms.encoder import (
+    from sentence_beam.transforms.encoder import (
         Encoder,  # loads torch, which reading options and tasks does not need
     )
 
@@ -68,7 +68,7 @@ class ModelSettings:
         """Return the space of the vectors of `encoder(pooler)`."""
         files = resolve_model(self.model, self.revision, self.route)
         recipe = self.recipe(pooler).as_exported(files)
-        from transforms.encoder.devices import resolve_device
+        from sentence_beam.transforms.encoder.devices import resolve_device
 
         dtype = resolve_dtype(self.dtype, resolve_device(self.device).type, files.family)
         recipe = replace(recipe, dtype=dtype)
@@ -79,7 +79,7 @@ class ModelSettings:
 
     def encoder(self, pooler: PoolerSpec) -> "Encoder":
         """Return an encoder with this pooler."""
-        from transforms.encoder import Encoder
+        from sentence_beam.transforms.encoder import Encoder
 
         return Encoder.of(self.recipe(pooler), Machine(device=self.device), route=self.route)
 

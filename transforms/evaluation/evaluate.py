@@ -3,23 +3,30 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from transforms.base import progress
-from transforms.base.errors import OptionError
-from transforms.base.python_names import parameters_of, python_names
-from transforms.corpus.syntax import Syntax
-from transforms.evaluation import tables
-from transforms.evaluation.cache import Cache
-from transforms.evaluation.intervals import Draws
-from transforms.evaluation.kinds.store_retrieval import POOLED, StoreRetrieval
-from transforms.evaluation.methods import Method
-from transforms.evaluation.options import EvaluateOptions
-from transforms.evaluation.overlap import find_texts_of_fit
-from transforms.evaluation.plan import ScorePlan, make_plan
-from transforms.evaluation.predict import predict_tasks
-from transforms.evaluation.rows import DEV, Row, averaged, best_by_dev, scored, undefined
-from transforms.evaluation.similarity import COSINE
-from transforms.evaluation.task import PairTask, Predictions, Task
-from transforms.evaluation.tasks import read_tasks
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.cache import Cache
+from sentence_beam.transforms.evaluation.intervals import Draws
+from sentence_beam.transforms.evaluation.kinds.store_retrieval import POOLED, StoreRetrieval
+from sentence_beam.transforms.evaluation.methods import Method
+from sentence_beam.transforms.evaluation.options import EvaluateOptions
+from sentence_beam.transforms.evaluation.overlap import find_texts_of_fit
+from sentence_beam.transforms.evaluation.plan import ScorePlan, make_plan
+from sentence_beam.transforms.evaluation.predict import predict_tasks
+from sentence_beam.transforms.evaluation.rows import (
+    DEV,
+    Row,
+    averaged,
+    best_by_dev,
+    scored,
+    undefined,
+)
+from sentence_beam.transforms.evaluation.similarity import COSINE
+from sentence_beam.transforms.evaluation.task import PairTask, Predictions, Task
+from sentence_beam.transforms.evaluation.tasks import read_tasks
 
 
 @dataclass(frozen=True)

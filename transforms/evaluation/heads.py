@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transforms.evaluation.evidence import ALL
-from transforms.evaluation.methods import CROSS_ENCODER
-from transforms.evaluation.rows import Row
-from transforms.space import parse_pooler
-from transforms.space.poolers import attention_head
+from sentence_beam.transforms.evaluation.evidence import ALL
+from sentence_beam.transforms.evaluation.methods import CROSS_ENCODER
+from sentence_beam.transforms.evaluation.rows import Row
+from sentence_beam.transforms.space import parse_pooler
+from sentence_beam.transforms.space.poolers import attention_head
 
 
 def head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.ndarray:

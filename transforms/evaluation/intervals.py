@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transforms.evaluation.evidence import Evidence
+from sentence_beam.transforms.evaluation.evidence import Evidence
 
 RESAMPLES = 2000
 PERMUTATIONS = 9999

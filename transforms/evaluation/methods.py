@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from transforms.calibration import Calibration, check_space
-from transforms.evaluation.encode_many import ModelSettings
-from transforms.space import PoolerSpec, Space, parse_pooler, resolve_model
-from transforms.store.calibrations import read_calibration
+from sentence_beam.transforms.calibration import Calibration, check_space
+from sentence_beam.transforms.evaluation.encode_many import ModelSettings
+from sentence_beam.transforms.space import PoolerSpec, Space, parse_pooler, resolve_model
+from sentence_beam.transforms.store.calibrations import read_calibration
 
 EVERY_HEAD = "ditto:*"
 CROSS_ENCODER = "cross-encoder:"  # its folder follows, in the place of a pooler

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.base.errors import MissingExtraError
-from transforms.base.extras import pip_line
-from transforms.encoder.encoder import Encoder
-from transforms.space.st_modules import DOCUMENT, QUERY
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.encoder.encoder import Encoder
+from sentence_beam.transforms.space.st_modules import DOCUMENT, QUERY
 
 try:
     from mteb.models.abs_encoder import AbsEncoder

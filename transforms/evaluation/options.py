@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from transforms.base import values
-from transforms.base.option import Declared, option, options
-from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
-from transforms.evaluation.similarity import COSINE, SIMILARITIES
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.option import Declared, option, options
+from sentence_beam.transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
+from sentence_beam.transforms.evaluation.similarity import COSINE, SIMILARITIES
+from sentence_beam.transforms.options.common import (
     CSV,
     DELIMITER,
     DEVICE,
@@ -17,7 +17,7 @@ from transforms.options.common import (
     REVISION,
     TABLE_FILE,
 )
-from transforms.space import DEFAULT_MODEL
+from sentence_beam.transforms.space import DEFAULT_MODEL
 
 EVERY_HEAD = "ditto:*"
 AVERAGE = "Avg."  # in the place of a task's name: the average of several

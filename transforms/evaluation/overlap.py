@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.errors import SentenceBeamError
-from transforms.calibration import Calibration
-from transforms.evaluation.task import Task, quoted
-from transforms.space import row_hashes
-from transforms.store import open_store
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.evaluation.task import Task, quoted
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.store import open_store
 
 
 def find_texts_of_fit(path: str, calibration: Calibration, tasks: list[Task]) -> list[str]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.evaluation.evidence import ALL
-from transforms.evaluation.heads import head_scores
-from transforms.evaluation.rows import Row
-from transforms.report.html import environment
+from sentence_beam.transforms.evaluation.evidence import ALL
+from sentence_beam.transforms.evaluation.heads import head_scores
+from sentence_beam.transforms.evaluation.rows import Row
+from sentence_beam.transforms.report.html import environment
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.evaluation import tables
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation import tables
 
 SIDES = ("sentence1", "sentence2")
 SIDES_ALSO = (  # of NLI, QNLI and QQP on the hub, and of MRPC's own files

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transforms.calibration import Calibration
-from transforms.evaluation.cache import key_of
-from transforms.evaluation.encode_many import ModelSettings
-from transforms.evaluation.methods import Method, expand, matched, methods_of
-from transforms.evaluation.options import EvaluateOptions
-from transforms.evaluation.task import Task, content_digest
-from transforms.space import PoolerSpec, Space
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.evaluation.cache import key_of
+from sentence_beam.transforms.evaluation.encode_many import ModelSettings
+from sentence_beam.transforms.evaluation.methods import Method, expand, matched, methods_of
+from sentence_beam.transforms.evaluation.options import EvaluateOptions
+from sentence_beam.transforms.evaluation.task import Task, content_digest
+from sentence_beam.transforms.space import PoolerSpec, Space
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _load_cross_encoders(options: EvaluateOptions) -> dict[Method, "PairScorer"]
     """Load the cross-encoders, by their methods."""
     if not options.cross_encoders:
         return {}
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
     flag = "--cross-encoder"
     return {

@@ -7,17 +7,28 @@ from itertools import repeat
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.calibration import Calibration
-from transforms.evaluation.cache import Cache
-from transforms.evaluation.encode_many import Encoded, ModelSettings, encode_many, groups
-from transforms.evaluation.evidence import ALL
-from transforms.evaluation.methods import Method
-from transforms.evaluation.plan import ScorePlan
-from transforms.evaluation.task import PairTask, Predictions, Task, TaskVectors, quoted
-from transforms.evaluation.watch import Watch
-from transforms.space import PoolerSpec
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.evaluation.cache import Cache
+from sentence_beam.transforms.evaluation.encode_many import (
+    Encoded,
+    ModelSettings,
+    encode_many,
+    groups,
+)
+from sentence_beam.transforms.evaluation.evidence import ALL
+from sentence_beam.transforms.evaluation.methods import Method
+from sentence_beam.transforms.evaluation.plan import ScorePlan
+from sentence_beam.transforms.evaluation.task import (
+    PairTask,
+    Predictions,
+    Task,
+    TaskVectors,
+    quoted,
+)
+from sentence_beam.transforms.evaluation.watch import Watch
+from sentence_beam.transforms.space import PoolerSpec
 
 SPILLED = 4 << 30  # bytes of vectors above which tasks are encoded one after the other
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from transforms.evaluation.correlations import Correlations
-from transforms.evaluation.evidence import ALL, MEAN, WMEAN, Evidence
-from transforms.evaluation.intervals import Belief, Draws, average, beliefs, draw
-from transforms.evaluation.methods import Method
-from transforms.evaluation.options import AVERAGE
-from transforms.evaluation.task import Predictions
+from sentence_beam.transforms.evaluation.correlations import Correlations
+from sentence_beam.transforms.evaluation.evidence import ALL, MEAN, WMEAN, Evidence
+from sentence_beam.transforms.evaluation.intervals import Belief, Draws, average, beliefs, draw
+from sentence_beam.transforms.evaluation.methods import Method
+from sentence_beam.transforms.evaluation.options import AVERAGE
+from sentence_beam.transforms.evaluation.task import Predictions
 
 Row = dict[str, Any]
 DEV = "dev"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transforms.calibration.quality import cosines
+from sentence_beam.transforms.calibration.quality import cosines
 
 COSINE = "cosine"
 DOT = "dot"

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.corpus import InputFile, match_inputs, reading
-from transforms.corpus.column_values import NOT_UTF8
-from transforms.corpus.files import is_utf8
-from transforms.corpus.formats.registry import compression_of, format_of, plain_formats
-from transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import InputFile, match_inputs, reading
+from sentence_beam.transforms.corpus.column_values import NOT_UTF8
+from sentence_beam.transforms.corpus.files import is_utf8
+from sentence_beam.transforms.corpus.formats.registry import (
+    compression_of,
+    format_of,
+    plain_formats,
+)
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 
 Place = int | str  # the number of a line, or the words that name a row
 Row = tuple[Place, list[str]]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.evaluation.evidence import Evidence
-from transforms.space import canonical_json
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation.evidence import Evidence
+from sentence_beam.transforms.space import canonical_json
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 # A method's results for a task's items: arrays by name. An array without dimensions, named
 # SUBSET/FIELD, is a figure for the row of that subset.

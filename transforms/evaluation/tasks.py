@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-from transforms.base.errors import OptionError
-from transforms.evaluation.kinds.classification import Classification, Inference
-from transforms.evaluation.kinds.clustering import Clustering
-from transforms.evaluation.kinds.duplicates import Duplicates
-from transforms.evaluation.kinds.judgements import DROP, KEEP, SAME_IDS
-from transforms.evaluation.kinds.probing import make
-from transforms.evaluation.kinds.relatedness import Relatedness
-from transforms.evaluation.kinds.retrieval import Retrieval
-from transforms.evaluation.kinds.store_retrieval import StoreRetrieval
-from transforms.evaluation.kinds.sts import Sts
-from transforms.evaluation.kinds.triplets import Triplets
-from transforms.evaluation.options import AVERAGE
-from transforms.evaluation.similarity import COSINE
-from transforms.evaluation.task import Task
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation.kinds.classification import Classification, Inference
+from sentence_beam.transforms.evaluation.kinds.clustering import Clustering
+from sentence_beam.transforms.evaluation.kinds.duplicates import Duplicates
+from sentence_beam.transforms.evaluation.kinds.judgements import DROP, KEEP, SAME_IDS
+from sentence_beam.transforms.evaluation.kinds.probing import make
+from sentence_beam.transforms.evaluation.kinds.relatedness import Relatedness
+from sentence_beam.transforms.evaluation.kinds.retrieval import Retrieval
+from sentence_beam.transforms.evaluation.kinds.store_retrieval import StoreRetrieval
+from sentence_beam.transforms.evaluation.kinds.sts import Sts
+from sentence_beam.transforms.evaluation.kinds.triplets import Triplets
+from sentence_beam.transforms.evaluation.options import AVERAGE
+from sentence_beam.transforms.evaluation.similarity import COSINE
+from sentence_beam.transforms.evaluation.task import Task
 
 FORM = "[KIND:]NAME=PATH[,PATH]"
 KINDS = (

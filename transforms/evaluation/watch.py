@@ -2,7 +2,7 @@
 
 import time
 
-from transforms.base.progress import LOADING, duration, tell
+from sentence_beam.transforms.base.progress import LOADING, duration, tell
 
 
 class Watch:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index.checks import SegmentChecks, changed
-from transforms.index.faiss_module import use_threads
-from transforms.index.range_file import RangeHeader, range_bytes
-from transforms.index.refine import checksums, row_type
-from transforms.index.segment import (
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.checks import SegmentChecks, changed
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.range_file import RangeHeader, range_bytes
+from sentence_beam.transforms.index.refine import checksums, row_type
+from sentence_beam.transforms.index.segment import (
     flat_codes,
     list_arrays,
     read_segment,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.index.candidates import Candidates
-from transforms.index.choose import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index.candidates import Candidates
+from sentence_beam.transforms.index.choose import (
     FLAT_BELOW,
     RERANK,
     IndexPlan,
@@ -23,15 +23,15 @@ from transforms.index.choose import (
     depth_for,
     plan_for,
 )
-from transforms.index.faiss_module import use_threads
-from transforms.index.recall import TARGET_RECALL, ExactNeighbours, nprobe_grid, tuned
-from transforms.index.rotation import turn_lists
-from transforms.index.search import SegmentedIndex
-from transforms.index.segment import SegmentFile, SegmentWriter
-from transforms.index.spec import COMPACT, FLAT, IndexSpec, refine_bytes
-from transforms.index.trained import TrainedIndex, centroids
-from transforms.index.upkeep import imbalance
-from transforms.index.vectors import faiss_metric
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.recall import TARGET_RECALL, ExactNeighbours, nprobe_grid, tuned
+from sentence_beam.transforms.index.rotation import turn_lists
+from sentence_beam.transforms.index.search import SegmentedIndex
+from sentence_beam.transforms.index.segment import SegmentFile, SegmentWriter
+from sentence_beam.transforms.index.spec import COMPACT, FLAT, IndexSpec, refine_bytes
+from sentence_beam.transforms.index.trained import TrainedIndex, centroids
+from sentence_beam.transforms.index.upkeep import imbalance
+from sentence_beam.transforms.index.vectors import faiss_metric
 
 BYTES_PER_MS = 2_000_000
 K = 10  # results of a query for which a search is tuned

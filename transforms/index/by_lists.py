@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.index.exact import (
+from sentence_beam.transforms.index.exact import (
     best_first,
     complete_top_k,
     gains_to_scores,
@@ -20,12 +20,12 @@ from transforms.index.exact import (
     pair_scores,
     rounding,
 )
-from transforms.index.faiss_module import use_threads
-from transforms.index.parts import Coarse, TopK
-from transforms.index.ranges import Part
-from transforms.index.segment import list_arrays, nearest_lists
-from transforms.index.trained import TrainedIndex, centroids
-from transforms.index.vectors import as_vectors, metric_name, squared_lengths
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.parts import Coarse, TopK
+from sentence_beam.transforms.index.ranges import Part
+from sentence_beam.transforms.index.segment import list_arrays, nearest_lists
+from sentence_beam.transforms.index.trained import TrainedIndex, centroids
+from sentence_beam.transforms.index.vectors import as_vectors, metric_name, squared_lengths
 
 MARGIN = 8  # candidates beyond k that nearly always settle rounding
 PAIRS = 1 << 14  # pairs that are scored again at once

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transforms.index.array_bytes import pack, unpack
-from transforms.index.search import SegmentedIndex
+from sentence_beam.transforms.index.array_bytes import pack, unpack
+from sentence_beam.transforms.index.search import SegmentedIndex
 
 
 class Candidates:

@@ -13,7 +13,7 @@ from zlib import compress, crc32, decompress
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError, refuse_damage
+from sentence_beam.transforms.base.errors import DamagedIndexError, refuse_damage
 
 _BLOCK = 1 << 20
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.index.faiss_module import load_faiss, short_reason
-from transforms.index.range_file import HEADER_BYTES, LIST_BYTES
-from transforms.index.spec import AUTO, AUTOMATIC, FLAT, IndexSpec
-from transforms.index.vectors import check_metric, faiss_metric
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
+from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES
+from sentence_beam.transforms.index.spec import AUTO, AUTOMATIC, FLAT, IndexSpec
+from sentence_beam.transforms.index.vectors import check_metric, faiss_metric
 
 FLAT_BELOW = 20_000
 TRAIN_PER_LIST = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.index.near_pairs import TopPairs
+from sentence_beam.transforms.index.near_pairs import TopPairs
 
 
 def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) -> TopPairs:

@@ -13,8 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from transforms.index.faiss_module import use_threads
-from transforms.index.vectors import as_vectors, check_metric, faiss_metric, squared_lengths
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.vectors import (
+    as_vectors,
+    check_metric,
+    faiss_metric,
+    squared_lengths,
+)
 
 Scan = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 _MARGIN = 8  # candidates beyond k that nearly always settle rounding

@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.base.extras import pip_line
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.extras import pip_line
 
 _MISSING = (
     "the index needs faiss, which is not installed: {} (on Linux x86-64 with CUDA the extra gpu in"

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from transforms.index.exact import block_top_k, no_results
-from transforms.index.faiss_module import load_faiss, use_threads
-from transforms.index.matched_lists import MatchedLists
-from transforms.index.parts import Coarse, TopK
-from transforms.index.ranges import Part
-from transforms.index.search import (
+from sentence_beam.transforms.index.exact import block_top_k, no_results
+from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
+from sentence_beam.transforms.index.matched_lists import MatchedLists
+from sentence_beam.transforms.index.parts import Coarse, TopK
+from sentence_beam.transforms.index.ranges import Part
+from sentence_beam.transforms.index.search import (
     SearchResult,
     SegmentedIndex,
     merge,
@@ -26,8 +26,8 @@ from transforms.index.search import (
     result,
     split,
 )
-from transforms.index.trained import centroids
-from transforms.index.vectors import as_vectors, metric_name
+from sentence_beam.transforms.index.trained import centroids
+from sentence_beam.transforms.index.vectors import as_vectors, metric_name
 
 # up to this many rows a matrix product is about as fast as visiting many lists, and exact
 FEW = 50_000

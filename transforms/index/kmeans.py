@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base import nvidia
-from transforms.base.errors import first_line
-from transforms.index.faiss_module import load_faiss
-from transforms.index.nearest_row import nearest_row
-from transforms.index.vectors import prepared
+from sentence_beam.transforms.base import nvidia
+from sentence_beam.transforms.base.errors import first_line
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.nearest_row import nearest_row
+from sentence_beam.transforms.index.vectors import prepared
 
 _LOGGER = logging.getLogger(__name__)
 ITERATIONS = 10

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.index.list_memory import ListMemory
+from sentence_beam.transforms.index.list_memory import ListMemory
 
 _SIZE, _CAPACITY, _ADDRESS = range(3)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from transforms.index.list_table import ListTable
-from transforms.index.parts import BY_QUERY, Coarse, TopK, coded_top_k
-from transforms.index.ranges import Part
-from transforms.index.trained import TrainedIndex
+from sentence_beam.transforms.index.list_table import ListTable
+from sentence_beam.transforms.index.parts import BY_QUERY, Coarse, TopK, coded_top_k
+from sentence_beam.transforms.index.ranges import Part
+from sentence_beam.transforms.index.trained import TrainedIndex
 
 MOST_BYTES = 256 << 20  # of the copies of a filter; more rows are tested one by one
 _ID_BYTES = 8

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.index.by_lists import coarse_search
-from transforms.index.trained import TrainedIndex
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.index.by_lists import coarse_search
+from sentence_beam.transforms.index.trained import TrainedIndex
 
 BLOCK = 16_384
 SIDE = 2048  # rows on each side of a matrix product, more if the other side has fewer

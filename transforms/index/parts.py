@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index.checks import changed
-from transforms.index.exact import (
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.checks import changed
+from sentence_beam.transforms.index.exact import (
     block_top_k,
     complete_top_k,
     gains_to_scores,
@@ -19,17 +19,22 @@ from transforms.index.exact import (
     merge_top_k,
     no_results,
 )
-from transforms.index.faiss_module import load_faiss
-from transforms.index.list_memory import ListMemory, memory_of, sizes_before
-from transforms.index.segment import (
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.list_memory import ListMemory, memory_of, sizes_before
+from sentence_beam.transforms.index.segment import (
     SegmentFile,
     flat_codes,
     list_arrays,
     read_segment,
     sizes_of_lists,
 )
-from transforms.index.trained import TrainedIndex, fingerprint, flat_rows, lacks_quantizer
-from transforms.index.vectors import metric_name
+from sentence_beam.transforms.index.trained import (
+    TrainedIndex,
+    fingerprint,
+    flat_rows,
+    lacks_quantizer,
+)
+from sentence_beam.transforms.index.vectors import metric_name
 
 _BLOCK_ROWS = 1 << 16
 # faiss's parallel mode for lists chosen outside; its default would use one thread then

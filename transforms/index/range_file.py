@@ -16,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.base.errors import DamagedIndexError
 
 ID_BYTES = 8
 LIST_BYTES = 8  # of a list in the header: its rows and its checksum

@@ -15,8 +15,8 @@ from zlib import crc32
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index.range_file import (
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.range_file import (
     FIRST_BYTES,
     RangeHeader,
     damaged,

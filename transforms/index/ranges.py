@@ -15,14 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index.exact import no_results
-from transforms.index.list_memory import ListMemory
-from transforms.index.list_table import ListTable
-from transforms.index.parts import BY_QUERY, Coarse, OpenSegment, TopK, coded_top_k, decoded_lists
-from transforms.index.range_file import RangeHeader, blocks_of, damaged
-from transforms.index.range_readers import RangeFile, check_keep
-from transforms.index.trained import TrainedIndex
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.exact import no_results
+from sentence_beam.transforms.index.list_memory import ListMemory
+from sentence_beam.transforms.index.list_table import ListTable
+from sentence_beam.transforms.index.parts import (
+    BY_QUERY,
+    Coarse,
+    OpenSegment,
+    TopK,
+    coded_top_k,
+    decoded_lists,
+)
+from sentence_beam.transforms.index.range_file import RangeHeader, blocks_of, damaged
+from sentence_beam.transforms.index.range_readers import RangeFile, check_keep
+from sentence_beam.transforms.index.trained import TrainedIndex
 
 SPARE = 0.25  # of the bytes of wanted lists that a request may read beside them, elsewhere
 AT_ONCE = 16  # requests to the storage of ranges

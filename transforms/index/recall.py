@@ -12,12 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from transforms.index.array_bytes import pack, unpack
-from transforms.index.candidates import Candidates
-from transforms.index.choose import depth_for
-from transforms.index.exact import best_first, block_top_k, gains_to_scores, merge_top_k, no_results
-from transforms.index.faiss_module import use_threads
-from transforms.index.vectors import as_vectors, check_metric
+from sentence_beam.transforms.index.array_bytes import pack, unpack
+from sentence_beam.transforms.index.candidates import Candidates
+from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.index.exact import (
+    best_first,
+    block_top_k,
+    gains_to_scores,
+    merge_top_k,
+    no_results,
+)
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.vectors import as_vectors, check_metric
 
 _Z95 = 1.959963984540054
 TARGET_RECALL = 0.95

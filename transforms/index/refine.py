@@ -12,8 +12,8 @@ from zlib import crc32
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.faiss_module import load_faiss
 
 _AT_ONCE = 512  # rows that stay in a core's cache
 

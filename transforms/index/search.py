@@ -9,16 +9,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError, OptionError
-from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
-from transforms.index.faiss_module import load_faiss, use_threads
-from transforms.index.parts import Coarse, OpenSegment, TopK, coarse_marks, open_segment
-from transforms.index.range_file import FIRST_BYTES, is_range
-from transforms.index.range_readers import RangeFile, check_keep
-from transforms.index.ranges import OpenRanges, Part
-from transforms.index.segment import SegmentFile, nearest_lists
-from transforms.index.trained import TrainedIndex
-from transforms.index.vectors import as_vectors, metric_name
+from sentence_beam.transforms.base.errors import DamagedIndexError, OptionError
+from sentence_beam.transforms.index.exact import (
+    best_first,
+    gains_to_scores,
+    no_results,
+    pair_scores,
+)
+from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
+from sentence_beam.transforms.index.parts import (
+    Coarse,
+    OpenSegment,
+    TopK,
+    coarse_marks,
+    open_segment,
+)
+from sentence_beam.transforms.index.range_file import FIRST_BYTES, is_range
+from sentence_beam.transforms.index.range_readers import RangeFile, check_keep
+from sentence_beam.transforms.index.ranges import OpenRanges, Part
+from sentence_beam.transforms.index.segment import SegmentFile, nearest_lists
+from sentence_beam.transforms.index.trained import TrainedIndex
+from sentence_beam.transforms.index.vectors import as_vectors, metric_name
 
 _NPROBE = 16
 _WIDER = 4  # factor for nprobe if the lists hold too few rows

@@ -13,10 +13,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from transforms.index.checks import SegmentChecks
-from transforms.index.exact import block_top_k
-from transforms.index.faiss_module import use_threads
-from transforms.index.range_file import (
+from sentence_beam.transforms.index.checks import SegmentChecks
+from sentence_beam.transforms.index.exact import block_top_k
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.range_file import (
     FIRST_BYTES,
     RangeHeader,
     damaged,
@@ -24,8 +24,18 @@ from transforms.index.range_file import (
     is_range,
     lists_of,
 )
-from transforms.index.trained import TrainedIndex, flat_rows, read_index, without_quantizer
-from transforms.index.vectors import as_vectors, check_metric, faiss_metric, metric_name
+from sentence_beam.transforms.index.trained import (
+    TrainedIndex,
+    flat_rows,
+    read_index,
+    without_quantizer,
+)
+from sentence_beam.transforms.index.vectors import (
+    as_vectors,
+    check_metric,
+    faiss_metric,
+    metric_name,
+)
 
 _ID_BYTES = 8  # of a row's number in a list
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError
 
 AUTO = "auto"
 COMPACT = "compact"

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.index.choose import IndexPlan
-from transforms.index.faiss_module import short_reason, use_threads
-from transforms.index.kmeans import kmeans
-from transforms.index.rotation import turn_lists
-from transforms.index.segment import nearest_lists
-from transforms.index.trained import centroids as centroids_of
-from transforms.index.vectors import as_vectors, faiss_metric
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index.choose import IndexPlan
+from sentence_beam.transforms.index.faiss_module import short_reason, use_threads
+from sentence_beam.transforms.index.kmeans import kmeans
+from sentence_beam.transforms.index.rotation import turn_lists
+from sentence_beam.transforms.index.segment import nearest_lists
+from sentence_beam.transforms.index.trained import centroids as centroids_of
+from sentence_beam.transforms.index.vectors import as_vectors, faiss_metric
 
 # rows on which a codec is trained; PQ takes no more for its 256 centroids each
 CODEC_ROWS = 65_536

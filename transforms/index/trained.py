@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index.faiss_module import short_reason, use_threads
-from transforms.index.rotation import split
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.faiss_module import short_reason, use_threads
+from sentence_beam.transforms.index.rotation import split
 
 _FINGERPRINT_LISTS = 4096
 

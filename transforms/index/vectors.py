@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError
 
 METRICS = ("ip", "l2")  # of faiss; cosine is ip over vectors of length 1
 UNIT = 1e-5  # rounding within which a squared length counts as 1

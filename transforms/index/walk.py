@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.index.exact import block_top_k, pair_scores
-from transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.exact import block_top_k, pair_scores
+from sentence_beam.transforms.index.faiss_module import use_threads
 
 _NEAR = 32  # centroids that a step looks at before it looks at all
 

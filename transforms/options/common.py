@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from transforms.base import values
-from transforms.base.option import Declared, Exclusive
-from transforms.corpus.formats.registry import INPUT_FORMATS
-from transforms.corpus.syntax import csv_spec
-from transforms.index.spec import FACTORIES
-from transforms.space import DEFAULT_MODEL
-from transforms.space.dtypes import DTYPES
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.option import Declared, Exclusive
+from sentence_beam.transforms.corpus.formats.registry import INPUT_FORMATS
+from sentence_beam.transforms.corpus.syntax import csv_spec
+from sentence_beam.transforms.index.spec import FACTORIES
+from sentence_beam.transforms.space import DEFAULT_MODEL
+from sentence_beam.transforms.space.dtypes import DTYPES
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 DTYPES_ASKED = ("auto", *DTYPES)
 FLOATS_ASKED = tuple(name for name in DTYPES_ASKED if name != "int8")

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from transforms.base.errors import OptionError
-from transforms.pooling.cnn import Cnn, CnnNetwork
-from transforms.pooling.ditto import Ditto
-from transforms.pooling.pooler import Concat, Pooler
-from transforms.pooling.remove_biases import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.pooling.cnn import Cnn, CnnNetwork
+from sentence_beam.transforms.pooling.ditto import Ditto
+from sentence_beam.transforms.pooling.pooler import Concat, Pooler
+from sentence_beam.transforms.pooling.remove_biases import (
     NOTHING_LEFT,
     ReferenceRemoveBiases,
     RemoveBiases,
@@ -19,9 +19,9 @@ from transforms.pooling.remove_biases import (
     most_frequent,
     word_insides,
 )
-from transforms.pooling.sbert_wk import SbertWk
-from transforms.pooling.sif import Sif, smooth_inverse_frequencies
-from transforms.pooling.simple import (
+from sentence_beam.transforms.pooling.sbert_wk import SbertWk
+from sentence_beam.transforms.pooling.sif import Sif, smooth_inverse_frequencies
+from sentence_beam.transforms.pooling.simple import (
     FirstToken,
     LastToken,
     Max,
@@ -33,11 +33,11 @@ from transforms.pooling.simple import (
     TwoLayerMean,
     WeightedMean,
 )
-from transforms.pooling.states import ModelShape
-from transforms.pooling.tfidf import TfIdf, inverse_frequencies
-from transforms.pooling.token_statistics import TokenStatistics
-from transforms.space.poolers import attention_head, fit_part
-from transforms.space.spec import PoolerPart, PoolerSpec
+from sentence_beam.transforms.pooling.states import ModelShape
+from sentence_beam.transforms.pooling.tfidf import TfIdf, inverse_frequencies
+from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
+from sentence_beam.transforms.space.poolers import attention_head, fit_part
+from sentence_beam.transforms.space.spec import PoolerPart, PoolerSpec
 
 
 @dataclass(frozen=True)

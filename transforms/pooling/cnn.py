@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.pooling.counting import CountedTokens, count_in_memory
-from transforms.pooling.padding import padded
-from transforms.pooling.simple import OneLayer
-from transforms.pooling.states import TokenStates
+from sentence_beam.transforms.pooling.counting import CountedTokens, count_in_memory
+from sentence_beam.transforms.pooling.padding import padded
+from sentence_beam.transforms.pooling.simple import OneLayer
+from sentence_beam.transforms.pooling.states import TokenStates
 
 # The widest layers take 64 bytes for each component of each of these tokens.
 _TOKENS_AT_ONCE = {"cpu": 256, "cuda": 8192}

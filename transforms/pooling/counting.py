@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transforms.pooling.states import TokenStates
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.pooling.states import TokenStates
+from sentence_beam.transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True)

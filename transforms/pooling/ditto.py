@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import CountedTokens, count_tokens, segment_sum
-from transforms.pooling.pooler import Needs
-from transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.counting import CountedTokens, count_tokens, segment_sum
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.pooling.transfer import to_device
 
 
 def padded(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:

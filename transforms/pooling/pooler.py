@@ -7,8 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from transforms.pooling.states import Pooled, Status, TokenStates, graded
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.pooling.states import Pooled, Status, TokenStates, graded
+from sentence_beam.transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import CountedTokens, count_kept, segment_mean
-from transforms.pooling.pooler import Needs
-from transforms.pooling.states import Pooled, TokenStates, graded
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.pooling.counting import CountedTokens, count_kept, segment_mean
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.transfer import to_device
 
 # The pieces and signs that the authors of PromptBERT remove for BERT. They are the most frequent
 # ones of the sentences of the STS test sets, so scores on those sets are flattered; counts of one's

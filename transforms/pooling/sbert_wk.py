@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import CountedTokens, count_tokens, segment_sum
-from transforms.pooling.pooler import Needs
-from transforms.pooling.states import Pooled, TokenStates, graded
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.pooling.counting import CountedTokens, count_tokens, segment_sum
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.transfer import to_device
 
 CHUNK_BYTES = {"cpu": 1 << 22, "cuda": 1 << 28}
 _SMALLEST_PIVOT = 1e-6

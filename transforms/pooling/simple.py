@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import (
+from sentence_beam.transforms.pooling.counting import (
     CountedTokens,
     count_tokens,
     segment_max,
     segment_mean,
     segment_sum,
 )
-from transforms.pooling.pooler import Needs
-from transforms.pooling.states import Pooled, TokenStates, graded
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from transforms.space.identity import SHORTEST
+from sentence_beam.transforms.space.identity import SHORTEST
 
 
 class Status(IntEnum):

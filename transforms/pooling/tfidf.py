@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import CountedTokens, count_in_memory, count_kept
-from transforms.pooling.ditto import weighted_sum
-from transforms.pooling.pooler import Needs
-from transforms.pooling.states import Pooled, TokenStates, graded
-from transforms.pooling.token_statistics import TokenStatistics
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.pooling.counting import CountedTokens, count_in_memory, count_kept
+from sentence_beam.transforms.pooling.ditto import weighted_sum
+from sentence_beam.transforms.pooling.pooler import Needs
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
+from sentence_beam.transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from transforms.pooling.padding import packed, padded
-from transforms.pooling.transfer import to_device
+from sentence_beam.transforms.pooling.padding import packed, padded
+from sentence_beam.transforms.pooling.transfer import to_device
 
 
 class Convolutions(nn.Module):

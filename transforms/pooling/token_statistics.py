@@ -10,8 +10,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from transforms.base.errors import OptionError
-from transforms.space.token_table import FORMAT, METHODS, TABLE, TokenTable
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.token_table import FORMAT, METHODS, TABLE, TokenTable
 
 
 @dataclass(frozen=True, eq=False)

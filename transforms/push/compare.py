@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.errors import DataGateError
-from transforms.corpus.buckets import in_buckets
-from transforms.push.recorded import REPEATED, RecordedDifference, compare_recorded
-from transforms.push.rows import columns_of, digests, read_rows
-from transforms.push.target import KEYS, keys_of
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.changed_rows import Changes
-from transforms.store.runs.changes import BUCKETS, LISTED_ROWS
-from transforms.store.shards.id_hashes import hash_ids
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.push.recorded import REPEATED, RecordedDifference, compare_recorded
+from sentence_beam.transforms.push.rows import columns_of, digests, read_rows
+from sentence_beam.transforms.push.target import KEYS, keys_of
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.store.runs.changes import BUCKETS, LISTED_ROWS
+from sentence_beam.transforms.store.shards.id_hashes import hash_ids
 
 _NEW = 0  # the side of the snapshot that is pushed
 _SPILLED = pa.schema(

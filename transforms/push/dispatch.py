@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.base.extras import pip_line
-from transforms.push.target import Target
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.push.target import Target
 
 OWN_PREFIXES = ("qdrant:", "lance:")
 PREFIXES = ("postgresql://", "postgres://", *OWN_PREFIXES)
@@ -38,14 +38,16 @@ def open_target(text: str) -> Iterator[Target]:
 def _open(place: str, name: str) -> contextlib.AbstractContextManager[Target]:
     where = redact(f"{place}#{name}")
     if place.startswith("qdrant:"):
-        from transforms.push.qdrant import connect as connect_qdrant  # each needs its extra
+        from sentence_beam.transforms.push.qdrant import (
+            connect as connect_qdrant,  # each needs its extra
+        )
 
         return connect_qdrant(place.removeprefix("qdrant:"), name, where)
     if place.startswith("lance:"):
-        from transforms.push.lance import connect as connect_lance
+        from sentence_beam.transforms.push.lance import connect as connect_lance
 
         return connect_lance(place.removeprefix("lance:"), name, where)
-    from transforms.push.postgres import connect as connect_postgres
+    from sentence_beam.transforms.push.postgres import connect as connect_postgres
 
     return connect_postgres(place, name, where)
 

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import lancedb
 import pyarrow as pa
 
-from transforms.base.errors import OptionError, first_line
-from transforms.push.state import Notes, PushRecord, State
-from transforms.push.target import Table, refused
-from transforms.push.turn import Turn
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.push.state import Notes, PushRecord, State
+from sentence_beam.transforms.push.target import Table, refused
+from sentence_beam.transforms.push.turn import Turn
 
 DELETED = 1_000  # keys in one condition
 MISSING = "was not found"

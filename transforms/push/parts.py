@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.push.rows import read_chosen
-from transforms.push.snapshot import RowsToWrite
-from transforms.push.target import RowWriter
-from transforms.store import layout
-from transforms.store.manifest import read_shared
-from transforms.store.records import Problem
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import dataclass_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.push.rows import read_chosen
+from sentence_beam.transforms.push.snapshot import RowsToWrite
+from sentence_beam.transforms.push.target import RowWriter
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import read_shared
+from sentence_beam.transforms.store.records import Problem
 
 PART_ROWS = 250_000
 _PART = pa.schema([("unit", pa.int32()), ("row", pa.int32())])

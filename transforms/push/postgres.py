@@ -16,11 +16,11 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
-from transforms.base.errors import first_line
-from transforms.push.postgres_stages import Stages, StageWriter, prefix_of
-from transforms.push.postgres_values import copy_rows, kind_of, name_list
-from transforms.push.state import MARK, PushRecord, State
-from transforms.push.target import Table, refused
+from sentence_beam.transforms.base.errors import first_line
+from sentence_beam.transforms.push.postgres_stages import Stages, StageWriter, prefix_of
+from sentence_beam.transforms.push.postgres_values import copy_rows, kind_of, name_list
+from sentence_beam.transforms.push.state import MARK, PushRecord, State
+from sentence_beam.transforms.push.target import Table, refused
 
 CONNECT_SECONDS = 10
 WAIT_SECONDS = 60  # for another push into the same table

@@ -20,8 +20,8 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from transforms.push.postgres_values import copy_rows
-from transforms.push.state import MARK
+from sentence_beam.transforms.push.postgres_values import copy_rows
+from sentence_beam.transforms.push.state import MARK
 
 FLOATS = "float4[]"  # the vectors: the type of pgvector may be new in the push's transaction
 FLOATS_OID = 1021

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from psycopg import sql
 from pyarrow import types
 
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import DataGateError, OptionError, first_line
-from transforms.base.plain_values import json_value, python_values
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import DataGateError, OptionError, first_line
+from sentence_beam.transforms.base.plain_values import json_value, python_values
 
 LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer names
 VECTOR = "vector"

@@ -19,12 +19,12 @@ import pyarrow as pa
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import first_line
-from transforms.base.plain_values import json_value, python_values
-from transforms.push.state import MARK, Notes, PushRecord, State, note_name
-from transforms.push.target import Table, refused
-from transforms.push.turn import Turn
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import first_line
+from sentence_beam.transforms.base.plain_values import json_value, python_values
+from sentence_beam.transforms.push.state import MARK, Notes, PushRecord, State, note_name
+from sentence_beam.transforms.push.target import Table, refused
+from sentence_beam.transforms.push.turn import Turn
 
 API_KEY = "QDRANT_API_KEY"
 SECONDS = 60

@@ -11,16 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import DataGateError, SentenceBeamError
-from transforms.push.rows import columns_of
-from transforms.push.target import KEYS
-from transforms.store.manifest import Manifest
-from transforms.store.runs.changed_rows import Changes, Step, read_changes, steps_between
-from transforms.store.runs.changes import differing
-from transforms.store.runs.result import read_result
-from transforms.store.shards.reading import read_shard
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
+from sentence_beam.transforms.push.rows import columns_of
+from sentence_beam.transforms.push.target import KEYS
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.changed_rows import (
+    Changes,
+    Step,
+    read_changes,
+    steps_between,
+)
+from sentence_beam.transforms.store.runs.changes import differing
+from sentence_beam.transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.shards.reading import read_shard
 
 REPEATED = (
     "is that of several rows, and a database has one for each id; "

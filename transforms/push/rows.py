@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_128_digest
 
-from transforms import storage
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import SentenceBeamError, first_line
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
-from transforms.store.shards.columns import PUSHED_COLUMNS, own_columns
-from transforms.store.shards.reading import open_shard, read_shard
-from transforms.store.shards.writing import without_times
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.shards.columns import PUSHED_COLUMNS, own_columns
+from sentence_beam.transforms.store.shards.reading import open_shard, read_shard
+from sentence_beam.transforms.store.shards.writing import without_times
 
 
 def columns_of(manifest: Manifest) -> pa.Schema:

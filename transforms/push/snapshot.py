@@ -9,19 +9,19 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.errors import DataGateError, LedgerError, OptionError
-from transforms.push.compare import Difference, Listing, compare
-from transforms.push.recorded import REPEATED
-from transforms.push.rows import columns_of, read_chosen, types_of
-from transforms.push.state import PushRecord, State
-from transforms.push.target import Table, Target, keys_of
-from transforms.store.entries import RememberedOptions
-from transforms.store.forgetting.receipts import was_erased_since
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.removed import naming_removal
-from transforms.store.runs.changed_rows import Changes
-from transforms.store.runs.result import has_committed, read_result
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DataGateError, LedgerError, OptionError
+from sentence_beam.transforms.push.compare import Difference, Listing, compare
+from sentence_beam.transforms.push.recorded import REPEATED
+from sentence_beam.transforms.push.rows import columns_of, read_chosen, types_of
+from sentence_beam.transforms.push.state import PushRecord, State
+from sentence_beam.transforms.push.target import Table, Target, keys_of
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.forgetting.receipts import was_erased_since
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.removed import naming_removal
+from sentence_beam.transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.store.runs.result import has_committed, read_result
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from transforms.base.entries import JsonEntry
-from transforms.base.errors import OptionError
-from transforms.space import Space
-from transforms.store.runs.lease_file import Lease
+from sentence_beam.transforms.base.entries import JsonEntry
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.runs.lease_file import Lease
 
 # name of the note about the table; a record's note has the push's name after a dot
 MARK = "sentence_beam"

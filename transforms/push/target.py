@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from transforms.base.errors import SentenceBeamError
-from transforms.push.state import PushRecord, State
-from transforms.space import Space
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.push.state import PushRecord, State
+from sentence_beam.transforms.space import Space
 
 KEYS = ("id", "piece")  # those of them that a table has are its keys
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.push.state import MARK, Notes, PushRecord, State, note, note_name
-from transforms.push.target import Table, refused
-from transforms.store.runs import process
-from transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS
-from transforms.store.runs.lease_file import Lease
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.push.state import MARK, Notes, PushRecord, State, note, note_name
+from sentence_beam.transforms.push.target import Table, refused
+from sentence_beam.transforms.store.runs import process
+from sentence_beam.transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS
+from sentence_beam.transforms.store.runs.lease_file import Lease
 
 LOOK_SECONDS = 5
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from transforms.report.history import RunSummary
-from transforms.report.html import environment
-from transforms.report.page import answer_charts
-from transforms.store.runs.answers import CAUSES, AnswerFigures
+from sentence_beam.transforms.report.history import RunSummary
+from sentence_beam.transforms.report.html import environment
+from sentence_beam.transforms.report.page import answer_charts
+from sentence_beam.transforms.store.runs.answers import CAUSES, AnswerFigures
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transforms import storage
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.measures import Measures
-from transforms.store import layout
-from transforms.store.entries import ShownOptions
-from transforms.store.index_entries import IndexEntry
-from transforms.store.manifest import Manifest, read_manifest, snapshots
-from transforms.store.runs import lease
-from transforms.store.runs.result import COMMITTED, Result, checked_result, timestamp
-from transforms.store.runs.run_ids import in_order, start_of
-from transforms.store.sealed_json import check_digest
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import dataclass_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.measures import Measures
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import ShownOptions
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.result import COMMITTED, Result, checked_result, timestamp
+from sentence_beam.transforms.store.runs.run_ids import in_order, start_of
+from sentence_beam.transforms.store.sealed_json import check_digest
 
 UNFINISHED = "unfinished"
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")

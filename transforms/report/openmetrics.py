@@ -10,9 +10,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from transforms.base.measures import EMBED_PARTS, STAGES, Measures
-from transforms.report.history import RunSummary, last_committed
-from transforms.store.runs.result import COMMITTED, timestamp
+from sentence_beam.transforms.base.measures import EMBED_PARTS, STAGES, Measures
+from sentence_beam.transforms.report.history import RunSummary, last_committed
+from sentence_beam.transforms.store.runs.result import COMMITTED, timestamp
 
 PREFIX = "sentence_beam"
 STATISTICS = ("sum", "p50", "p95", "max")

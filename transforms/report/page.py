@@ -5,16 +5,16 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from transforms.base.measures import STAGES, Measures
-from transforms.report.alerts import alerts
-from transforms.report.chart import Chart, Series, bar_chart, change_chart, line_chart
-from transforms.report.history import RunSummary, last_committed
-from transforms.report.html import environment
-from transforms.report.snapshot import facts, known_reasons
-from transforms.store.entries import SHOWN
-from transforms.store.manifest import Manifest
-from transforms.store.runs.answers import causes_in_words
-from transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.base.measures import STAGES, Measures
+from sentence_beam.transforms.report.alerts import alerts
+from sentence_beam.transforms.report.chart import Chart, Series, bar_chart, change_chart, line_chart
+from sentence_beam.transforms.report.history import RunSummary, last_committed
+from sentence_beam.transforms.report.html import environment
+from sentence_beam.transforms.report.snapshot import facts, known_reasons
+from sentence_beam.transforms.store.entries import SHOWN
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.answers import causes_in_words
+from sentence_beam.transforms.store.runs.result import COMMITTED
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import first_line
-from transforms.report.history import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import first_line
+from sentence_beam.transforms.report.history import (
     RunSummary,
     known_summaries,
     last_committed,
     run_summaries,
 )
-from transforms.report.page import page
-from transforms.store import layout
-from transforms.store.manifest import read_manifest
-from transforms.store.sealed_json import sealed, to_bytes
+from sentence_beam.transforms.report.page import page
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
 
 FORMAT = 1
 _LOGGER = logging.getLogger(__name__)

@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 
-from transforms.base.errors import SentenceBeamError
-from transforms.space import PoolerSpec
-from transforms.store.entries import Input
-from transforms.store.index_entries import IndexEntry
-from transforms.store.manifest import Manifest
-from transforms.store.runs.rejected import rejected_rows
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.space import PoolerSpec
+from sentence_beam.transforms.store.entries import Input
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.rejected import rejected_rows
 
 REJECT_FILES = 100  # read at most for the reasons
 MODEL_LAYERS = ("mix", "tokens", "then")  # keys of a pooler that has layers of the model's own

@@ -1,10 +1,10 @@
 """Search over a snapshot: the nearest rows of texts, by its index or exactly."""
 
-from transforms.search.hits import Hit, Hits
-from transforms.search.opened import READ_LISTS, Copies
-from transforms.search.queries import NO_QUERY_PROMPT, unknown_queries
-from transforms.search.searcher import PASSAGE, Searcher, UnknownIdError
-from transforms.search.selection import Selection
+from sentence_beam.transforms.search.hits import Hit, Hits
+from sentence_beam.transforms.search.opened import READ_LISTS, Copies
+from sentence_beam.transforms.search.queries import NO_QUERY_PROMPT, unknown_queries
+from sentence_beam.transforms.search.searcher import PASSAGE, Searcher, UnknownIdError
+from sentence_beam.transforms.search.selection import Selection
 
 __all__ = [
     "NO_QUERY_PROMPT",

@@ -6,27 +6,33 @@ from functools import cached_property
 
 import numpy as np
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import DamagedIndexError
-from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, TrainedIndex, rerank
-from transforms.index.choose import depth_for
-from transforms.index.filtered import FilteredIndex
-from transforms.index.range_readers import MappedRange, RangeFile, RangeReader
-from transforms.index.vectors import prepared, scored_by
-from transforms.search.hits import Hits
-from transforms.storage.bounded_cache import BoundedCache
-from transforms.storage.cache import cached
-from transforms.store.index_entries import IndexEntry, SegmentEntry
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files.locator_file import LocatorFile
-from transforms.store.index_files.refine_file import RefineFile
-from transforms.store.index_files.remote_range import CACHE, RemoteRange
-from transforms.store.kept import Kept
-from transforms.store.manifest import Manifest
-from transforms.store.matches import Matches
-from transforms.store.shards.shard_files import take_numbered
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index import (
+    SegmentChecks,
+    SegmentedIndex,
+    SegmentFile,
+    TrainedIndex,
+    rerank,
+)
+from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.index.filtered import FilteredIndex
+from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile, RangeReader
+from sentence_beam.transforms.index.vectors import prepared, scored_by
+from sentence_beam.transforms.search.hits import Hits
+from sentence_beam.transforms.storage.bounded_cache import BoundedCache
+from sentence_beam.transforms.storage.cache import cached
+from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files.locator_file import LocatorFile
+from sentence_beam.transforms.store.index_files.refine_file import RefineFile
+from sentence_beam.transforms.store.index_files.remote_range import CACHE, RemoteRange
+from sentence_beam.transforms.store.kept import Kept
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.matches import Matches
+from sentence_beam.transforms.store.shards.shard_files import take_numbered
 
 
 @dataclass(frozen=True)

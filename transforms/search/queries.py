@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.base.cores import one_core
-from transforms.base.errors import OptionError
-from transforms.space import Recipe
-from transforms.space.identity import OUTPUT_FIELDS
-from transforms.space.st_modules import QUERY
-from transforms.store.calibrations import kept_calibration
-from transforms.store.int8_models import kept_int8
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.cores import one_core
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space import Recipe
+from sentence_beam.transforms.space.identity import OUTPUT_FIELDS
+from sentence_beam.transforms.space.st_modules import QUERY
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.store.manifest import Manifest
 
 if TYPE_CHECKING:
-    from transforms.encoder import Encoder  # imports torch, which a search by vectors lacks
+    from sentence_beam.transforms.encoder import (
+        Encoder,  # imports torch, which a search by vectors lacks
+    )
 
 NO_QUERY_PROMPT = (
     "the rows have a prompt and none is known for queries, which get none; say --query-prompt here,"
@@ -95,7 +97,7 @@ class QueryEncoder:
         if "calibration" not in ignoring:
             calibration = kept_calibration(self._manifest.root, self._manifest.space)
         with progress.stage(progress.LOADING):
-            from transforms.encoder import Encoder
+            from sentence_beam.transforms.encoder import Encoder
 
             asked = replace(recipe, prompt=self.prompt or "", calibration="")
             int8 = kept_int8(self._manifest.root, self._manifest.space)

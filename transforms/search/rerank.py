@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.search.hits import Hit, Hits
+from sentence_beam.transforms.search.hits import Hit, Hits
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 RERANKED = 100  # hits of a query that are scored, or k if that is more
 

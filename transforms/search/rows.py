@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import as_matrix
-from transforms.base.plain_values import python_rows
-from transforms.corpus.column_types import word_for_numbers
-from transforms.corpus.passages import Piece, in_context, passage
-from transforms.search.hits import Hit, Hits
-from transforms.store.manifest import Manifest
-from transforms.store.matches import matches
-from transforms.store.shards.columns import hidden_columns
-from transforms.store.shards.shard_files import open_numbered, take_numbered
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.plain_values import python_rows
+from sentence_beam.transforms.corpus.column_types import word_for_numbers
+from sentence_beam.transforms.corpus.passages import Piece, in_context, passage
+from sentence_beam.transforms.search.hits import Hit, Hits
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.matches import matches
+from sentence_beam.transforms.store.shards.columns import hidden_columns
+from sentence_beam.transforms.store.shards.shard_files import open_numbered, take_numbered
 
 SAMPLED_SHARDS = 4  # opened at most, to see whether a text column holds numbers
 HIT_FIELDS = {"query", "rank", "score", "rerank"}  # fields that the search fills itself

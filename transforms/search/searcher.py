@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow.compute as pc
 
-from transforms.base import progress
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import OptionError
-from transforms.base.values import FOLDS, StrPath
-from transforms.base.where import checked
-from transforms.index import exact_search
-from transforms.index.exact import gains_to_scores
-from transforms.index.vectors import as_vectors, prepared, scored_by
-from transforms.search.hits import Hit, Hits, join_hits, no_hits
-from transforms.search.opened import COPY_ALL, Copies, SnapshotIndex
-from transforms.search.queries import QueryEncoder
-from transforms.search.rerank import RERANKED, reranked
-from transforms.search.rows import SnapshotRows, StoredRows
-from transforms.search.ties import best_by_id
-from transforms.store.manifest import Manifest
-from transforms.store.matches import Matches, matches
-from transforms.store.shards.reading import read_shard, read_wanted
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import FOLDS, StrPath
+from sentence_beam.transforms.base.where import checked
+from sentence_beam.transforms.index import exact_search
+from sentence_beam.transforms.index.exact import gains_to_scores
+from sentence_beam.transforms.index.vectors import as_vectors, prepared, scored_by
+from sentence_beam.transforms.search.hits import Hit, Hits, join_hits, no_hits
+from sentence_beam.transforms.search.opened import COPY_ALL, Copies, SnapshotIndex
+from sentence_beam.transforms.search.queries import QueryEncoder
+from sentence_beam.transforms.search.rerank import RERANKED, reranked
+from sentence_beam.transforms.search.rows import SnapshotRows, StoredRows
+from sentence_beam.transforms.search.ties import best_by_id
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.matches import Matches, matches
+from sentence_beam.transforms.store.shards.reading import read_shard, read_wanted
 
 if TYPE_CHECKING:
     # it imports torch, which a search by vectors does not need
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 PIECES_FOR_ONE = 4  # pieces requested at first for each document
 PASSAGE = 400  # characters
@@ -166,7 +166,7 @@ class Searcher:
 
     def _pair_scorer(self, folder: str) -> "PairScorer":
         """Return the cross-encoder of a folder; the last one is kept."""
-        from transforms.encoder.pair_scorer import PairScorer
+        from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
         if self._scorer is None or self._scorer.folder != folder:
             self._scorer = PairScorer.load(folder, "--rerank")

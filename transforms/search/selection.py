@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.errors import OptionError
-from transforms.search.searcher import Searcher, Where
-from transforms.store.manifest import Manifest
-from transforms.store.matches import Matches
-from transforms.store.shards.reading import read_shard, read_wanted
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.search.searcher import Searcher, Where
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.matches import Matches
+from sentence_beam.transforms.store.shards.reading import read_shard, read_wanted
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from transforms.search.hits import Hits
+from sentence_beam.transforms.search.hits import Hits
 
 DEEPER = 4  # factor for the rows that are found if those with equal scores go on
 # finds some number of rows for some queries, by their numbers int64 [m]

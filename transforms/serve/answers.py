@@ -8,10 +8,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.plain_values import json_value
-from transforms.search import UnknownIdError
-from transforms.serve.question import RefusedError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.plain_values import json_value
+from sentence_beam.transforms.search import UnknownIdError
+from sentence_beam.transforms.serve.question import RefusedError
 
 _LOGGER = logging.getLogger(__name__)
 

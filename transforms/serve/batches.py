@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from transforms.search import Hit
-from transforms.serve.followed import Answer
-from transforms.serve.question import Question, RefusedError
+from sentence_beam.transforms.search import Hit
+from sentence_beam.transforms.serve.followed import Answer
+from sentence_beam.transforms.serve.question import Question, RefusedError
 
 GATHERED = 0.005  # seconds that a question waits for others
 MOST_TOGETHER = 64  # questions in a batch

@@ -5,9 +5,9 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.base.where import checked
-from transforms.search.rows import SnapshotRows
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.where import checked
+from sentence_beam.transforms.search.rows import SnapshotRows
 
 FIELDS = {"id", "piece", "pieces", "start", "end"}  # columns of every store
 CONDITIONS = 3

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.base.where import Words, checked
-from transforms.search import READ_LISTS, Copies, Hit, Searcher
-from transforms.serve.answers import line_of
-from transforms.serve.examples import examples
-from transforms.serve.question import Question
-from transforms.storage import Entry
-from transforms.store import layout, open_store
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.where import Words, checked
+from sentence_beam.transforms.search import READ_LISTS, Copies, Hit, Searcher
+from sentence_beam.transforms.serve.answers import line_of
+from sentence_beam.transforms.serve.examples import examples
+from sentence_beam.transforms.serve.question import Question
+from sentence_beam.transforms.storage import Entry
+from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.manifest import Manifest
 
 EVERY = 5.0  # seconds between looks at the store
 RARELY = 60.0  # longest time between looks that fail

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from transforms.report.openmetrics import PREFIX
-from transforms.serve.followed import Followed
-from transforms.store.runs.result import timestamp
+from sentence_beam.transforms.report.openmetrics import PREFIX
+from sentence_beam.transforms.serve.followed import Followed
+from sentence_beam.transforms.store.runs.result import timestamp
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NAMESPACE = f"{PREFIX}_serve"

@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from transforms.base.plain_values import json_value
-from transforms.report.html import environment
-from transforms.serve.followed import Followed
-from transforms.serve.question import DEFAULT_K, MOST_CHARACTERS, MOST_HITS
-from transforms.serve.texts import shown
+from sentence_beam.transforms.base.plain_values import json_value
+from sentence_beam.transforms.report.html import environment
+from sentence_beam.transforms.serve.followed import Followed
+from sentence_beam.transforms.serve.question import DEFAULT_K, MOST_CHARACTERS, MOST_HITS
+from sentence_beam.transforms.serve.texts import shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError
 
 DEFAULT_K = 10
 MOST_HITS = 100

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from transforms.base.errors import OptionError
-from transforms.serve.app import Application
-from transforms.serve.guard import MOST_BYTES
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.serve.app import Application
+from sentence_beam.transforms.serve.guard import MOST_BYTES
 
 MOST_CONNECTIONS = 1000
 ENDED_WITHIN = 10  # seconds to finish requests when the server ends

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from transforms.base.words import best_start, find_words, words_of
+from sentence_beam.transforms.base.words import best_start, find_words, words_of
 
 FOLDED = 400  # characters of a longer text that are visible until it is opened
 MOST_TEXT = 20_000  # characters of an opened text

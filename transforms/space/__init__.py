@@ -1,7 +1,7 @@
 """Embedding spaces: everything that a vector depends on, and its hash. Standard library only."""
 
-from transforms.space.dtypes import DTYPES, FLOAT32_ONLY, native_dtype, resolve_dtype
-from transforms.space.hashing import (
+from sentence_beam.transforms.space.dtypes import DTYPES, FLOAT32_ONLY, native_dtype, resolve_dtype
+from sentence_beam.transforms.space.hashing import (
     canonical_json,
     pieces_hashes,
     row_hash,
@@ -9,10 +9,10 @@ from transforms.space.hashing import (
     sha256_file,
     sha256_text,
 )
-from transforms.space.identity import Space, resolve_space
-from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
-from transforms.space.recipe import Machine, Recipe
-from transforms.space.spec import AUTO, PoolerPart, PoolerSpec, parse_pooler
+from sentence_beam.transforms.space.identity import Space, resolve_space
+from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
+from sentence_beam.transforms.space.recipe import Machine, Recipe
+from sentence_beam.transforms.space.spec import AUTO, PoolerPart, PoolerSpec, parse_pooler
 
 __all__ = [
     "AUTO",

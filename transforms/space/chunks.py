@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.space.spec_options import Grammar, Option
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.spec_options import Grammar, Option
 
 _TOKENS = Option((), None, number=True)
 _BY = Option(("text", "markdown"), "text")

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transforms.base import nvidia
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base import nvidia
+from sentence_beam.transforms.base.errors import OptionError
 
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 # Families that are quantised: others were not measured.

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from transforms.base import progress
+from sentence_beam.transforms.base import progress
 
 ROW_HASH_BYTES = 16
 _ROW_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES)

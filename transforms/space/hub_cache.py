@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError
 
 
 def find_snapshot(folder: Path) -> Path:

@@ -7,16 +7,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from transforms.base.entries import hex_digest, one_of
-from transforms.base.errors import OptionError, SpaceMismatchError
-from transforms.space.dtypes import resolve_dtype
-from transforms.space.hashing import canonical_json, sha256_file, sha256_text
-from transforms.space.model_config import UNLIMITED
-from transforms.space.model_files import ModelFiles, find_safetensors
-from transforms.space.poolers import check_int8_pooler, resolve_pooler
-from transforms.space.spec import AUTO, PoolerSpec
-from transforms.space.st_weights import check_layer, check_mix
-from transforms.space.whole_model import refuse_cross_encoder
+from sentence_beam.transforms.base.entries import hex_digest, one_of
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.space.dtypes import resolve_dtype
+from sentence_beam.transforms.space.hashing import canonical_json, sha256_file, sha256_text
+from sentence_beam.transforms.space.model_config import UNLIMITED
+from sentence_beam.transforms.space.model_files import ModelFiles, find_safetensors
+from sentence_beam.transforms.space.poolers import check_int8_pooler, resolve_pooler
+from sentence_beam.transforms.space.spec import AUTO, PoolerSpec
+from sentence_beam.transforms.space.st_weights import check_layer, check_mix
+from sentence_beam.transforms.space.whole_model import refuse_cross_encoder
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 # A shorter vector counts as zero: no vector is divided by a smaller length.

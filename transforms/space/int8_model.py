@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from transforms.base.errors import OptionError, refuse_damage
-from transforms.space.hashing import canonical_json, sha256_text
-from transforms.space.identity import Space
-from transforms.space.recipe import Machine
+from sentence_beam.transforms.base.errors import OptionError, refuse_damage
+from sentence_beam.transforms.space.hashing import canonical_json, sha256_text
+from sentence_beam.transforms.space.identity import Space
+from sentence_beam.transforms.space.recipe import Machine
 
 INT8 = "int8"
 GRAPH = "model.xml"

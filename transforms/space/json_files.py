@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.entries import dataclass_of
+from sentence_beam.transforms.base.errors import OptionError
 
 _Fields = TypeVar("_Fields")
 _KINDS: dict[type, str] = {dict: "object", list: "list"}

@@ -9,16 +9,16 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from transforms.base.errors import MissingExtraError, OptionError, first_line
-from transforms.space.exported import Exported, read_exported
-from transforms.space.hub_cache import find_snapshot
-from transforms.space.json_files import (
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.space.exported import Exported, read_exported
+from sentence_beam.transforms.space.hub_cache import find_snapshot
+from sentence_beam.transforms.space.json_files import (
     check_not_cut_off,
     read_fields,
     read_json,
     read_json_if_there,
 )
-from transforms.space.model_config import (
+from sentence_beam.transforms.space.model_config import (
     HEADS,
     LAYERS,
     WIDTHS,
@@ -27,8 +27,8 @@ from transforms.space.model_config import (
     read_config,
     read_tokenizer_config,
 )
-from transforms.space.st_modules import DOCUMENT, StModules, read_modules, read_static
-from transforms.space.whole_model import refuse_adapters, refuse_other_files
+from sentence_beam.transforms.space.st_modules import DOCUMENT, StModules, read_modules, read_static
+from sentence_beam.transforms.space.whole_model import refuse_adapters, refuse_other_files
 
 DEFAULT_MODEL = "minilm"
 STATIC = "static-embedding"  # the family of sentence-transformers' StaticEmbedding

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from transforms.base.errors import OptionError
-from transforms.space.model_files import STATIC, ModelFiles
-from transforms.space.spec import PoolerPart, PoolerSpec, make_part
-from transforms.space.token_table import read_table
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.model_files import STATIC, ModelFiles
+from sentence_beam.transforms.space.spec import PoolerPart, PoolerSpec, make_part
+from sentence_beam.transforms.space.token_table import read_table
 
 TEXT = "{text}"
 INT8_POOLERS = (

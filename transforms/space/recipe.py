@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.base.values import read
-from transforms.space.chunks import UNCUT, ChunksSpec
-from transforms.space.identity import Space, resolve_space
-from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
-from transforms.space.spec import AUTO, PoolerSpec, parse_pooler
-from transforms.space.st_modules import DOCUMENT
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import read
+from sentence_beam.transforms.space.chunks import UNCUT, ChunksSpec
+from sentence_beam.transforms.space.identity import Space, resolve_space
+from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
+from sentence_beam.transforms.space.spec import AUTO, PoolerSpec, parse_pooler
+from sentence_beam.transforms.space.st_modules import DOCUMENT
 
 # The fields that are read from a SPEC.
 _SPECS: dict[str, Callable[[str], object]] = {"pooler": parse_pooler, "chunks": ChunksSpec.parse}

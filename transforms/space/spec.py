@@ -8,8 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.space.spec_options import Grammar, Option, Value, without_added_defaults
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.spec_options import (
+    Grammar,
+    Option,
+    Value,
+    without_added_defaults,
+)
 
 COUNTS = ("all", "no-special", "drop-last-special", "no-prompt")
 COUNT = Option(COUNTS, "all")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from transforms.base.errors import OptionError
-from transforms.base.values import nearest
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import nearest
 
 Value = str | int | float
 _NUMBER = r"[0-9]{1,15}"

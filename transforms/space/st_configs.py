@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from transforms.base.entries import fail, number, positive, text
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.entries import fail, number, positive, text
+from sentence_beam.transforms.base.errors import OptionError
 
 Positive = Annotated[int, positive]
 SENTENCE = "sentence_embedding"

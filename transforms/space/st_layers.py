@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.space.json_files import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.json_files import (
     read_fields,
     read_json,
     read_json_if_there,
     read_known_fields,
 )
-from transforms.space.st_configs import (
+from sentence_beam.transforms.space.st_configs import (
     SENTENCE,
     CnnConfig,
     DenseConfig,

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.space.json_files import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.json_files import (
     read_fields,
     read_json,
     read_json_if_there,
     read_known_fields,
 )
-from transforms.space.st_configs import (
+from sentence_beam.transforms.space.st_configs import (
     SENTENCE_TRANSFORMER,
     CnnHeadConfig,
     ModuleConfig,
@@ -24,8 +24,14 @@ from transforms.space.st_configs import (
     Truncation,
     width_of,
 )
-from transforms.space.st_layers import CNN_HEAD, LAYERS_AFTER, POOLED, StLayer, read_layers
-from transforms.space.whole_model import cross_encoder_error
+from sentence_beam.transforms.space.st_layers import (
+    CNN_HEAD,
+    LAYERS_AFTER,
+    POOLED,
+    StLayer,
+    read_layers,
+)
+from sentence_beam.transforms.space.whole_model import cross_encoder_error
 
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{family}_config.json"

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.space.model_files import find_safetensors, safetensors_shapes
-from transforms.space.st_layers import StLayer
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.model_files import find_safetensors, safetensors_shapes
+from sentence_beam.transforms.space.st_layers import StLayer
 
 # the parameter with the width of a layer's input
 _INPUTS = {"dense": "in_features", "layer-norm": "dim", "st-cnn": "width", "st-lstm": "width"}

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.space.hashing import canonical_json, sha256_file, sha256_text
-from transforms.space.json_files import read_json
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.hashing import canonical_json, sha256_file, sha256_text
+from sentence_beam.transforms.space.json_files import read_json
 
 FORMAT = "sentence-beam token statistics 1"
 METHODS = ("tfidf", "token-counts")

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.space.json_files import read_json_if_there
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.json_files import read_json_if_there
 
 ADAPTER_CONFIG = "adapter_config.json"
 _ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors", "adapter_model.bin")

@@ -4,8 +4,15 @@ Local folders get atomic writes and real conditions (`local`), gs:// has its own
 all other schemes go through Beam's clients (`s3`, `beam_filesystem`).
 """
 
-from transforms.storage.base import Entry, Storage, UnsyncedError, absolute, is_local, join
-from transforms.storage.dispatch import (
+from sentence_beam.transforms.storage.base import (
+    Entry,
+    Storage,
+    UnsyncedError,
+    absolute,
+    is_local,
+    join,
+)
+from sentence_beam.transforms.storage.dispatch import (
     checksum_of,
     delete_below,
     delete_empty_folders,
@@ -21,8 +28,8 @@ from transforms.storage.dispatch import (
     threads_may_read,
     time_of_storage,
 )
-from transforms.storage.rows import ROWS, folder_of_rows, is_rows
-from transforms.storage.text import lines_of, read_named, read_text, text_of
+from sentence_beam.transforms.storage.rows import ROWS, folder_of_rows, is_rows
+from sentence_beam.transforms.storage.text import lines_of, read_named, read_text, text_of
 
 __all__ = [
     "ROWS",

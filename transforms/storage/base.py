@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
-from transforms.base.errors import SentenceBeamError
-from transforms.base.values import StrPath, as_text
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.values import StrPath, as_text
 
 BLOCK = 1 << 20
 SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")

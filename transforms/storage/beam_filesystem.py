@@ -11,7 +11,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms.storage.base import (
+from sentence_beam.transforms.storage.base import (
     Entry,
     Matched,
     checksum_in,
@@ -19,8 +19,8 @@ from transforms.storage.base import (
     named_between,
     version_of,
 )
-from transforms.storage.beam_options import filesystem_options
-from transforms.storage.globs import Glob, matched
+from sentence_beam.transforms.storage.beam_options import filesystem_options
+from sentence_beam.transforms.storage.globs import Glob, matched
 
 
 class BeamStorage:

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 
-from transforms.storage.cache import cache_folder
+from sentence_beam.transforms.storage.cache import cache_folder
 
 SHARE = 0.1  # of the free disk, if no bound is given
 ROOM = 0.9  # of the bound, to which the cache is cut when it is full

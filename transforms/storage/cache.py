@@ -5,8 +5,8 @@ import os
 import tempfile
 from typing import BinaryIO
 
-from transforms import storage
-from transforms.base.errors import DamagedIndexError, SentenceBeamError
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
 
 PART = 16 << 20
 

@@ -14,14 +14,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from transforms.base.errors import MissingExtraError
-from transforms.base.extras import pip_line
-from transforms.base.imports import uncollected
-from transforms.base.logs import keep_root_logger
-from transforms.storage.base import BLOCK, Entry, Storage, is_local, version_of
-from transforms.storage.local import LEFT, LocalStorage
-from transforms.storage.ranged import RangedReader
-from transforms.storage.rows import RowsStorage, is_rows
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.imports import uncollected
+from sentence_beam.transforms.base.logs import keep_root_logger
+from sentence_beam.transforms.storage.base import BLOCK, Entry, Storage, is_local, version_of
+from sentence_beam.transforms.storage.local import LEFT, LocalStorage
+from sentence_beam.transforms.storage.ranged import RangedReader
+from sentence_beam.transforms.storage.rows import RowsStorage, is_rows
 
 EXTRAS = {"gs": "gcp", "s3": "aws"}  # by scheme
 TRIES = 5  # to write a file that others write too
@@ -54,14 +54,14 @@ def back_end_of(scheme: str) -> Callable[[str], Storage]:
     """The maker of storages for the paths of a remote scheme, imported once."""
     with uncollected():
         if scheme == "gs":
-            from transforms.storage.gcs import GcsStorage  # needs an extra
+            from sentence_beam.transforms.storage.gcs import GcsStorage  # needs an extra
 
             return lambda path: GcsStorage()
         if scheme == "s3":
-            from transforms.storage.s3 import S3Storage
+            from sentence_beam.transforms.storage.s3 import S3Storage
 
             return lambda path: S3Storage()
-        from transforms.storage.beam_filesystem import storage_by_beam
+        from sentence_beam.transforms.storage.beam_filesystem import storage_by_beam
 
         return storage_by_beam
 

@@ -33,13 +33,19 @@ from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 from requests.adapters import HTTPAdapter
 
-from transforms.base.errors import InputChangedError, SentenceBeamError, first_line
-from transforms.base.logs import keep_root_logger
-from transforms.storage.base import Entry, Matched, OutsideFileError, bucket_and_name, matched_file
-from transforms.storage.beam_options import filesystem_options
-from transforms.storage.globs import Glob, matched
-from transforms.storage.listing import Page, listed
-from transforms.storage.ranged import RangedReader
+from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError, first_line
+from sentence_beam.transforms.base.logs import keep_root_logger
+from sentence_beam.transforms.storage.base import (
+    Entry,
+    Matched,
+    OutsideFileError,
+    bucket_and_name,
+    matched_file,
+)
+from sentence_beam.transforms.storage.beam_options import filesystem_options
+from sentence_beam.transforms.storage.globs import Glob, matched
+from sentence_beam.transforms.storage.listing import Page, listed
+from sentence_beam.transforms.storage.ranged import RangedReader
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
 OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it

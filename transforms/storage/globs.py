@@ -11,8 +11,8 @@ import itertools
 import re
 from collections.abc import Collection, Iterable
 
-from transforms.base.errors import OptionError
-from transforms.storage.base import Entry, Matched, is_local
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.storage.base import Entry, Matched, is_local
 
 MOST_WAYS = 10_000
 ANY_FOLDERS = "**"

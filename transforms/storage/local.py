@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from transforms.base.errors import SentenceBeamError
-from transforms.storage.base import (
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.storage.base import (
     Entry,
     FolderError,
     Matched,
@@ -24,7 +24,7 @@ from transforms.storage.base import (
     named_between,
     version_of,
 )
-from transforms.storage.globs import Glob, beside
+from sentence_beam.transforms.storage.globs import Glob, beside
 
 # After any other error the file may exist or not.
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from transforms.storage.base import Entry, Matched, matched_file
-from transforms.storage.local import LocalStorage
+from sentence_beam.transforms.storage.base import Entry, Matched, matched_file
+from sentence_beam.transforms.storage.local import LocalStorage
 
 ROWS = "rows://"
 _FOLDER = "SENTENCE_BEAM_ROWS"

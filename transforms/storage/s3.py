@@ -31,9 +31,9 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from transforms.base.errors import SentenceBeamError, first_line
-from transforms.base.logs import keep_root_logger
-from transforms.storage.base import (
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.base.logs import keep_root_logger
+from sentence_beam.transforms.storage.base import (
     Entry,
     Matched,
     OutsideFileError,
@@ -42,10 +42,10 @@ from transforms.storage.base import (
     matched_file,
     named_between,
 )
-from transforms.storage.beam_options import filesystem_options
-from transforms.storage.globs import Glob, matched
-from transforms.storage.listing import Page, listed
-from transforms.storage.ranged import RangedReader
+from sentence_beam.transforms.storage.beam_options import filesystem_options
+from sentence_beam.transforms.storage.globs import Glob, matched
+from sentence_beam.transforms.storage.listing import Page, listed
+from sentence_beam.transforms.storage.ranged import RangedReader
 
 OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it
 # The ending of buckets in one zone: they list in no order and cannot start at a name.

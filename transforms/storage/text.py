@@ -1,8 +1,8 @@
 """Text files that options name."""
 
-from transforms.base.errors import OptionError
-from transforms.storage.base import FolderError, absolute
-from transforms.storage.dispatch import read_bytes
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.storage.base import FolderError, absolute
+from sentence_beam.transforms.storage.dispatch import read_bytes
 
 
 def read_text(path: str, option: str) -> str:

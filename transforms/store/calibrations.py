@@ -1,11 +1,11 @@
 """Calibrations as files, and the copy that a store keeps, so that queries get what its rows got."""
 
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
-from transforms.calibration.calibration import INFO, TENSORS, Calibration
-from transforms.space import Space
-from transforms.store import layout
-from transforms.store.entries import CalibrationEntry
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.calibration.calibration import INFO, TENSORS, Calibration
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import CalibrationEntry
 
 
 def read_calibration(folder: str) -> Calibration:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from transforms.base.entries import JsonEntry
-from transforms.store.entries import Digest, RunName, stored
+from sentence_beam.transforms.base.entries import JsonEntry
+from sentence_beam.transforms.store.entries import Digest, RunName, stored
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from transforms.base.entries import SPARSE, JsonEntry
+from sentence_beam.transforms.base.entries import SPARSE, JsonEntry
 
 
 @dataclass(frozen=True)

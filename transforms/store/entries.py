@@ -4,10 +4,10 @@ import sys
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
-from transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
-from transforms.space import DEFAULT_MODEL
-from transforms.space.model_files import has_revisions
-from transforms.store import layout
+from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
+from sentence_beam.transforms.space import DEFAULT_MODEL
+from sentence_beam.transforms.space.model_files import has_revisions
+from sentence_beam.transforms.store import layout
 
 
 def stored(kind: str) -> Reader:

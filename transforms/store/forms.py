@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from transforms.base.errors import LedgerError
-from transforms.space import Space
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.base.errors import LedgerError
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 HALF = 8  # hex digits
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from transforms.base.entries import SPARSE, JsonEntry, count, fail, text
-from transforms.base.errors import OptionError
-from transforms.index.spec import AUTO, IndexSpec
-from transforms.store.entries import Digest, stored
+from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, count, fail, text
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index.spec import AUTO, IndexSpec
+from sentence_beam.transforms.store.entries import Digest, stored
 
 IndexPath = Annotated[str, stored("index")]
 

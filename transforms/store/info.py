@@ -3,14 +3,14 @@
 from dataclasses import asdict
 from typing import Any
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store.index_entries import IndexEntry
-from transforms.store.manifest import Manifest, snapshots
-from transforms.store.runs import lease
-from transforms.store.runs.result import Result, checked_result, result_of_snapshot
-from transforms.store.runs.run_ids import last_run, start_of
-from transforms.store.shards.columns import own_columns
-from transforms.store.shards.reading import open_shard
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.manifest import Manifest, snapshots
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.result import Result, checked_result, result_of_snapshot
+from sentence_beam.transforms.store.runs.run_ids import last_run, start_of
+from sentence_beam.transforms.store.shards.columns import own_columns
+from sentence_beam.transforms.store.shards.reading import open_shard
 
 RUNNING = "running"
 UNFINISHED = "unfinished"

@@ -2,10 +2,10 @@
 
 import json
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.space import Space
-from transforms.space.int8_model import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.space.int8_model import (
     ABOUT,
     GRAPH,
     INT8,
@@ -14,7 +14,7 @@ from transforms.space.int8_model import (
     Int8Model,
     quantised,
 )
-from transforms.store import layout
+from sentence_beam.transforms.store import layout
 
 _MEND = "restore it, or embed everything again with --reembed"
 

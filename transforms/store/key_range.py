@@ -5,7 +5,7 @@ Units and shards of a file begin with its key, so that one listing has the shard
 
 from dataclasses import dataclass
 
-from transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.files import key_of
 
 AFTER = "\x7f"  # comes after every character of a unit's name
 

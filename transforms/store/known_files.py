@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from transforms.corpus.files import key_of
-from transforms.corpus.groups import bits_of
-from transforms.store.entries import InputEntry, PartEntry
-from transforms.store.key_range import AFTER, KeyRange
-from transforms.store.manifest import Manifest, with_units
-from transforms.store.manifest_parts import may_have, read_parts
-from transforms.store.records import UnitRecord, by_file
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.groups import bits_of
+from sentence_beam.transforms.store.entries import InputEntry, PartEntry
+from sentence_beam.transforms.store.key_range import AFTER, KeyRange
+from sentence_beam.transforms.store.manifest import Manifest, with_units
+from sentence_beam.transforms.store.manifest_parts import may_have, read_parts
+from sentence_beam.transforms.store.records import UnitRecord, by_file
 
 
 @dataclass(frozen=True)

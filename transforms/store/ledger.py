@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from transforms.base.errors import LedgerError
-from transforms.corpus.buckets import Buckets, parse_name
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms.base.errors import LedgerError
+from sentence_beam.transforms.corpus.buckets import Buckets, parse_name
+from sentence_beam.transforms.store.records import UnitRecord
 
 LEAST_REJECTED = 10  # rows: fewer end no run if others are left
 LEAST_UNKNOWN = 100  # tokens: fewer end no run that brings a store up to date

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
-from transforms import storage
-from transforms.base.entries import BESIDE, SPARSE, JsonEntry, one_of, time
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.corpus.buckets import Buckets
-from transforms.corpus.groups import bits_of, group_name
-from transforms.space import Space
-from transforms.store import layout, manifest_parts
-from transforms.store.changes_entry import ChangesEntry
-from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
-from transforms.store.entries import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import BESIDE, SPARSE, JsonEntry, one_of, time
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.groups import bits_of, group_name
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store import layout, manifest_parts
+from sentence_beam.transforms.store.changes_entry import ChangesEntry
+from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
+from sentence_beam.transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
     ForgottenEntry,
@@ -33,19 +33,19 @@ from transforms.store.entries import (
     RunName,
     WatchEntry,
 )
-from transforms.store.forms import run_form
-from transforms.store.index_entries import IndexEntry
-from transforms.store.kept import Kept
-from transforms.store.key_range import AFTER
-from transforms.store.ledger import span_name
-from transforms.store.manifest_parts import (
+from sentence_beam.transforms.store.forms import run_form
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.kept import Kept
+from sentence_beam.transforms.store.key_range import AFTER
+from sentence_beam.transforms.store.ledger import span_name
+from sentence_beam.transforms.store.manifest_parts import (
     read_parts,
     units_named,
     units_of_part,
 )
-from transforms.store.part_lists import Lists, in_order, read_lists
-from transforms.store.records import UnitRecord, by_file
-from transforms.store.sealed_json import FENCE, check_digest, digest_of
+from sentence_beam.transforms.store.part_lists import Lists, in_order, read_lists
+from sentence_beam.transforms.store.records import UnitRecord, by_file
+from sentence_beam.transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
 FORMAT = 2

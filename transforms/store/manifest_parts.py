@@ -10,15 +10,15 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.corpus.files import key_of
-from transforms.corpus.groups import bits_of
-from transforms.store import layout
-from transforms.store.entries import InputEntry, ManifestPart, PartEntry
-from transforms.store.key_range import AFTER, KeyRange
-from transforms.store.records import UnitRecord
-from transforms.store.sealed_json import to_bytes
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.groups import bits_of
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import InputEntry, ManifestPart, PartEntry
+from sentence_beam.transforms.store.key_range import AFTER, KeyRange
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.sealed_json import to_bytes
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, first_line
-from transforms.store.manifest import Manifest
-from transforms.store.shards.dataset import dataset_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.dataset import dataset_of
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

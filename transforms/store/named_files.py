@@ -2,8 +2,8 @@
 
 import hashlib
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
 
 
 def read_named(path: str, sha256: str, mend: str) -> bytes:

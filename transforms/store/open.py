@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.base.numbers import counted
-from transforms.base.python_names import python_names
-from transforms.base.values import StrPath
-from transforms.corpus.given_ids import Id, ids_as_text, is_one_id
-from transforms.space import Space
-from transforms.store.info import info_of
-from transforms.store.manifest import Manifest, read_manifest, snapshots
-from transforms.store.shards.dataset import dataset_of
-from transforms.store.shards.precision import Coding, kept_ranges
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.python_names import python_names
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.corpus.given_ids import Id, ids_as_text, is_one_id
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.info import info_of
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
+from sentence_beam.transforms.store.shards.dataset import dataset_of
+from sentence_beam.transforms.store.shards.precision import Coding, kept_ranges
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
-    from transforms.search import Hit
+    from sentence_beam.transforms.search import Hit
 
 OF_SEARCH = {
     "exact": True,
@@ -198,7 +198,7 @@ class Store:
     def _searcher(self) -> Any:
         # Search imports the encoder and this package; only this method imports a layer above its
         # own.
-        from transforms.search import READ_LISTS, Searcher
+        from sentence_beam.transforms.search import READ_LISTS, Searcher
 
         return Searcher(self.manifest, copies=READ_LISTS)
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from transforms.store import manifest_parts
-from transforms.store.entries import InputEntry, PartEntry
-from transforms.store.manifest_parts import PARTS_AT_ONCE
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms.store import manifest_parts
+from sentence_beam.transforms.store.entries import InputEntry, PartEntry
+from sentence_beam.transforms.store.manifest_parts import PARTS_AT_ONCE
+from sentence_beam.transforms.store.records import UnitRecord
 
 Lists = tuple[list[UnitRecord], tuple[InputEntry, ...]]
 Records = Callable[[Iterable[dict[str, Any]]], list[UnitRecord]]

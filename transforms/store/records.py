@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
-from transforms.base.compact import by_values
-from transforms.base.entries import (
+from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.base.entries import (
     WrongFieldError,
     count,
     dataclass_of,
@@ -16,12 +16,12 @@ from transforms.base.entries import (
     matching,
     text,
 )
-from transforms.base.errors import BY_EXIT_STATUS, SentenceBeamError
-from transforms.base.measures import tokens_a_second
-from transforms.corpus.groups import bits_of
-from transforms.store import layout
-from transforms.store.entries import stored
-from transforms.store.forms import HALF
+from sentence_beam.transforms.base.errors import BY_EXIT_STATUS, SentenceBeamError
+from sentence_beam.transforms.base.measures import tokens_a_second
+from sentence_beam.transforms.corpus.groups import bits_of
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import stored
+from sentence_beam.transforms.store.forms import HALF
 
 MANIFEST_FIELDS = (
     "path", "unit", "file", "range", "rows", "read", "rejected", "rejects",

@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 
 
 def is_removed(manifest: Manifest) -> bool:

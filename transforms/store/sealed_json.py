@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from transforms.space import canonical_json, sha256_text
+from sentence_beam.transforms.space import canonical_json, sha256_text
 
 FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
 # what a manifest's digest does not cover: itself, and what is in manifest.json alone

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus.buckets import parse_name
-from transforms.space.int8_model import INT8
-from transforms.storage.base import Entry
-from transforms.store import layout
-from transforms.store.ledger import span_name
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.recorded_plan import RecordedPlan, read_plan
-from transforms.store.runs.result import timestamp
-from transforms.store.sealed_json import FENCE, to_bytes
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus.buckets import parse_name
+from sentence_beam.transforms.space.int8_model import INT8
+from sentence_beam.transforms.storage.base import Entry
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.ledger import span_name
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
+from sentence_beam.transforms.store.runs.result import timestamp
+from sentence_beam.transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
 RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex

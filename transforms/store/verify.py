@@ -14,25 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.store import layout
-from transforms.store.calibrations import kept_calibration
-from transforms.store.forgetting.hashes import read_rows
-from transforms.store.index_coverage import Coverage
-from transforms.store.index_entries import IndexEntry, SegmentEntry
-from transforms.store.index_files import locators
-from transforms.store.int8_models import kept_int8
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.canary import CanaryFile
-from transforms.store.runs.changed_rows import read_changes
-from transforms.store.runs.result import checked_result
-from transforms.store.shards.precision import kept_ranges
-from transforms.store.verify_files import have_same_rows, index_file_faults, unit_faults
-from transforms.store.verify_manifest import ledger_faults, manifest_faults
-from transforms.store.watched import read_answers, read_grades, read_queries
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.forgetting.hashes import read_rows
+from sentence_beam.transforms.store.index_coverage import Coverage
+from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.canary import CanaryFile
+from sentence_beam.transforms.store.runs.changed_rows import read_changes
+from sentence_beam.transforms.store.runs.result import checked_result
+from sentence_beam.transforms.store.shards.precision import kept_ranges
+from sentence_beam.transforms.store.verify_files import (
+    have_same_rows,
+    index_file_faults,
+    unit_faults,
+)
+from sentence_beam.transforms.store.verify_manifest import ledger_faults, manifest_faults
+from sentence_beam.transforms.store.watched import read_answers, read_grades, read_queries
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
 UNITS_IN_A_CHECK = 16

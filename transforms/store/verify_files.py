@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.store.manifest import Manifest
-from transforms.store.records import SUMS, UnitRecord
-from transforms.store.shards import reading
-from transforms.store.shards.rejects import rejects_from_bytes
-from transforms.store.shards.units import sums_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import SUMS, UnitRecord
+from sentence_beam.transforms.store.shards import reading
+from sentence_beam.transforms.store.shards.rejects import rejects_from_bytes
+from sentence_beam.transforms.store.shards.units import sums_of
 
 
 def unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:

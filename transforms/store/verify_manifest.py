@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from transforms import storage
-from transforms.base.errors import LedgerError
-from transforms.store import layout
-from transforms.store.ledger import Ledger, check_pieces
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.sealed_json import UNSEALED
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import LedgerError
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.ledger import Ledger, check_pieces
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.sealed_json import UNSEALED
 
 
 def manifest_faults(manifest: Manifest) -> Iterator[str]:

@@ -11,13 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.arrow import HASH_BYTES, as_matrix, fixed_size, parquet_bytes, table_of
-from transforms.base.errors import refuse_damage
-from transforms.space import canonical_json, sha256_text
-from transforms.store import layout
-from transforms.store.entries import WatchEntry, WatchFileEntry
-from transforms.store.named_files import read_named
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import (
+    HASH_BYTES,
+    as_matrix,
+    fixed_size,
+    parquet_bytes,
+    table_of,
+)
+from sentence_beam.transforms.base.errors import refuse_damage
+from sentence_beam.transforms.space import canonical_json, sha256_text
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import WatchEntry, WatchFileEntry
+from sentence_beam.transforms.store.named_files import read_named
 
 ANSWERS = pa.schema(
     [

@@ -1,3 +1,3 @@
 """Fine-tuning of sentence encoders by sentence-transformers' trainer."""
 
-from transforms.training.options import TrainOptions as TrainOptions
+from sentence_beam.transforms.training.options import TrainOptions as TrainOptions

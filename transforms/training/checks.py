@@ -2,9 +2,9 @@
 
 import importlib.util
 
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.base.extras import pip_line
-from transforms.training.options import (
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.training.options import (
     CLASSIFICATION,
     CONCAT,
     COSENT,

@@ -14,7 +14,7 @@ from sentence_transformers.base.modules.module import Module
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.pooling.cnn import CnnNetwork
+from sentence_beam.transforms.pooling.cnn import CnnNetwork
 
 _ = torch, nn, F  # the network uses them in `modeling_cnn.py`
 
@@ -63,6 +63,7 @@ def _source() -> str:
     """Return this file with the network in place of its import, so that it needs no package."""
     own = Path(__file__).read_text(encoding="utf-8")
     imported = re.compile(
-        r"^from transforms\.pooling\.cnn import CnnNetwork\n(\n_ = .*\n)?", re.MULTILINE
+        r"^from sentence_beam.transforms\.pooling\.cnn import CnnNetwork\n(\n_ = .*\n)?",
+        re.MULTILINE,
     )
     return imported.sub(lambda _: f"\n{inspect.getsource(CnnNetwork)}", own)

@@ -9,13 +9,17 @@ from sentence_transformers.base import modules
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
 from torch import nn
 
-from transforms.base.errors import OptionError, first_line
-from transforms.encoder.load import quiet_transformers
-from transforms.encoder.pair_scorer import check_folder, folder_digest, is_cross_encoder
-from transforms.encoder.weight_names import refuse_prefix
-from transforms.space import resolve_model, resolve_space
-from transforms.space.model_files import find_safetensors
-from transforms.training.options import TrainOptions
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.encoder.load import quiet_transformers
+from sentence_beam.transforms.encoder.pair_scorer import (
+    check_folder,
+    folder_digest,
+    is_cross_encoder,
+)
+from sentence_beam.transforms.encoder.weight_names import refuse_prefix
+from sentence_beam.transforms.space import resolve_model, resolve_space
+from sentence_beam.transforms.space.model_files import find_safetensors
+from sentence_beam.transforms.training.options import TrainOptions
 
 
 def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEncoder:

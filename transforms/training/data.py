@@ -4,12 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.training.examples import Examples, overlap, read_examples, shortened
-from transforms.training.options import CLASSIFICATION, RANKING, REGRESSION, TrainOptions
-from transforms.training.roles import LABEL, NEGATIVE, SCORE
-from transforms.training.targets import labels_of, scaled
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.training.examples import Examples, overlap, read_examples, shortened
+from sentence_beam.transforms.training.options import (
+    CLASSIFICATION,
+    RANKING,
+    REGRESSION,
+    TrainOptions,
+)
+from sentence_beam.transforms.training.roles import LABEL, NEGATIVE, SCORE
+from sentence_beam.transforms.training.targets import labels_of, scaled
 
 
 @dataclass(frozen=True)

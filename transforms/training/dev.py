@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.evaluation.evidence import ALL, Evidence, Means
-from transforms.evaluation.intervals import Belief, beliefs, draw
-from transforms.evaluation.kinds.judgements import KEEP, Judgements
-from transforms.evaluation.kinds.retrieval import Retrieval
-from transforms.evaluation.kinds.sts import Sts
-from transforms.evaluation.kinds.triplets import Triplets
-from transforms.evaluation.pair_files import ScoredPairs
-from transforms.evaluation.task import Predictions, Task, TaskVectors
-from transforms.training.examples import Examples
-from transforms.training.options import CLASSIFICATION, RANKING, TRIPLET
-from transforms.training.roles import LABEL, NEGATIVE, SCORE
+from sentence_beam.transforms.evaluation.evidence import ALL, Evidence, Means
+from sentence_beam.transforms.evaluation.intervals import Belief, beliefs, draw
+from sentence_beam.transforms.evaluation.kinds.judgements import KEEP, Judgements
+from sentence_beam.transforms.evaluation.kinds.retrieval import Retrieval
+from sentence_beam.transforms.evaluation.kinds.sts import Sts
+from sentence_beam.transforms.evaluation.kinds.triplets import Triplets
+from sentence_beam.transforms.evaluation.pair_files import ScoredPairs
+from sentence_beam.transforms.evaluation.task import Predictions, Task, TaskVectors
+from sentence_beam.transforms.training.examples import Examples
+from sentence_beam.transforms.training.options import CLASSIFICATION, RANKING, TRIPLET
+from sentence_beam.transforms.training.roles import LABEL, NEGATIVE, SCORE
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 DEV = "dev"
 Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors float32 [n, d]

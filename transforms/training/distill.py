@@ -16,17 +16,17 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import OptionError, first_line
-from transforms.corpus.reading import list_files, read_files
-from transforms.corpus.row_blocks import Columns
-from transforms.corpus.syntax import Syntax
-from transforms.encoder.devices import resolve_devices
-from transforms.encoder.load import load_model, quiet_transformers
-from transforms.space import ModelFiles, resolve_model, resolve_space
-from transforms.training.distill_options import RECORD, DistillOptions, output_of
-from transforms.training.folders import staged
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.corpus.reading import list_files, read_files
+from sentence_beam.transforms.corpus.row_blocks import Columns
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.encoder.devices import resolve_devices
+from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
+from sentence_beam.transforms.space import ModelFiles, resolve_model, resolve_space
+from sentence_beam.transforms.training.distill_options import RECORD, DistillOptions, output_of
+from sentence_beam.transforms.training.folders import staged
 
 PACKAGES = ("sentence-beam", "model2vec", "skeletoken", "transformers", "torch")
 # model2vec's names of poolers.

@@ -4,12 +4,12 @@ import importlib.util
 import os
 from pathlib import Path
 
-from transforms import storage
-from transforms.base import values
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.base.extras import pip_line
-from transforms.base.option import option, options
-from transforms.options.common import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.option import option, options
+from sentence_beam.transforms.options.common import (
     CSV,
     DELIMITER,
     DEVICE,
@@ -20,7 +20,7 @@ from transforms.options.common import (
     TEXT_COLUMN,
     named_input,
 )
-from transforms.space import DEFAULT_MODEL
+from sentence_beam.transforms.space import DEFAULT_MODEL
 
 RECORD = "distill.json"
 WORDS = 20_000

@@ -8,12 +8,12 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from transforms.training import folders
-from transforms.training.checks import check
-from transforms.training.data import describe_data, read_data
-from transforms.training.options import TrainOptions
-from transforms.training.prepare import prepare
-from transforms.training.watch import Say, TrainingWatch
+from sentence_beam.transforms.training import folders
+from sentence_beam.transforms.training.checks import check
+from sentence_beam.transforms.training.data import describe_data, read_data
+from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.prepare import prepare
+from sentence_beam.transforms.training.watch import Say, TrainingWatch
 
 STEPS = 5  # steps to run; the first is slow and does not count
 
@@ -48,7 +48,12 @@ def estimate(options: TrainOptions, say: Say) -> TrainingEstimate:
     data = read_data(options)
     for line in describe_data(data):
         say(line)
-    from transforms.training.trainer import checkpoint_steps, fit, predictions_of, steps_of
+    from sentence_beam.transforms.training.trainer import (
+        checkpoint_steps,
+        fit,
+        predictions_of,
+        steps_of,
+    )
 
     job = prepare(options, data, say)
     dev_seconds = 0.0

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import DataGateError, OptionError
-from transforms.corpus.files import InputFile
-from transforms.corpus.find import match_inputs
-from transforms.corpus.reading import naming_option, read_header, read_values
-from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
-from transforms.corpus.syntax import Syntax
-from transforms.evaluation.tables import stem
-from transforms.training.labels import Labels, read_labels
-from transforms.training.options import TrainOptions
-from transforms.training.roles import LABEL, SCORE, VALUES, columns_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DataGateError, OptionError
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.find import match_inputs
+from sentence_beam.transforms.corpus.reading import naming_option, read_header, read_values
+from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.evaluation.tables import stem
+from sentence_beam.transforms.training.labels import Labels, read_labels
+from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.roles import LABEL, SCORE, VALUES, columns_of
 
 NO_LABEL, NO_SCORE = "no label", "no score"
 SHOWN = 5

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.training.options import TrainOptions
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.training.options import TrainOptions
 
 RECORD = "training.json"
 SETTINGS = "asked.json"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError
 
 # pairs of SNLI whose annotators disagreed: in its own files, and on the hub
 WITHOUT_CONSENSUS = ("-", "-1")

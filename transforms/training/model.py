@@ -10,13 +10,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from torch import nn
 
-from transforms.base.errors import OptionError, first_line
-from transforms.encoder.load import quiet_transformers
-from transforms.encoder.weight_names import refuse_prefix
-from transforms.space import resolve_model
-from transforms.space.model_files import ModelFiles
-from transforms.training.cnn_module import CNN003
-from transforms.training.options import CLASSIFICATION, CNN, TrainOptions
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.encoder.load import quiet_transformers
+from sentence_beam.transforms.encoder.weight_names import refuse_prefix
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.training.cnn_module import CNN003
+from sentence_beam.transforms.training.options import CLASSIFICATION, CNN, TrainOptions
 
 
 def load(options: TrainOptions, device: str) -> SentenceTransformer:

@@ -8,8 +8,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 from torch import nn
 
-from transforms.base.errors import OptionError
-from transforms.training.options import CLASSIFICATION, COSENT, RANKING, REGRESSION, TrainOptions
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.training.options import (
+    CLASSIFICATION,
+    COSENT,
+    RANKING,
+    REGRESSION,
+    TrainOptions,
+)
 
 MARGIN = 1.0  # of triplets
 SPREAD = 0.02  # standard deviation of the layer that classifies, at the start
@@ -86,8 +92,8 @@ def _ranking(model: SentenceTransformer, options: TrainOptions) -> nn.Module:
 
 def guide_of(guide: str, device: torch.device) -> SentenceTransformer:
     """Load the model that judges negatives, whole and unchanged."""
-    from transforms.encoder.load import quiet_transformers
-    from transforms.space import resolve_model
+    from sentence_beam.transforms.encoder.load import quiet_transformers
+    from sentence_beam.transforms.space import resolve_model
 
     with quiet_transformers():
         return SentenceTransformer(

@@ -1,9 +1,9 @@
 """Options of `train`: the data, the model and the training."""
 
-from transforms.base import values
-from transforms.base.errors import OptionError
-from transforms.base.option import Exclusive, option, options
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import Exclusive, option, options
+from sentence_beam.transforms.options.common import (
     CSV,
     DELIMITER,
     DEVICE,
@@ -14,9 +14,9 @@ from transforms.options.common import (
     MODEL,
     REVISION,
 )
-from transforms.space import DEFAULT_MODEL
-from transforms.store.entries import RememberedOptions
-from transforms.training import recipes
+from sentence_beam.transforms.space import DEFAULT_MODEL
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.training import recipes
 
 CLASSIFICATION = "classification"
 REGRESSION = "regression"

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.training.data import Data
-from transforms.training.dev import Classify, dev_task
-from transforms.training.examples import Examples
-from transforms.training.options import CLASSIFICATION, RANKING, TrainOptions
-from transforms.training.watch import Say
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.training.data import Data
+from sentence_beam.transforms.training.dev import Classify, dev_task
+from sentence_beam.transforms.training.examples import Examples
+from sentence_beam.transforms.training.options import CLASSIFICATION, RANKING, TrainOptions
+from sentence_beam.transforms.training.watch import Say
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
-    from transforms.evaluation.task import Task
-    from transforms.training.trainer import Job
+    from sentence_beam.transforms.evaluation.task import Task
+    from sentence_beam.transforms.training.trainer import Job
 
 SAMPLED = 10_000  # texts of each column whose lengths are counted
 
@@ -33,7 +33,7 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "Job":
     """
     from transformers import set_seed
 
-    from transforms.encoder.devices import resolve_device
+    from sentence_beam.transforms.encoder.devices import resolve_device
 
     device = resolve_device(options.device)
     set_seed(options.seed)
@@ -43,9 +43,9 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "Job":
 
 
 def _prepare_encoder(options: TrainOptions, data: Data, device: str, say: Say) -> "Job":
-    from transforms.training import model as models
-    from transforms.training import objectives
-    from transforms.training.trainer import Job
+    from sentence_beam.transforms.training import model as models
+    from sentence_beam.transforms.training import objectives
+    from sentence_beam.transforms.training.trainer import Job
 
     model = models.load(options, device)
     last = None
@@ -64,8 +64,8 @@ def _prepare_encoder(options: TrainOptions, data: Data, device: str, say: Say) -
 
 
 def _prepare_cross_encoder(options: TrainOptions, data: Data, device: str, say: Say) -> "Job":
-    from transforms.training import cross_encoder
-    from transforms.training.trainer import Job
+    from sentence_beam.transforms.training import cross_encoder
+    from sentence_beam.transforms.training.trainer import Job
 
     model = cross_encoder.load(options, data.labels, device)
     loss = cross_encoder.loss_of(model, len(data.labels))
@@ -78,7 +78,7 @@ def _add_negatives(
     options: TrainOptions, data: Data, model: "SentenceTransformer", say: Say
 ) -> Values:
     """Return the rows with hard negatives. Raises OptionError if they are fewer than a batch."""
-    from transforms.training.negatives import with_negatives
+    from sentence_beam.transforms.training.negatives import with_negatives
 
     values = with_negatives(data.values, model, options)
     rows = len(values["anchor"])
@@ -94,7 +94,7 @@ def _check_batches(options: TrainOptions, values: Values, say: Say) -> None:
 
     Raises OptionError if the batches are too small to have negatives.
     """
-    from transforms.training.trainer import rows_in_batches
+    from sentence_beam.transforms.training.trainer import rows_in_batches
 
     rows = len(values["anchor"])
     used = rows_in_batches(values, options)

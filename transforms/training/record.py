@@ -10,18 +10,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transforms.evaluation.intervals import Belief
-from transforms.report.chart import Chart, Series, line_chart
-from transforms.report.html import environment
-from transforms.space import Space
-from transforms.training.folders import RECORD
-from transforms.training.options import TrainOptions
+from sentence_beam.transforms.evaluation.intervals import Belief
+from sentence_beam.transforms.report.chart import Chart, Series, line_chart
+from sentence_beam.transforms.report.html import environment
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.training.folders import RECORD
+from sentence_beam.transforms.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from transforms.training.data import Data
-    from transforms.training.trainer import TrainingResult
+    from sentence_beam.transforms.training.data import Data
+    from sentence_beam.transforms.training.trainer import TrainingResult
 
 PACKAGES = (
     "sentence-beam",

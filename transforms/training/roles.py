@@ -2,8 +2,14 @@
 
 from collections.abc import Sequence
 
-from transforms.base.errors import OptionError
-from transforms.training.options import CLASSIFICATION, COSENT, RANKING, REGRESSION, TRIPLET
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.training.options import (
+    CLASSIFICATION,
+    COSENT,
+    RANKING,
+    REGRESSION,
+    TRIPLET,
+)
 
 LABEL = "label"
 SCORE = "score"

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.base.lines import line
-from transforms.training.options import TrainOptions
-from transforms.training.train import train
-from transforms.training.watch import Say
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.train import train
+from sentence_beam.transforms.training.watch import Say
 
 RECORD = "seeds.json"
 SETS = ("dev", "test")

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from transforms.base.errors import OptionError
-from transforms.training.examples import Examples, shown
-from transforms.training.labels import read_labels
-from transforms.training.roles import LABEL, SCORE
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.training.examples import Examples, shown
+from sentence_beam.transforms.training.labels import read_labels
+from sentence_beam.transforms.training.roles import LABEL, SCORE
 
 SHOWN = 5  # labels in an error
 

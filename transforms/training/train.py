@@ -9,27 +9,27 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transforms.base.errors import DataGateError, StoppedError
-from transforms.base.lines import line
-from transforms.base.option import is_given
-from transforms.base.progress import LOADING, stage
-from transforms.space import Space, resolve_model, resolve_space
-from transforms.training import folders
-from transforms.training.checks import check
-from transforms.training.data import Data, describe_data, read_data
-from transforms.training.dev import compared, metric_of, scored_alone
-from transforms.training.examples import Examples
-from transforms.training.options import TrainOptions
-from transforms.training.prepare import prepare
-from transforms.training.record import TrainingOutcome, record_of, write_record
-from transforms.training.watch import Say, TrainingWatch
+from sentence_beam.transforms.base.errors import DataGateError, StoppedError
+from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.option import is_given
+from sentence_beam.transforms.base.progress import LOADING, stage
+from sentence_beam.transforms.space import Space, resolve_model, resolve_space
+from sentence_beam.transforms.training import folders
+from sentence_beam.transforms.training.checks import check
+from sentence_beam.transforms.training.data import Data, describe_data, read_data
+from sentence_beam.transforms.training.dev import compared, metric_of, scored_alone
+from sentence_beam.transforms.training.examples import Examples
+from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.prepare import prepare
+from sentence_beam.transforms.training.record import TrainingOutcome, record_of, write_record
+from sentence_beam.transforms.training.watch import Say, TrainingWatch
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-    from transforms.evaluation.task import Predictions, Task
-    from transforms.training.trainer import Job, TrainingResult
+    from sentence_beam.transforms.evaluation.task import Predictions, Task
+    from sentence_beam.transforms.training.trainer import Job, TrainingResult
 
 # options that do not decide the weights
 WITHOUT_INFLUENCE = (
@@ -117,7 +117,7 @@ def _run_with_dev(
 
 def _fit(job: "Job", checkpoints: Path, watch: TrainingWatch) -> "TrainingResult":
     """Run the trainer. Raises StoppedError if it is interrupted."""
-    from transforms.training.trainer import fit
+    from sentence_beam.transforms.training.trainer import fit
 
     try:
         return fit(job, checkpoints, watch)
@@ -132,7 +132,7 @@ def _fit(job: "Job", checkpoints: Path, watch: TrainingWatch) -> "TrainingResult
 @contextlib.contextmanager
 def on_one_gpu(device: str) -> Iterator[None]:
     """Let the trainer, which would use all GPUs, see one, and restore the variable afterwards."""
-    from transforms.encoder.devices import resolve_device
+    from sentence_beam.transforms.encoder.devices import resolve_device
 
     chosen = resolve_device(device)
     with contextlib.ExitStack() as stack:
@@ -162,8 +162,8 @@ def describe_no_gain(task: "Task", before: "Predictions", after: "Predictions") 
 
 def save(job: "Job", folder: Path) -> Space | None:
     """Write the model, and return the space of its vectors, or None for a cross-encoder."""
-    from transforms.training import cross_encoder
-    from transforms.training import model as models
+    from sentence_beam.transforms.training import cross_encoder
+    from sentence_beam.transforms.training import model as models
 
     model: Any = job.model
     if job.options.cross_encoder:
@@ -196,7 +196,7 @@ def weights_of(job: "Job") -> "list[dict[str, Tensor]]":
 
 def trained_modules(job: "Job") -> "list[Module]":
     """Return the model, and the layer that classifies, if there is one."""
-    from transforms.training import objectives
+    from sentence_beam.transforms.training import objectives
 
     modules: list[Module] = [job.model]
     classifier = objectives.classifier_of(job.loss)
@@ -207,7 +207,7 @@ def trained_modules(job: "Job") -> "list[Module]":
 
 def predict_now(job: "Job", task: "Task") -> "Predictions":
     """Return the predictions of the model with its present weights."""
-    from transforms.training.trainer import predictions_of
+    from sentence_beam.transforms.training.trainer import predictions_of
 
     return predictions_of(job, task)
 
@@ -222,7 +222,7 @@ def settings_of(options: TrainOptions, data: Data) -> dict[str, Any]:
     settings["data"] = _checksums(data.train)
     settings["dev data"] = _checksums(data.dev)
     if options.cross_encoder:
-        from transforms.training.cross_encoder import weights_id
+        from sentence_beam.transforms.training.cross_encoder import weights_id
 
         settings["weights"] = weights_id(options)
     else:

@@ -30,17 +30,21 @@ from torch import nn
 from transformers import EarlyStoppingCallback, TrainerCallback
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from transforms.base.errors import SentenceBeamError
-from transforms.encoder.load import quiet_transformers
-from transforms.encoder.pair_scorer import PairScorer
-from transforms.evaluation.task import PairTask, Predictions, Task
-from transforms.training import objectives
-from transforms.training.callbacks import ClassifierKeeper, ProgressTeller, last_checkpoint
-from transforms.training.dev import metric_of, predict
-from transforms.training.examples import Examples
-from transforms.training.model import evaluating
-from transforms.training.options import RANKING, TrainOptions
-from transforms.training.watch import TrainingWatch
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.encoder.load import quiet_transformers
+from sentence_beam.transforms.encoder.pair_scorer import PairScorer
+from sentence_beam.transforms.evaluation.task import PairTask, Predictions, Task
+from sentence_beam.transforms.training import objectives
+from sentence_beam.transforms.training.callbacks import (
+    ClassifierKeeper,
+    ProgressTeller,
+    last_checkpoint,
+)
+from sentence_beam.transforms.training.dev import metric_of, predict
+from sentence_beam.transforms.training.examples import Examples
+from sentence_beam.transforms.training.model import evaluating
+from sentence_beam.transforms.training.options import RANKING, TrainOptions
+from sentence_beam.transforms.training.watch import TrainingWatch
 
 POINTS = 50  # of the loss, in a curve
 CHECKPOINTS = 10  # of a training

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
-from transforms.base.progress import duration, tell
+from sentence_beam.transforms.base.progress import duration, tell
 
 Say = Callable[[str], None]  # prints a line of progress
 

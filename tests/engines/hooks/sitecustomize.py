@@ -68,7 +68,7 @@ class Finder(importlib.abc.MetaPathFinder):
         self.patches = patches
 
     def find_spec(self, name, path, target=None):
-        if os.environ.get("SENTENCE_BEAM_TEST_HIDE") and name.split(".")[0] == "transforms":
+        if os.environ.get("SENTENCE_BEAM_TEST_HIDE") and name.split(".")[0] == "sentence_beam":
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
         patch = self.patches.pop(name, None)
         if patch is None:
@@ -85,7 +85,10 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 if FOLDER:
-    patches = {"transforms.encoder.encoder": watch, "pipelines.worker": lambda _: seen("workers")}
+    patches = {
+        "sentence_beam.transforms.encoder.encoder": watch,
+        "sentence_beam.pipelines.worker": lambda _: seen("workers"),
+    }
     if "SENTENCE_BEAM_TEST_BEAM" in os.environ:
         patches["apache_beam.version"] = other_version
     sys.meta_path.insert(0, Finder(**patches))

@@ -20,11 +20,11 @@ from helpers.databases import Aliased, Fate, KilledError, Pushing, Versioned
 from helpers.killed_push import Moment, frozen, killed, wake
 from helpers.pushes import Held, Kept, check, expected, files_of, held_by, in_memory
 
-from transforms.base.errors import SentenceBeamError
-from transforms.push import redact
-from transforms.push.rows import read_rows
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.push import redact
+from sentence_beam.transforms.push.rows import read_rows
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
 
 pytestmark = pytest.mark.timeout(7200)
 RUNS = 4
@@ -83,7 +83,7 @@ def snapshots() -> Iterator[Snapshots]:
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each push that does not go on is taken for dead at once, and a shard's rows are read once."""
-    monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)
+    monkeypatch.setattr("sentence_beam.transforms.push.turn.STALE_SECONDS", 0)
     known: dict[tuple[str, str, tuple[str, ...]], list[pa.RecordBatch]] = {}
 
     def read(manifest: Manifest, unit: UnitRecord, columns: pa.Schema) -> list[pa.RecordBatch]:
@@ -92,8 +92,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
             known[key] = list(read_rows(manifest, unit, columns))
         return known[key]
 
-    monkeypatch.setattr("transforms.push.compare.read_rows", read)
-    monkeypatch.setattr("transforms.push.rows.read_rows", read)
+    monkeypatch.setattr("sentence_beam.transforms.push.compare.read_rows", read)
+    monkeypatch.setattr("sentence_beam.transforms.push.rows.read_rows", read)
 
 
 def operations(database: str, table: bool, snapshots: Snapshots) -> int:
@@ -129,7 +129,7 @@ def drawn(database: str, snapshots: Snapshots, number: int, seed: int | None) ->
 
 def check_case(case: Case, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the case happen; check the table after the next push, and that it stays so."""
-    monkeypatch.setattr("transforms.push.turn.LOOK_SECONDS", 0 if case.look else 1000)
+    monkeypatch.setattr("sentence_beam.transforms.push.turn.LOOK_SECONDS", 0 if case.look else 1000)
     database = DATABASES[case.database]()
     if case.table:
         Pushing(snapshots.manifests[0], database)
@@ -238,7 +238,7 @@ def test_a_push_is_frozen_at_every_write(
             with frozen(store.root, shared, Moment(number, answered=rng.random() < 0.5)) as first:
                 if first is None:
                     break
-                patch.setattr("transforms.push.turn.STALE_SECONDS", 0)
+                patch.setattr("sentence_beam.transforms.push.turn.STALE_SECONDS", 0)
                 bring(run, store, shared, texts_of(rng))
                 wake(first)
         bring(run, store, shared, texts_of(rng))

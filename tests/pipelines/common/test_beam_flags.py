@@ -4,7 +4,7 @@ import copy
 
 from apache_beam.options.pipeline_options import SetupOptions, StandardOptions
 
-from pipelines.common.beam_flags import pipeline_options
+from sentence_beam.pipelines.common.beam_flags import pipeline_options
 
 
 def test_views_are_made_once_and_share_values() -> None:

@@ -11,11 +11,11 @@ import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 from helpers.gcs import serving
 
-from pipelines.common import engine_jobs
-from pipelines.common.writing import writing
-from transforms.base.errors import SentenceBeamError
-from transforms.store.runs.lease import JobState, Lease
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.pipelines.common import engine_jobs
+from sentence_beam.pipelines.common.writing import writing
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.runs.lease import JobState, Lease
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 NAME = "sentence-beam-20261122t153748-123z-fff87f"
 RUN = "20261122T153748_123Z-fff87f"

@@ -23,8 +23,8 @@ from apache_beam.options.pipeline_options import (
 from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 
-from pipelines.common import engines
-from transforms.base.errors import OptionError
+from sentence_beam.pipelines.common import engines
+from sentence_beam.transforms.base.errors import OptionError
 
 
 @pytest.fixture(autouse=True)
@@ -188,8 +188,8 @@ COMPLAINTS = {
         "/x/sentence-beam-worker",
         "install",
     ),
-    "\n  ModuleNotFoundError: No module named 'transforms'\n": (
-        "no module transforms",
+    "\n  ModuleNotFoundError: No module named 'sentence_beam.transforms'\n": (
+        "no module sentence_beam",
         "install sentence-beam",
     ),
     "No module named 'torch'": ("no module torch", "constraints.txt"),
@@ -238,7 +238,7 @@ def test_options_that_beam_finds_wrong_when_it_submits() -> None:
 
 def test_an_engines_chatter_stays_out_of_the_terminal() -> None:
     code = (
-        "import logging; from pipelines.common.command import quiet_logs; quiet_logs(); "
+        "import logging; from sentence_beam.pipelines.common.command import quiet_logs; quiet_logs(); "
         "prism = logging.getLogger('PrismJobServer'); prism.setLevel(logging.INFO); prism.info('chatter'); "
         "prism.error('a reason')"
     )

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.common.output import TABLES, check_output, write_rows, write_tables
-from transforms.base.errors import OptionError
+from sentence_beam.pipelines.common.output import TABLES, check_output, write_rows, write_tables
+from sentence_beam.transforms.base.errors import OptionError
 
 ROWS = [{"id": 'a,"b"\n', "n": 1, "list": ["é", None]}, {"id": None, "n": 2, "list": []}]
 

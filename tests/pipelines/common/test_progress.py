@@ -18,9 +18,9 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 
-import pipelines.common.progress as shown
-from pipelines.common.stdin import as_typed
-from transforms.base import progress
+import sentence_beam.pipelines.common.progress as shown
+from sentence_beam.pipelines.common.stdin import as_typed
+from sentence_beam.transforms.base import progress
 
 
 class Terminal:

@@ -12,15 +12,15 @@ from helpers.commands import Run, code_process
 from helpers.containers import NAMESPACE, needs_namespaces, terminated
 from helpers.corpora import manifest_of, sentences, write_lines
 
-from pipelines.common.sigterm import interrupted_by_sigterm
-from transforms.store.runs import lease
+from sentence_beam.pipelines.common.sigterm import interrupted_by_sigterm
+from sentence_beam.transforms.store.runs import lease
 
 LINE = "sentence-beam embed: interrupted; run the same command again to go on\n"
 # Give the lease back only after a second signal, for which this waits.
 SLOW_END = """
 import os, signal, sys, time
 from helpers.commands import in_child
-from transforms.store.runs import lease
+from sentence_beam.transforms.store.runs import lease
 place, *arguments = {arguments!r}
 release = lease.release
 

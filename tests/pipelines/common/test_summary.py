@@ -11,10 +11,10 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
 
-from pipelines.embed import build, parser
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.resolve import resolve
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.pipelines.embed import build, parser
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,7 +46,7 @@ def test_a_terminal_sees_the_run_move_and_the_line_go(
     embed: Run, glob: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = Terminal()
-    monkeypatch.setattr("pipelines.common.progress.SECONDS", 0.005)
+    monkeypatch.setattr("sentence_beam.pipelines.common.progress.SECONDS", 0.005)
     monkeypatch.setattr(sys, "stderr", terminal)
     assert embed(glob, *OPTIONS).status == 0
     shown = terminal.getvalue().split("\r")

@@ -21,10 +21,10 @@ from helpers.corpora import sentences, write_lines, write_parquet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.cli import main
-from pipelines.common import tables
-from pipelines.common.tables import Column, columns_of, end, excerpt, middle
-from transforms.base.errors import printable
+from sentence_beam.pipelines.cli import main
+from sentence_beam.pipelines.common import tables
+from sentence_beam.pipelines.common.tables import Column, columns_of, end, excerpt, middle
+from sentence_beam.transforms.base.errors import printable
 
 TEXTS = [
     f"{text} {'and so on ' * 40} the end of row {number}"

@@ -18,12 +18,12 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 from helpers.snapshots import night, numbered
 
-from pipelines.common.writing import Writer, result_of, writing
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.store.runs import lease
-from transforms.store.runs import result as runs
-from transforms.store.shards.units import UnitStore
+from sentence_beam.pipelines.common.writing import Writer, result_of, writing
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs import result as runs
+from sentence_beam.transforms.store.shards.units import UnitStore
 
 ENGINE = ("--runner", "PortableRunner", "--dtype", "float32")
 
@@ -134,7 +134,7 @@ def test_the_lease_is_given_back_unless_an_engine_may_still_work(
 def test_a_mistake_on_the_way_to_an_engine_gives_it_back_too(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.embed.build", lambda *_: 1 / 0)
+    monkeypatch.setattr("sentence_beam.pipelines.embed.build", lambda *_: 1 / 0)
     assert embed(glob, *ENGINE).status == 1
     assert not (store / "lease.json").exists()
 
@@ -212,7 +212,7 @@ def test_a_job_that_fails_after_its_commit_is_a_success(
 def test_a_disk_that_does_not_confirm_the_commit_is_said(
     run: Run, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transforms.storage import local
+    from sentence_beam.transforms.storage import local
 
     sync = local.sync_folder
 

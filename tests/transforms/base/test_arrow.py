@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.arrow import (
+from sentence_beam.transforms.base.arrow import (
     as_hashes,
     as_keys,
     as_matrix,

@@ -2,12 +2,12 @@
 
 import pickle
 
-from transforms.corpus import InputFile, Span
-from transforms.corpus.groups import GroupSpan
-from transforms.steps.plan.elements import PlannedFiles
-from transforms.store.entries import InputEntry
-from transforms.store.records import UnitRecord
-from transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.groups import GroupSpan
+from sentence_beam.transforms.steps.plan.elements import PlannedFiles
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 FILES = [
     InputFile(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transforms.base.cores import Cores, one_core
+from sentence_beam.transforms.base.cores import Cores, one_core
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transforms.base.extras import CONSTRAINTS, pip_line
+from sentence_beam.transforms.base.extras import CONSTRAINTS, pip_line
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from transforms.corpus import Columns, match_inputs
-from transforms.corpus.reading import read_files
+from sentence_beam.transforms.corpus import Columns, match_inputs
+from sentence_beam.transforms.corpus.reading import read_files
 
 
 def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:
@@ -29,10 +29,12 @@ def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:
 
 def test_a_training_puts_back_which_gpus_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sentence_transformers")
-    from transforms.training.train import on_one_gpu
+    from sentence_beam.transforms.training.train import on_one_gpu
 
     gpu = SimpleNamespace(type="cuda", index=3)
-    monkeypatch.setattr("transforms.encoder.devices.resolve_device", lambda asked: gpu)
+    monkeypatch.setattr(
+        "sentence_beam.transforms.encoder.devices.resolve_device", lambda asked: gpu
+    )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with on_one_gpu("cuda:3"):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"

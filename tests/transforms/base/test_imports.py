@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from transforms.base.imports import uncollected
+from sentence_beam.transforms.base.imports import uncollected
 
 
 def test_nothing_is_collected_inside_and_all_is_as_before_outside() -> None:

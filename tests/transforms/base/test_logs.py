@@ -5,7 +5,7 @@ import sys
 
 CODE = """
 import logging
-from transforms.base.logs import keep_root_logger
+from sentence_beam.transforms.base.logs import keep_root_logger
 beam = compile('import logging; logging.basicConfig(); logging.warning("a part"); logging.error("broken")',
     '/x/apache_beam/y.py', 'exec')
 own = logging.getLogger("own")

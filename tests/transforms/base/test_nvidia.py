@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from transforms.base import nvidia
-from transforms.base.nvidia import Driver, explain_unseen, find_driver, hides_gpus, sees_gpu
+from sentence_beam.transforms.base import nvidia
+from sentence_beam.transforms.base.nvidia import (
+    Driver,
+    explain_unseen,
+    find_driver,
+    hides_gpus,
+    sees_gpu,
+)
 
 OLD = Driver("470.82.01", True, (11, 4), 1)
 BLIND = Driver("535.104.05", False, (0, 0), 0)

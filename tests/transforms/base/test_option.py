@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from apache_beam.transforms.resources import parse_resource_hints
 
-from transforms.base import values
-from transforms.base.errors import OptionError
-from transforms.base.option import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import (
     Declared,
     Exclusive,
     aliases_in,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.plain_values import json_value, python_rows, python_values
+from sentence_beam.transforms.base.plain_values import json_value, python_rows, python_values
 
 YEAR_20240 = 576_573_000_000_000_000  # microseconds
 FAR = "20240-11-14T14:40:00.000000"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.base.python_names import named_in_python, parameters_of, python_names
-from transforms.steps.options import EmbedOptions
-from transforms.store.records import Problem
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.python_names import named_in_python, parameters_of, python_names
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.store.records import Problem
 
 PARAMETERS = parameters_of(EmbedOptions)
 

@@ -9,8 +9,7 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Metaspace, Split, Whitespace
 from tokenizers.pre_tokenizers import Sequence as SplitSequence
 
-from tests.helpers.word_tokenizers import OTHERS, QWEN, byte_level, unigram, word_piece
-from transforms.base.split_texts import (
+from sentence_beam.transforms.base.split_texts import (
     SplitTexts,
     is_split_at_words,
     split_at_blanks,
@@ -18,6 +17,7 @@ from transforms.base.split_texts import (
     split_words,
     unusual_texts,
 )
+from tests.helpers.word_tokenizers import OTHERS, QWEN, byte_level, unigram, word_piece
 
 
 def all_words(split: SplitTexts) -> list[str]:

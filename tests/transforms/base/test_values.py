@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transforms.base import values
-from transforms.base.errors import OptionError
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.errors import OptionError
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.base.where import checked, columns_named, evaluated
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.where import checked, columns_named, evaluated
 
 DAY = dt.date(2021, 5, 1)
 MOMENT = dt.datetime(2021, 5, 1, 12)
@@ -242,7 +242,7 @@ def test_true_and_false_are_values() -> None:
 
 
 def test_so_many_conditions_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transforms.base.where_parser.MAX_CONDITIONS", 3)
+    monkeypatch.setattr("sentence_beam.transforms.base.where_parser.MAX_CONDITIONS", 3)
     checked("year = 1 OR year = 2 OR good", TABLE.schema)
     with pytest.raises(OptionError, match="more than 3 conditions"):
         checked("year = 1 OR year = 2 OR good OR year = 4", TABLE.schema)

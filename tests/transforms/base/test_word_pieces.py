@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
+from sentence_beam.transforms.base.word_pieces import TokenFrame, WordPieces, frame_of
 from tests.helpers.word_tokenizers import OTHERS, SAMPLE, word_piece
-from transforms.base.word_pieces import TokenFrame, WordPieces, frame_of
 
 TEXTS = st.lists(
     st.one_of(

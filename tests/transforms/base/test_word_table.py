@@ -5,8 +5,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.split_texts import split_at_blanks
-from transforms.base.word_table import EMPTY_TABLE, WordKeys, first_of_each
+from sentence_beam.transforms.base.split_texts import split_at_blanks
+from sentence_beam.transforms.base.word_table import EMPTY_TABLE, WordKeys, first_of_each
 
 
 def keys_of(words: list[str]) -> WordKeys:

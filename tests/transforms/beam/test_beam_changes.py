@@ -11,14 +11,14 @@ from helpers import eager
 from helpers.nights import Nights
 from helpers.settled import finish, settled
 
-from transforms.beam.commit import CountRows
-from transforms.steps.commit.count_changes import Counting, rows_to_count
-from transforms.store import manifest, manifest_parts
-from transforms.store.records import Problem
-from transforms.store.runs.changed_rows import Changes
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
-from transforms.store.shards import id_hashes
+from sentence_beam.transforms.beam.commit import CountRows
+from sentence_beam.transforms.steps.commit.count_changes import Counting, rows_to_count
+from sentence_beam.transforms.store import manifest, manifest_parts
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.shards import id_hashes
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -14,16 +14,16 @@ from helpers import eager
 from helpers.corpora import write_lines, write_parquet
 from helpers.tiny_models import tiny_tokenizer
 
-from transforms.beam.fit import CountSpanFn, FitTokenStatistics
-from transforms.beam.graph import MergeAll
-from transforms.corpus import InputFile, match_inputs
-from transforms.encoder.load import load_statistics
-from transforms.pooling import TokenStatistics
-from transforms.space import resolve_model
-from transforms.space.identity import tokenizer_digest
-from transforms.steps.fit.fit_result import read_result
-from transforms.steps.fit.token_statistics import Counted, CountJob, plan_spans
-from transforms.store.records import Problem
+from sentence_beam.transforms.beam.fit import CountSpanFn, FitTokenStatistics
+from sentence_beam.transforms.beam.graph import MergeAll
+from sentence_beam.transforms.corpus import InputFile, match_inputs
+from sentence_beam.transforms.encoder.load import load_statistics
+from sentence_beam.transforms.pooling import TokenStatistics
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.steps.fit.fit_result import read_result
+from sentence_beam.transforms.steps.fit.token_statistics import Counted, CountJob, plan_spans
+from sentence_beam.transforms.store.records import Problem
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -21,10 +21,10 @@ from sentence_beam import (
     Plan,
     Settle,
 )
-from transforms.steps.joins.neighbours import BlockRecord, StoredBlock
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.result import Result
+from sentence_beam.transforms.steps.joins.neighbours import BlockRecord, StoredBlock
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.result import Result
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from helpers.nights import Nights, run_steps
 
-from transforms.beam import IndexRequest
-from transforms.index import budgets, choose
-from transforms.store.index_entries import IndexEntry
-from transforms.store.records import Problem
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index import budgets, choose
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.records import Problem
 
 pytest.importorskip("faiss")
 

@@ -12,14 +12,14 @@ from helpers import eager
 from helpers.nights import Nights
 from helpers.settled import settled
 
-from transforms.beam import Commit, Settle
-from transforms.store.entries import RangesEntry
-from transforms.store.index_entries import IndexEntry
-from transforms.store.manifest import read_manifest
-from transforms.store.records import Problem
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import IndexRecord, RunFact
-from transforms.store.runs.result import COMMITTED, read_result
+from sentence_beam.transforms.beam import Commit, Settle
+from sentence_beam.transforms.store.entries import RangesEntry
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.runs.result import COMMITTED, read_result
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

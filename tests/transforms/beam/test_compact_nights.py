@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from helpers.nights import Nights, nearest
 
-from transforms.base.errors import DamagedIndexError
-from transforms.beam import IndexRequest
-from transforms.index import upkeep
-from transforms.search.opened import SnapshotIndex
-from transforms.store.sealed_json import sealed
-from transforms.store.verify import faults
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index import upkeep
+from sentence_beam.transforms.search.opened import SnapshotIndex
+from sentence_beam.transforms.store.sealed_json import sealed
+from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 

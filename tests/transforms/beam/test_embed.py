@@ -17,14 +17,14 @@ from helpers.jobs import embed_job
 from helpers.settled import finish
 from helpers.tiny_models import save_tiny_model
 
-from transforms.beam import Embed, Plan
-from transforms.corpus import UnitRows
-from transforms.encoder import Encoder
-from transforms.space import Recipe
-from transforms.steps.embed import crash_guard
-from transforms.steps.options.job import EmbedJob
-from transforms.store import manifest, manifest_parts, open_store
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms.beam import Embed, Plan
+from sentence_beam.transforms.corpus import UnitRows
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import Recipe
+from sentence_beam.transforms.steps.embed import crash_guard
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store import manifest, manifest_parts, open_store
+from sentence_beam.transforms.store.records import UnitRecord
 
 TEXTS = [*sentences(11), sentences(1)[0], None]  # one twice, one that is rejected
 OUTPUTS = ("units", "problems")
@@ -87,7 +87,7 @@ def test_finished_units_are_found_and_not_embedded_again(
     job = embed_job(store, model, files)
     first = embedded(job)["units"]
     monkeypatch.setattr(
-        "transforms.beam.embed.load_checked_encoder",
+        "sentence_beam.transforms.beam.embed.load_checked_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
     again = embedded(replace(job, run=replace(job.run, id="run2")))["units"]
@@ -165,7 +165,7 @@ def test_a_worker_that_dies_of_reading_names_the_files(
             with pytest.raises(ZeroDivisionError):
                 with crash_guard.marked(str(store), job.run.id, name, dying):
                     _ = 1 / 0  # the worker is lost on the way
-    monkeypatch.setattr("transforms.beam.embed.read_units", read_and_die)
+    monkeypatch.setattr("sentence_beam.transforms.beam.embed.read_units", read_and_die)
     made = eager.outputs(Embed(job), spans, names=OUTPUTS)
     path = files.parent / "a.jsonl"
     assert f"reading {path}" in made["problems"][0].message

@@ -18,8 +18,8 @@ from helpers import eager
 from helpers.corpora import sentences, write_parquet
 
 import sentence_beam as sb
-from pipelines.cli import main
-from transforms.beam import embed_rows as embed_rows_module
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.beam import embed_rows as embed_rows_module
 
 OUTPUTS = ("rows", "rejected")
 
@@ -204,7 +204,7 @@ def test_metrics_have_the_counts_of_embed(model: Path) -> None:
 
 
 def test_one_model_a_process(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from transforms.steps.embed.rows import RowsJob
+    from sentence_beam.transforms.steps.embed.rows import RowsJob
 
     loaded, load = [], RowsJob.load
     monkeypatch.setattr(RowsJob, "load", lambda job: loaded.append(1) or load(job))

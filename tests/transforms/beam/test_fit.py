@@ -12,11 +12,11 @@ from helpers import eager
 from helpers.nights import space_of
 from helpers.vector_shards import write_shards
 
-from transforms.beam.fit import FitCalibration
-from transforms.calibration import load_calibration, parse_calibration
-from transforms.steps.fit.fit import FitJob, parts_of
-from transforms.steps.fit.fit_result import read_result
-from transforms.steps.fit.gather import GatherJob
+from sentence_beam.transforms.beam.fit import FitCalibration
+from sentence_beam.transforms.calibration import load_calibration, parse_calibration
+from sentence_beam.transforms.steps.fit.fit import FitJob, parts_of
+from sentence_beam.transforms.steps.fit.fit_result import read_result
+from sentence_beam.transforms.steps.fit.gather import GatherJob
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -12,11 +12,11 @@ import pytest
 from apache_beam.testing.util import assert_that
 from helpers.vector_shards import write_shard, write_shards
 
-from transforms.beam.fit import Gather
-from transforms.beam.graph import MergeAll
-from transforms.calibration.moments import Moments
-from transforms.steps.fit.fit import parts_of
-from transforms.steps.fit.gather import Gathered, GatherJob, gather, take_sample
+from sentence_beam.transforms.beam.fit import Gather
+from sentence_beam.transforms.beam.graph import MergeAll
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.steps.fit.fit import parts_of
+from sentence_beam.transforms.steps.fit.gather import Gathered, GatherJob, gather, take_sample
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

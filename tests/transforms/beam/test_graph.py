@@ -11,9 +11,9 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 from helpers import eager
 from helpers.jobs import embed_job
 
-from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle, graph
-from transforms.beam.graph import Merge, Together, flat_map, slots_of
-from transforms.steps.plan.elements import spans_per_element
+from sentence_beam.transforms.beam import BuildIndex, Commit, Embed, Plan, Settle, graph
+from sentence_beam.transforms.beam.graph import Merge, Together, flat_map, slots_of
+from sentence_beam.transforms.steps.plan.elements import spans_per_element
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ from helpers.nights import Nights, nearest
 from helpers.settled import settled
 from helpers.variants import variants
 
-from transforms.beam import BuildIndex, IndexRequest
-from transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
-from transforms.steps.commit.commit_run import commit_run
-from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.work import choose_work
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
-from transforms.store.verify import faults
+from sentence_beam.transforms.beam import BuildIndex, IndexRequest
+from sentence_beam.transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
+from sentence_beam.transforms.steps.commit.commit_run import commit_run
+from sentence_beam.transforms.steps.index.build import TrainingGroup
+from sentence_beam.transforms.steps.index.work import choose_work
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 

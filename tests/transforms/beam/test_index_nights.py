@@ -24,17 +24,23 @@ from helpers.settled import settled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import DamagedIndexError
-from transforms.beam import IndexRequest
-from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, flat_segment, upkeep
-from transforms.index.exact import exact_search
-from transforms.index.segment import build_segment
-from transforms.space import row_hashes
-from transforms.steps.commit.commit_run import commit_run
-from transforms.steps.index import held_out, matching
-from transforms.steps.index import update_segments as index_update_segments
-from transforms.store.index_files import locators
-from transforms.store.verify import faults
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index import (
+    SegmentedIndex,
+    SegmentFile,
+    TrainedIndex,
+    flat_segment,
+    upkeep,
+)
+from sentence_beam.transforms.index.exact import exact_search
+from sentence_beam.transforms.index.segment import build_segment
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.steps.commit.commit_run import commit_run
+from sentence_beam.transforms.steps.index import held_out, matching
+from sentence_beam.transforms.steps.index import update_segments as index_update_segments
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 
@@ -271,7 +277,7 @@ def test_an_unchanged_night_changes_nothing_and_reads_no_shard(
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards that are opened from now on."""
-    from transforms.store.shards import reading
+    from sentence_beam.transforms.store.shards import reading
 
     opened: list[str] = []
     original = reading.open_shard
@@ -581,7 +587,7 @@ def test_another_space_builds_anew(nights: Nights) -> None:
 def test_auto_leaves_flat_when_the_rows_are_many(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transforms.index import choose
+    from sentence_beam.transforms.index import choose
 
     files = collection(rows=100)
     assert nights.commit(files, IndexRequest("auto"))["factory"] == "Flat"
@@ -743,7 +749,7 @@ def test_a_damaged_copy_of_a_remote_file_is_to_be_removed(
             copy.write_bytes(Path(path).read_bytes())
         return str(copy)
 
-    monkeypatch.setattr("transforms.search.opened.cached", cached)
+    monkeypatch.setattr("sentence_beam.transforms.search.opened.cached", cached)
     index = nights.commit(collection(), IndexRequest("IVF4,SQ8"))
     right = nights.search(["a question"], 5, nprobe=4)
     copy = tmp_path / "cache" / Path(index["segments"][0]["path"]).name
@@ -758,7 +764,7 @@ def test_what_the_storage_says_of_a_file_spares_reading_it(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on object storage, which knows a checksum of each file."""
-    from transforms import storage
+    from sentence_beam.transforms import storage
 
     def stat(call: Callable[[str], storage.Entry | None], path: str) -> storage.Entry | None:
         entry = call(path)
@@ -841,7 +847,7 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
 def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:
     """The same night as another run."""
 
-    from transforms.storage import read_bytes, storage_of
+    from sentence_beam.transforms.storage import read_bytes, storage_of
 
     plan = read_bytes(f"{nights.root}/runs/{run.id}/plan.parquet")
     storage_of(run.root).put_if_absent(f"{nights.root}/runs/again/plan.parquet", plan)

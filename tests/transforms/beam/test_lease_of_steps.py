@@ -13,9 +13,9 @@ from helpers import eager, fake_storage
 from helpers.clock import Clock
 from helpers.nights import Nights
 
-from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
-from transforms.store.runs import lease, lease_file
-from transforms.store.runs.commit import Run
+from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle
+from sentence_beam.transforms.store.runs import lease, lease_file
+from sentence_beam.transforms.store.runs.commit import Run
 
 pytest.importorskip("faiss")
 

@@ -9,10 +9,10 @@ from helpers import eager
 from helpers.corpora import sentences, write_bytes
 from helpers.jobs import embed_job
 
-from transforms.beam import Embed, Plan
-from transforms.space.chunks import ChunksSpec
-from transforms.steps.options.job import EmbedJob
-from transforms.store import layout
+from sentence_beam.transforms.beam import Embed, Plan
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store import layout
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -43,8 +43,8 @@ def units_of(job: EmbedJob) -> tuple[list[tuple], list[str]]:
 @pytest.fixture
 def reading_once(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Several workers, for which any span of more than 300 bytes is long."""
-    monkeypatch.setattr("transforms.beam.embed.slots_of", lambda pipeline: 2)
-    monkeypatch.setattr("transforms.corpus.unit_files.LONG_BYTES", 300)
+    monkeypatch.setattr("sentence_beam.transforms.beam.embed.slots_of", lambda pipeline: 2)
+    monkeypatch.setattr("sentence_beam.transforms.corpus.unit_files.LONG_BYTES", 300)
     return monkeypatch
 
 

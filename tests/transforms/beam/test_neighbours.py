@@ -19,17 +19,17 @@ from helpers import eager
 from helpers.nights import DIM, Nights, vector_of
 from helpers.variants import variants
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.beam import IndexRequest
-from transforms.beam.neighbours import Conclude, Neighbours
-from transforms.index import choose
-from transforms.search import Searcher
-from transforms.search.opened import SnapshotIndex
-from transforms.steps.joins import compare, neighbours
-from transforms.steps.joins.neighbours import BlockRecord, NeighboursJob, blocks_of
-from transforms.steps.joins.neighbours_result import begin
-from transforms.store.records import Problem
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.beam.neighbours import Conclude, Neighbours
+from sentence_beam.transforms.index import choose
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.search.opened import SnapshotIndex
+from sentence_beam.transforms.steps.joins import compare, neighbours
+from sentence_beam.transforms.steps.joins.neighbours import BlockRecord, NeighboursJob, blocks_of
+from sentence_beam.transforms.steps.joins.neighbours_result import begin
+from sentence_beam.transforms.store.records import Problem
 
 pytest.importorskip("faiss")
 

@@ -16,25 +16,25 @@ from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
 from helpers.variants import variants
 
-from transforms.beam import Commit, Embed, Plan, Settle, content
-from transforms.beam.plan import PlanFilesFn
-from transforms.corpus import Span
-from transforms.corpus.find import find_inputs
-from transforms.index.spec import IndexSpec
-from transforms.steps.embed.units import UnitEmbedder
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan import content as steps_of_content
-from transforms.steps.plan import elements, footers, planner
-from transforms.steps.plan import files as plan_files
-from transforms.steps.plan.elements import ListedFiles, PlannedFiles
-from transforms.steps.plan.files import file_batches, record
-from transforms.steps.plan.planner import FilePlanner
-from transforms.store.manifest import read_manifest
-from transforms.store.records import Problem
-from transforms.store.runs import lease
-from transforms.store.runs import plan as plan_records
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.beam import Commit, Embed, Plan, Settle, content
+from sentence_beam.transforms.beam.plan import PlanFilesFn
+from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.corpus.find import find_inputs
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.steps.embed.units import UnitEmbedder
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan import content as steps_of_content
+from sentence_beam.transforms.steps.plan import elements, footers, planner
+from sentence_beam.transforms.steps.plan import files as plan_files
+from sentence_beam.transforms.steps.plan.elements import ListedFiles, PlannedFiles
+from sentence_beam.transforms.steps.plan.files import file_batches, record
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs import plan as plan_records
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

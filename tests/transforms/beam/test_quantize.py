@@ -9,11 +9,11 @@ import pytest
 from helpers import eager
 from helpers.nights import Nights, vector_of
 
-from transforms import storage
-from transforms.beam.quantize import Quantize
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.shards.precision import Coding, kept_ranges
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.beam.quantize import Quantize
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.shards.precision import Coding, kept_ranges
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -13,12 +13,12 @@ from helpers import eager
 from helpers.calibrations import fit_on
 from helpers.nights import DIM, Nights, vector_of
 
-from transforms import storage
-from transforms.beam.recalibrate import Recalibrate
-from transforms.calibration import Calibration, load_calibration, parse_calibration
-from transforms.steps.fit.recalibrate import RecalibrateJob
-from transforms.store.calibrations import keep_calibration
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.beam.recalibrate import Recalibrate
+from sentence_beam.transforms.calibration import Calibration, load_calibration, parse_calibration
+from sentence_beam.transforms.steps.fit.recalibrate import RecalibrateJob
+from sentence_beam.transforms.store.calibrations import keep_calibration
+from sentence_beam.transforms.store.records import UnitRecord
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -12,20 +12,20 @@ from helpers import eager
 from helpers.settled import settled, stretches
 from helpers.snapshots import SPACE, run_name
 
-from transforms.beam import Commit, Settle
-from transforms.corpus import InputFile
-from transforms.corpus.buckets import Buckets
-from transforms.store import layout, manifest, manifest_parts
-from transforms.store.entries import RememberedOptions
-from transforms.store.forms import run_form
-from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs import settled as store_settled
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.result import now
-from transforms.store.runs.settled import Settler
+from sentence_beam.transforms.beam import Commit, Settle
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.store import layout, manifest, manifest_parts
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.forms import run_form
+from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
+from sentence_beam.transforms.store.runs import settled as store_settled
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.settled import Settler
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import cli
-from pipelines.embed import build, parser
-from transforms.encoder import Encoder
-from transforms.search import Searcher
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.resolve import resolve
-from transforms.store import Store, open_store
+from sentence_beam.pipelines import cli
+from sentence_beam.pipelines.embed import build, parser
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.store import Store, open_store
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -227,7 +227,7 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("transforms.steps.embed.load_encoder.load_encoder", refuse)
+    monkeypatch.setattr("sentence_beam.transforms.steps.embed.load_encoder.load_encoder", refuse)
     assert cli.main(["embed", "--input", f"{folder}/*.parquet", "--store", f"{folder}/store"]) == 0
     again = open_store(str(folder / "store")).manifest
     assert again.data["previous"] == store.manifest.run

@@ -26,15 +26,15 @@ from helpers.corpora import ids_of, manifest_of, rejects_of, rows_of, sentences,
 from helpers.jobs import embed_job
 
 import sentence_beam as sb
-from pipelines.cli import main
-from transforms.beam.write_store import PackRowsFn
-from transforms.corpus.buckets import Buckets
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan import row_batches
-from transforms.steps.plan.collection import Engine, ToPack, begin_collection
-from transforms.steps.plan.row_summary import RowsSummary
-from transforms.store.runs import lease
-from transforms.store.runs.result import Result
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.beam.write_store import PackRowsFn
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan import row_batches
+from sentence_beam.transforms.steps.plan.collection import Engine, ToPack, begin_collection
+from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.result import Result
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -412,7 +412,7 @@ def test_an_unbounded_collection_is_refused(writing: Writing) -> None:
 def test_more_text_than_memory_may_group_is_refused(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.steps.options.resolve.memory_bytes", lambda: 400)
+    monkeypatch.setattr("sentence_beam.transforms.steps.options.resolve.memory_bytes", lambda: 400)
     writing.fails(collection(30), sb.OptionError, "the rows are grouped in memory here")
     assert writing.write(collection(2)[:1]).ledger["written"] == 1
 
@@ -472,7 +472,7 @@ def test_a_failed_step_is_done_again_by_the_next_pipeline(
     """Shards of the first one are adopted, its lease is that of a process that goes on."""
     rows = collection(40)
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.beam.settle.Settler.settle", lambda *_: 1 / 0)
+        patch.setattr("sentence_beam.transforms.beam.settle.Settler.settle", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             writing.write(rows)
     root = str(writing.store)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.calibration import parse_calibration
-from transforms.calibration.affine import Fitted, affine_map, apply_affine, eigen
-from transforms.calibration.methods import fit_affine
-from transforms.calibration.moments import Moments
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration import parse_calibration
+from sentence_beam.transforms.calibration.affine import Fitted, affine_map, apply_affine, eigen
+from sentence_beam.transforms.calibration.methods import fit_affine
+from sentence_beam.transforms.calibration.moments import Moments
 
 D = 8
 

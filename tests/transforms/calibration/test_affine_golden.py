@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transforms.calibration import Calibration, parse_calibration
-from transforms.calibration.affine import Fitted
-from transforms.calibration.methods import fit_affine
-from transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration import Calibration, parse_calibration
+from sentence_beam.transforms.calibration.affine import Fitted
+from sentence_beam.transforms.calibration.methods import fit_affine
+from sentence_beam.transforms.calibration.moments import Moments
 
 FIT = {"mean": "fit_mean_f64.npy", "firstlast": "fit_firstlast_f64.npy"}
 INPUT = {"mean": "simcse_avg.npy", "firstlast": "simcse_avg_first_last.npy"}

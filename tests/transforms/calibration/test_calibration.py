@@ -5,11 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from transforms.base.errors import OptionError, SpaceMismatchError
-from transforms.calibration import Calibration, check_space, load_calibration, parse_calibration
-from transforms.calibration.methods import fit_affine
-from transforms.calibration.moments import Moments
-from transforms.space import Space
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.calibration import (
+    Calibration,
+    check_space,
+    load_calibration,
+    parse_calibration,
+)
+from sentence_beam.transforms.calibration.methods import fit_affine
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.space import Space
 
 SPACE = Space("w", "t", "a", 10, "", {"parts": []}, None, True, None, "float32", "float32", 6)
 ROWS = np.random.default_rng(0).normal(2, 3, size=(50, 6)).astype(np.float32)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from transforms.calibration import parse_calibration
-from transforms.calibration.figures import cosine_histogram
-from transforms.calibration.fit import fit_calibration
-from transforms.calibration.moments import Moments
-from transforms.calibration.quality import mean_cosine
+from sentence_beam.transforms.calibration import parse_calibration
+from sentence_beam.transforms.calibration.figures import cosine_histogram
+from sentence_beam.transforms.calibration.fit import fit_calibration
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration.quality import mean_cosine
 
 ROWS = (np.random.default_rng(0).normal(size=(600, 8)) * np.logspace(0, 1, 8) + 4).astype(
     np.float32

@@ -12,8 +12,8 @@ from helpers.flows import SHAPES, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.calibration.flow import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration.flow import (
     VARIANTS,
     FlowParameters,
     apply_flow,
@@ -23,7 +23,7 @@ from transforms.calibration.flow import (
     trained_shapes,
     with_scales,
 )
-from transforms.calibration.flow_fit import Training, initialise
+from sentence_beam.transforms.calibration.flow_fit import Training, initialise
 
 
 @st.composite

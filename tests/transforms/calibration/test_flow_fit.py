@@ -10,10 +10,16 @@ import pytest
 import torch
 from helpers.flows import SHAPES, reference
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.calibration import Calibration, parse_calibration
-from transforms.calibration.flow import FlowParameters, apply_flow
-from transforms.calibration.flow_fit import Training, actnorm, fit_flow, initialise, varies
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.calibration import Calibration, parse_calibration
+from sentence_beam.transforms.calibration.flow import FlowParameters, apply_flow
+from sentence_beam.transforms.calibration.flow_fit import (
+    Training,
+    actnorm,
+    fit_flow,
+    initialise,
+    varies,
+)
 
 START = FlowParameters(levels=2, depth=2, width=8, epochs=0)
 GAUSSIAN_BITS = 0.5 * math.log2(2 * math.pi * math.e)
@@ -147,7 +153,9 @@ def test_start_and_thirty_steps_are_the_references(shared: Path, config, monkeyp
     parameters, flow = FlowParameters(*SHAPES[config]), shared / "golden/flow"
     drawn = reference(shared, f"ddi_{config}.init_params.npz")
     weights = iter([drawn[f"{at}w{layer}"] for _, at in parameters.steps() for layer in (1, 2)])
-    monkeypatch.setattr("transforms.calibration.flow_fit.draw_normal", lambda *_: next(weights))
+    monkeypatch.setattr(
+        "sentence_beam.transforms.calibration.flow_fit.draw_normal", lambda *_: next(weights)
+    )
     golden = np.load(flow / f"ddi_{config}.out.npz")
     tensors = initialise(parameters, torch.from_numpy(golden["x"]))
     for name, value in reference(shared, f"ddi_{config}.params_f64.npz").items():

@@ -6,7 +6,7 @@ from helpers.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms.calibration.moments import BATCH_ROWS, Moments
+from sentence_beam.transforms.calibration.moments import BATCH_ROWS, Moments
 
 
 def rows(n: int, d: int = 5, seed: int = 0, shift: float = 3.0) -> np.ndarray:

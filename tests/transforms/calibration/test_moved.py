@@ -6,8 +6,8 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.calibration.moments import Moments
-from transforms.calibration.moved import FEW_ROWS, FittedMoments, Moved
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration.moved import FEW_ROWS, FittedMoments, Moved
 
 WIDTH = 96
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from transforms.calibration import quality
-from transforms.calibration.quality import (
+from sentence_beam.transforms.calibration import quality
+from sentence_beam.transforms.calibration.quality import (
     UnitSum,
     alignment,
     cosines,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.calibration.spec import CALIBRATIONS, POSITIONAL, parse_calibration
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration.spec import CALIBRATIONS, POSITIONAL, parse_calibration
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,24 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import LedgerError
-from transforms.corpus import InputFile, Rejected, Span, UnitRows
-from transforms.corpus import blocks as blocks_module
-from transforms.corpus import heavy as heavy_module
-from transforms.corpus.blocks import Packer, slices, unit_rows, unpack
-from transforms.corpus.buckets import GROUP_BYTES, Bucket, Buckets, buckets_of, parse_name, piece_of
-from transforms.corpus.heavy import cut, without
-from transforms.space import row_hash
-from transforms.steps.plan.content import readings
-from transforms.store.ledger import check_bucket_rows, check_buckets
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms.base.errors import LedgerError
+from sentence_beam.transforms.corpus import InputFile, Rejected, Span, UnitRows
+from sentence_beam.transforms.corpus import blocks as blocks_module
+from sentence_beam.transforms.corpus import heavy as heavy_module
+from sentence_beam.transforms.corpus.blocks import Packer, slices, unit_rows, unpack
+from sentence_beam.transforms.corpus.buckets import (
+    GROUP_BYTES,
+    Bucket,
+    Buckets,
+    buckets_of,
+    parse_name,
+    piece_of,
+)
+from sentence_beam.transforms.corpus.heavy import cut, without
+from sentence_beam.transforms.space import row_hash
+from sentence_beam.transforms.steps.plan.content import readings
+from sentence_beam.transforms.store.ledger import check_bucket_rows, check_buckets
+from sentence_beam.transforms.store.records import UnitRecord
 
 ROW = st.fixed_dictionaries(
     {

@@ -20,11 +20,11 @@ from helpers.corpora import write_bytes, write_jsonl, write_parquet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.corpus import Columns, UnitRows, match_inputs, plan_file, read_span
-from transforms.corpus.arrow_types import join_words
-from transforms.corpus.casts import as_type, can_read
-from transforms.corpus.column_types import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import Columns, UnitRows, match_inputs, plan_file, read_span
+from sentence_beam.transforms.corpus.arrow_types import join_words
+from sentence_beam.transforms.corpus.casts import as_type, can_read
+from sentence_beam.transforms.corpus.column_types import (
     TYPES,
     KeptColumn,
     parse_columns,

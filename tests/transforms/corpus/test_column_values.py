@@ -7,7 +7,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from transforms.corpus.column_values import (
+from sentence_beam.transforms.corpus.column_values import (
     EXCERPT,
     KEPT_NOT_UTF8,
     KEPT_NULL_LIST,

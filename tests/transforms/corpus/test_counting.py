@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from helpers.corpora import PACK, sentences
 
-from transforms.corpus import limit_spans, match_inputs, plan_file
-from transforms.corpus.counting import count_rows, rows_about
+from sentence_beam.transforms.corpus import limit_spans, match_inputs, plan_file
+from sentence_beam.transforms.corpus.counting import count_rows, rows_about
 
 TEXTS = [text if number % 7 else f"{text}\n" * 5 for number, text in enumerate(sentences(3000))]
 LINES = {
@@ -51,7 +51,7 @@ def test_rows_of_a_file_that_is_looked_at_as_a_whole(
 def test_rows_of_a_file_whose_head_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, packed: str
 ) -> None:
-    monkeypatch.setattr("transforms.corpus.counting.HEAD", 1 << 18)
+    monkeypatch.setattr("sentence_beam.transforms.corpus.counting.HEAD", 1 << 18)
     rng = random.Random(0)
     lines = [re.sub(r"\bs(?=\d)", "s" + rng.randbytes(90).hex(), line) for line in LINES[kind]]
     path = tmp_path / f"a{kind}{packed}"
@@ -64,7 +64,7 @@ def test_rows_of_a_file_whose_head_is_looked_at(
 def test_a_row_longer_than_the_head_tells_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.corpus.counting.HEAD", 100)
+    monkeypatch.setattr("sentence_beam.transforms.corpus.counting.HEAD", 100)
     path = tmp_path / "a.txt"
     path.write_text("a" * 1000)
     (file,) = match_inputs(str(path))

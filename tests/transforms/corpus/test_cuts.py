@@ -19,10 +19,17 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.corpus import Columns, InputFile, Span, match_inputs, plan_file, read_span
-from transforms.corpus.formats import csv_cuts
-from transforms.corpus.formats.jsonl import JsonLines
-from transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.corpus import (
+    Columns,
+    InputFile,
+    Span,
+    match_inputs,
+    plan_file,
+    read_span,
+)
+from sentence_beam.transforms.corpus.formats import csv_cuts
+from sentence_beam.transforms.corpus.formats.jsonl import JsonLines
+from sentence_beam.transforms.corpus.spans import estimated_tokens
 
 UNIT = 400  # tokens
 

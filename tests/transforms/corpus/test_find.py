@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.lakes import iceberg_catalog, rows
 
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus.find import find_inputs, match_inputs, overlaps
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus.find import find_inputs, match_inputs, overlaps
 
 
 def write(root: str | Path, *names: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from helpers.cards import Cards, write_cards
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import (
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import (
     Columns,
     limit_spans,
     list_files,
@@ -21,12 +21,12 @@ from transforms.corpus import (
     read_header,
     read_values,
 )
-from transforms.corpus.counting import count_rows, count_up_to, rows_about
-from transforms.corpus.formats.registry import FORMATS, columns_of
-from transforms.corpus.queries import QueryFiles, read_queries
-from transforms.evaluation.pair_files import read_labelled
-from transforms.training.examples import read_examples
-from transforms.training.options import TrainOptions
+from sentence_beam.transforms.corpus.counting import count_rows, count_up_to, rows_about
+from sentence_beam.transforms.corpus.formats.registry import FORMATS, columns_of
+from sentence_beam.transforms.corpus.queries import QueryFiles, read_queries
+from sentence_beam.transforms.evaluation.pair_files import read_labelled
+from sentence_beam.transforms.training.examples import read_examples
+from sentence_beam.transforms.training.options import TrainOptions
 
 ROWS = [
     {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.corpus.batch_rows import as_strings
-from transforms.corpus.given_ids import ids_as_text
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.batch_rows import as_strings
+from sentence_beam.transforms.corpus.given_ids import ids_as_text
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 

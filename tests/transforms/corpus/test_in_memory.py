@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.corpus.in_memory import input_of, write_batch
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.in_memory import input_of, write_batch
 
 COLUMNS = {"id": [1, 2], "text": ["one", "two"]}
 FRAME = pd.DataFrame(COLUMNS)

@@ -9,9 +9,9 @@ from helpers.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus import InputFile, json_values, match_inputs
-from transforms.corpus.json_values import read_json
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile, json_values, match_inputs
+from sentence_beam.transforms.corpus.json_values import read_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),

@@ -25,9 +25,9 @@ from helpers.lakes import (
     rows,
 )
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus.lake_parts import TablePart
-from transforms.corpus.lakes import table_entries
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus.lake_parts import TablePart
+from sentence_beam.transforms.corpus.lakes import table_entries
 
 TABLE = "iceberg:lake.shop.docs"
 

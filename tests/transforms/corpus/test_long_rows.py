@@ -17,14 +17,14 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.corpus import Columns, lines, match_inputs, read_span
-from transforms.corpus.formats import csv_lines
-from transforms.corpus.formats.csv_lines import BadRow, Quotes
-from transforms.corpus.formats.csv_rows import read_csv
-from transforms.corpus.formats.dialect import Dialect
-from transforms.corpus.lines import TOO_LONG
-from transforms.corpus.reading import plan_file
-from transforms.corpus.rows import UnitRows
+from sentence_beam.transforms.corpus import Columns, lines, match_inputs, read_span
+from sentence_beam.transforms.corpus.formats import csv_lines
+from sentence_beam.transforms.corpus.formats.csv_lines import BadRow, Quotes
+from sentence_beam.transforms.corpus.formats.csv_rows import read_csv
+from sentence_beam.transforms.corpus.formats.dialect import Dialect
+from sentence_beam.transforms.corpus.lines import TOO_LONG
+from sentence_beam.transforms.corpus.reading import plan_file
+from sentence_beam.transforms.corpus.rows import UnitRows
 
 PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 

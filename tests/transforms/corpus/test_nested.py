@@ -9,7 +9,7 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.corpus.nested import (
+from sentence_beam.transforms.corpus.nested import (
     all_keys,
     all_names,
     column_at,

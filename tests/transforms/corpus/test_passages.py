@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.corpus.passages import passage
+from sentence_beam.transforms.corpus.passages import passage
 
 TEXT = "The ferry is late. Nobody knows why. It left the island at noon. The sea is calm today. A bell rings."
 

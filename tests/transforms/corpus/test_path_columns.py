@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.corpus import Columns, UnitRows, list_files, read_files
-from transforms.corpus.formats.registry import columns_of
-from transforms.corpus.path_values import path_values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import Columns, UnitRows, list_files, read_files
+from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.path_values import path_values
 
 SCHEMA = {
     "type": "record",

@@ -17,13 +17,20 @@ from helpers.examples import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import Columns, UnitRows, limit_spans, match_inputs, plan_file, read_span
-from transforms.corpus.encoding import encoding_of
-from transforms.corpus.files import InputChangedError, check_distinct, fixed_part
-from transforms.corpus.find import overlaps
-from transforms.corpus.spans import estimated_tokens
-from transforms.store.ledger import span_name
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import (
+    Columns,
+    UnitRows,
+    limit_spans,
+    match_inputs,
+    plan_file,
+    read_span,
+)
+from sentence_beam.transforms.corpus.encoding import encoding_of
+from sentence_beam.transforms.corpus.files import InputChangedError, check_distinct, fixed_part
+from sentence_beam.transforms.corpus.find import overlaps
+from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.store.ledger import span_name
 
 LINE = st.one_of(
     st.text(st.characters(exclude_characters="\n\r", codec="utf-8"), max_size=40).map(str.encode),

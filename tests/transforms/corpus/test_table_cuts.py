@@ -22,12 +22,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus import Columns, InputFile, Span, match_inputs, plan_file, read_span
-from transforms.corpus.arrow_footer import batch_rows_of
-from transforms.corpus.formats.registry import columns_of
-from transforms.corpus.orc_footer import stripe_rows
-from transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus import (
+    Columns,
+    InputFile,
+    Span,
+    match_inputs,
+    plan_file,
+    read_span,
+)
+from sentence_beam.transforms.corpus.arrow_footer import batch_rows_of
+from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.orc_footer import stripe_rows
+from sentence_beam.transforms.corpus.spans import estimated_tokens
 
 UNIT = 2000  # tokens
 TEXTS = sentences(3000)
@@ -139,7 +146,7 @@ def test_a_span_reads_its_own_blocks(
             yield raw  # type: ignore[misc]
 
     texts_of(spans[0])  # reads the schema
-    monkeypatch.setattr("transforms.corpus.formats.tables.open_unchanged", counted)
+    monkeypatch.setattr("sentence_beam.transforms.corpus.formats.tables.open_unchanged", counted)
     for span in spans[1:4]:
         read = 0
         texts_of(span)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.corpus.template import parse, text_template
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.template import parse, text_template
 
 
 @pytest.mark.parametrize(

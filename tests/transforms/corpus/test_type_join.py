@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from transforms.base.arrow import plain, plain_type
-from transforms.corpus.arrow_types import code_of, type_of
-from transforms.corpus.casts import as_type
-from transforms.corpus.type_join import join_types
+from sentence_beam.transforms.base.arrow import plain, plain_type
+from sentence_beam.transforms.corpus.arrow_types import code_of, type_of
+from sentence_beam.transforms.corpus.casts import as_type
+from sentence_beam.transforms.corpus.type_join import join_types
 
 LIST = pa.list_(pa.int64())
 STRUCT = pa.struct([("a", pa.int64())])

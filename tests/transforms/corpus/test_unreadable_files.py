@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from helpers.corpora import COMPRESSORS, sentences, write_bytes, write_lines, write_parquet
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import Columns, Span
-from transforms.corpus.reading import list_files, plan_reading, read_files
-from transforms.corpus.rows import read_span
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import Columns, Span
+from sentence_beam.transforms.corpus.reading import list_files, plan_reading, read_files
+from sentence_beam.transforms.corpus.rows import read_span
 
 
 def read(path: Path) -> int:

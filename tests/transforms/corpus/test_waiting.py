@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from transforms.corpus.waiting import WaitingRows
+from sentence_beam.transforms.corpus.waiting import WaitingRows
 
 
 def test_rows_come_back_part_by_part_and_no_file_is_there_for_a_dead_process_to_leave(

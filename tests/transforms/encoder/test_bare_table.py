@@ -10,9 +10,9 @@ from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as st
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.space import resolve_model, resolve_space
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import resolve_model, resolve_space
 
 WITH_WORDS = [text for text in TEXTS if text]
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from helpers.tiny_models import TEXTS, save_tiny_model
 
-from transforms.encoder import Encoder
-from transforms.encoder.batches import MOST_TEXTS, cut_rows, plan_alike, plan_batches
-from transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.batches import MOST_TEXTS, cut_rows, plan_alike, plan_batches
+from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 
 def one_token_each(texts: int) -> Tokenized:

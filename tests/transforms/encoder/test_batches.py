@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.encoder.batches import Batch, BatchStats, cut_rows, plan_alike, plan_batches
-from transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.encoder.batches import (
+    Batch,
+    BatchStats,
+    cut_rows,
+    plan_alike,
+    plan_batches,
+)
+from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 LENGTHS = st.lists(st.integers(0, 12), max_size=30)
 BUDGETS = st.integers(1, 40)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transforms.encoder.bert import PackedLinear
+from sentence_beam.transforms.encoder.bert import PackedLinear
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -17,11 +17,11 @@ from helpers.tiny_models import save_tiny_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, BertTokenizer
 
-from transforms.encoder import Encoder
-from transforms.encoder.bert_model import BertModel, is_plain_bert, load_bert
-from transforms.encoder.bert_tokenizer import load_bert_tokenizer
-from transforms.encoder.load import load_model, quiet_transformers
-from transforms.space.model_files import resolve_model
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.bert_model import BertModel, is_plain_bert, load_bert
+from sentence_beam.transforms.encoder.bert_tokenizer import load_bert_tokenizer
+from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
+from sentence_beam.transforms.space.model_files import resolve_model
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a man is eat ##ing , ! the café n ##ai ##ve"
 TEXTS = ["A man is eating!", "Naïve CAFÉ , the 漢字", "", "[MASK] is [SEP]", "eat\u0301ing  \t ,,"]
@@ -65,7 +65,7 @@ def test_vectors_have_the_same_bits_by_either_way(
 ) -> None:
     texts = ["a man is eating", "the a a man", "is"] * 4
     plain = Encoder.load(folder, pooler=pooler, dtype=dtype)
-    monkeypatch.setattr("transforms.encoder.load.is_plain_bert", lambda _: False)
+    monkeypatch.setattr("sentence_beam.transforms.encoder.load.is_plain_bert", lambda _: False)
     usual = Encoder.load(folder, pooler=pooler, dtype=dtype)
     assert plain.space == usual.space
     np.testing.assert_array_equal(plain.encode(texts), usual.encode(texts))
@@ -182,7 +182,7 @@ def test_another_tokenizer_is_left_to_transformers(
 LARGE = ("transformers", "pandas", "torch._dynamo", "scipy")
 SEARCH = f"""
 import sys
-from transforms.encoder import Encoder
+from sentence_beam.transforms.encoder import Encoder
 Encoder.load(sys.argv[1]).encode(["a man is eating", "naïve"])
 found = [name for name in {LARGE} if name in sys.modules]
 assert not found, found

@@ -15,10 +15,10 @@ import torch
 from helpers.stub_device import see_gpus, stub_gpu
 from helpers.tiny_models import TEXTS, save_tiny_model
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder, claims, devices, replica
-from transforms.encoder.claims import Claims
-from transforms.encoder.memory import tokens_that_fit
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder, claims, devices, replica
+from sentence_beam.transforms.encoder.claims import Claims
+from sentence_beam.transforms.encoder.memory import tokens_that_fit
 
 GPUS = [f"GPU-{number}" for number in range(8)]
 FORK = get_context("fork")

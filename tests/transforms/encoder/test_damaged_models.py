@@ -17,8 +17,8 @@ from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer import modules as st
 from tokenizers import Tokenizer
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
 
 TOKENS = [text for text in TEXTS if text] + ["the " * 60]
 

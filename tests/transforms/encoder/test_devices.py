@@ -11,9 +11,9 @@ import pytest
 import torch
 from helpers.tiny_models import TEXTS
 
-from transforms.encoder import Encoder, tokenize
-from transforms.encoder import encoder as encoders
-from transforms.encoder.replica import LEAST_TOKENS_PER_BATCH, TOKENS_PER_PACKED_BATCH
+from sentence_beam.transforms.encoder import Encoder, tokenize
+from sentence_beam.transforms.encoder import encoder as encoders
+from sentence_beam.transforms.encoder.replica import LEAST_TOKENS_PER_BATCH, TOKENS_PER_PACKED_BATCH
 
 
 @pytest.fixture

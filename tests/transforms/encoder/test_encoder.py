@@ -10,11 +10,11 @@ import torch
 from helpers.tiny_models import TEXTS, edit_json, save_tiny_model
 from safetensors.torch import load_file, save_file
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.encoder.batches import cut_rows, plan_batches
-from transforms.pooling import Status
-from transforms.space import parse_pooler, resolve_model, resolve_space
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.batches import cut_rows, plan_batches
+from sentence_beam.transforms.pooling import Status
+from sentence_beam.transforms.space import parse_pooler, resolve_model, resolve_space
 
 
 def _load(tiny, family="bert", **options):

@@ -5,9 +5,9 @@ import pytest
 import torch
 from helpers.tiny_models import FAMILIES, TEXTS
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.encoder.batches import plan_alike
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.batches import plan_alike
 
 RNG = np.random.default_rng(7)
 WORDS = " ".join(TEXTS).split()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from transforms.encoder import Encoder
+from sentence_beam.transforms.encoder import Encoder
 
 CASES = [
     ("mean", "st_mean", 5e-6),

@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as st
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.encoder.export import Export, write_export
-from transforms.space import AUTO, parse_pooler, resolve_model
-from transforms.training.cnn_module import CNN003
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.export import Export, write_export
+from sentence_beam.transforms.space import AUTO, parse_pooler, resolve_model
+from sentence_beam.transforms.training.cnn_module import CNN003
 
 
 def _save(folder: Path, base: Path, *after: torch.nn.Module) -> Path:
@@ -64,8 +64,10 @@ def test_its_files_need_nothing_of_ours_and_are_written_again_alike(tiny, tmp_pa
     _theirs(folder, trust_remote_code=True).save(str(tmp_path / "again"))
     for name in ("modeling_cnn.py", "modules.json", "1_CNN003/model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    assert "import transforms" not in (code := (folder / "modeling_cnn.py").read_text())
-    assert not [line for line in code.splitlines() if line.startswith("from transforms")]
+    assert "import sentence_beam.transforms" not in (
+        code := (folder / "modeling_cnn.py").read_text()
+    )
+    assert not [line for line in code.splitlines() if line.startswith("from sentence_beam")]
     with pytest.raises(ValueError, match="trust_remote_code=True"):
         _theirs(folder)
 

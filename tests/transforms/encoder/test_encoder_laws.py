@@ -11,9 +11,9 @@ from helpers.tiny_models import FAMILIES, LAYERS, TEXTS, WITHOUT_POOLER
 from helpers.variants import variants
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.encoder.batches import plan_batches
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.batches import plan_batches
 
 POOLERS = {
     "mean": lambda s: s.hs[-1].mean(0),

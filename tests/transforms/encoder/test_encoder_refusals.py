@@ -21,13 +21,13 @@ from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from transformers import CONFIG_MAPPING, AutoModel, AutoTokenizer
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder, packed
-from transforms.encoder.batches import Batch
-from transforms.encoder.layer_hooks import LayerStates
-from transforms.encoder.padded import PaddedRunner
-from transforms.encoder.probe import BatchSharing
-from transforms.space import dtypes, resolve_model
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder, packed
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.layer_hooks import LayerStates
+from sentence_beam.transforms.encoder.padded import PaddedRunner
+from sentence_beam.transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.space import dtypes, resolve_model
 
 
 def _load(folder: Path, pooler: str = "mean", dtype: str = "float32", **options: object) -> Encoder:

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from transforms.encoder import Encoder
-from transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.probe import BatchSharing
 
 DITTO = {
     f"ditto:{head},states={states}": (f"ditto_att_{states.replace('-', '_')}_{head}", accept)

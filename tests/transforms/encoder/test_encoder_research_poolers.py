@@ -18,12 +18,12 @@ from helpers.variants import variants
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.encoder.template import PromptTemplate
-from transforms.pooling import Status, TokenStatistics
-from transforms.space import parse_pooler, resolve_model
-from transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.template import PromptTemplate
+from sentence_beam.transforms.pooling import Status, TokenStatistics
+from sentence_beam.transforms.space import parse_pooler, resolve_model
+from sentence_beam.transforms.space.identity import tokenizer_digest
 
 HEADS = [
     "ditto:1-1",

@@ -17,10 +17,10 @@ from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer import modules as st
 from tokenizers import Tokenizer
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.encoder.export import Export, write_export
-from transforms.space import AUTO, resolve_model, resolve_space
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.export import Export, write_export
+from sentence_beam.transforms.space import AUTO, resolve_model, resolve_space
 
 LONG = [*TEXTS, "  a dog  ", "the " * 60, "A Dog IS Riding"]
 PROMPTS = {"query": "a red dog ", "empty": ""}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from helpers.tiny_models import TEXTS
 
-from transforms.encoder import Encoder
+from sentence_beam.transforms.encoder import Encoder
 
 
 def test_threads_that_share_an_encoder_do_not_disturb_each_other(tiny: dict[str, Path]) -> None:

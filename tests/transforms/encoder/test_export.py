@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 from helpers.tiny_models import TEXTS
 
-from transforms.calibration import Calibration, parse_calibration
-from transforms.calibration.fit import fit_calibration
-from transforms.encoder import Encoder
-from transforms.encoder.export import Export, why_not_sentence_transformers, write_export
-from transforms.space import parse_pooler, resolve_model, resolve_space
+from sentence_beam.transforms.calibration import Calibration, parse_calibration
+from sentence_beam.transforms.calibration.fit import fit_calibration
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.export import (
+    Export,
+    why_not_sentence_transformers,
+    write_export,
+)
+from sentence_beam.transforms.space import parse_pooler, resolve_model, resolve_space
 
 LONG = [
     *TEXTS,

@@ -22,13 +22,13 @@ from transformers import AutoTokenizer
 
 from benchmarks.gpu_exact import POOLERS
 from benchmarks.random_models import small
-from transforms.encoder import Encoder
-from transforms.encoder.probe import BatchSharing
-from transforms.encoder.varlen import find_kernel
-from transforms.pooling import TokenStatistics
-from transforms.space import resolve_model
-from transforms.space.identity import tokenizer_digest
-from transforms.training.cnn_module import CNN003
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.encoder.varlen import find_kernel
+from sentence_beam.transforms.pooling import TokenStatistics
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.training.cnn_module import CNN003
 
 if find_kernel() is None:
     pytest.skip("this torch has no kernel for texts of different lengths", allow_module_level=True)

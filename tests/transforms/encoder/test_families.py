@@ -9,7 +9,7 @@ import transformers
 from helpers.families import text_families
 from helpers.family_survey import survey, table
 
-from transforms.space.dtypes import FLOAT32_ONLY
+from sentence_beam.transforms.space.dtypes import FLOAT32_ONLY
 
 REPRESENTATIVE = {
     "gpt2": "padded",

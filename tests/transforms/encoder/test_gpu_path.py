@@ -13,11 +13,11 @@ from helpers.families import save_family
 from helpers.stub_device import Counts, StubTensor, stub_gpu
 from helpers.tiny_models import save_tiny_model
 
-from transforms.encoder import Encoder, forward, replica
-from transforms.encoder import encoder as encoders
-from transforms.encoder.one_row import OneRowRunner
-from transforms.encoder.probe import BatchSharing
-from transforms.encoder.texts_attention import text_by_text
+from sentence_beam.transforms.encoder import Encoder, forward, replica
+from sentence_beam.transforms.encoder import encoder as encoders
+from sentence_beam.transforms.encoder.one_row import OneRowRunner
+from sentence_beam.transforms.encoder.probe import BatchSharing
+from sentence_beam.transforms.encoder.texts_attention import text_by_text
 
 TEXTS = sentences(20)
 

@@ -10,10 +10,10 @@ import torch
 from helpers.families import save_family
 from helpers.tiny_models import WORDS
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder, Windows
-from transforms.pooling.simple import OneLayer
-from transforms.pooling.states import Pooled, TokenStates
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder, Windows
+from sentence_beam.transforms.pooling.simple import OneLayer
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates
 
 WORD = WORDS.split()
 TEXT = " ".join(WORD[(7 * n) % len(WORD)] for n in range(150))

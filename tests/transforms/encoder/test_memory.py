@@ -15,10 +15,15 @@ from helpers.families import save_family
 from helpers.stub_device import see_gpus
 from helpers.tiny_models import TEXTS
 
-from transforms.encoder import Encoder, devices
-from transforms.encoder import replica as replica_module
-from transforms.encoder.batches import Batch
-from transforms.encoder.memory import LEAST_TOKENS, MemoryLimit, is_out_of_memory, tokens_that_fit
+from sentence_beam.transforms.encoder import Encoder, devices
+from sentence_beam.transforms.encoder import replica as replica_module
+from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.memory import (
+    LEAST_TOKENS,
+    MemoryLimit,
+    is_out_of_memory,
+    tokens_that_fit,
+)
 
 
 def _batch(texts: int, length: int = 10) -> Batch:

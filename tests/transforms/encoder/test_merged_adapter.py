@@ -7,8 +7,8 @@ import pytest
 import torch
 from helpers.tiny_models import TEXTS, save_tiny_model
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "models.md"
 

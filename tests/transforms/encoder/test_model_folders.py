@@ -23,11 +23,11 @@ from sentence_transformers.sentence_transformer import modules as st
 from tokenizers import Tokenizer
 from torch.nn.modules import activation as torch_activations
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.encoder.load import load_layers
-from transforms.space import resolve_model, resolve_space
-from transforms.space.st_layers import ACTIVATIONS, read_layers
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.load import load_layers
+from sentence_beam.transforms.space import resolve_model, resolve_space
+from sentence_beam.transforms.space.st_layers import ACTIVATIONS, read_layers
 
 PAGE = Path(__file__).parents[3] / "docs" / "models.md"
 TOKENS = [text for text in TEXTS if text] + ["A Dog IS red", "the " * 60]

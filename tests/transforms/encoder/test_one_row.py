@@ -16,9 +16,9 @@ import torch
 from helpers.families import make_model, word_tokenizer
 from helpers.family_survey import TEXTS, TOLERANCE, error_of, load, reference, several_ways
 
-from transforms.encoder import Encoder, forward, texts_attention, varlen
-from transforms.encoder.one_row import OneRowRunner
-from transforms.encoder.texts_attention import text_by_text
+from sentence_beam.transforms.encoder import Encoder, forward, texts_attention, varlen
+from sentence_beam.transforms.encoder.one_row import OneRowRunner
+from sentence_beam.transforms.encoder.texts_attention import text_by_text
 
 Window = tuple[int, int]
 GROUPED = {"num_key_value_heads": 2}

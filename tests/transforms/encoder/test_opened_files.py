@@ -18,9 +18,9 @@ from sentence_transformers.sentence_transformer import modules as st
 from tokenizers import Tokenizer
 from transformers import AutoModel
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.space import resolve_model, resolve_space
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import resolve_model, resolve_space
 
 WITH_WORDS = [text for text in TEXTS if text]
 # Files that people's folders have beside the others: some decide vectors, some are only opened.

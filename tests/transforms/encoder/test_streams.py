@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from transforms.encoder import devices
-from transforms.encoder.devices import Devices
-from transforms.pooling import transfer
+from sentence_beam.transforms.encoder import devices
+from sentence_beam.transforms.encoder.devices import Devices
+from sentence_beam.transforms.pooling import transfer
 
 GPU = torch.device("cuda", 1)
 

@@ -8,8 +8,8 @@ from helpers.tiny_models import save_tiny_model
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from transforms.encoder.tokenize import TextTokenizer
-from transforms.space.model_files import resolve_model
+from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+from sentence_beam.transforms.space.model_files import resolve_model
 
 TEXTS = ["the dog", "คน", "", "the x y", "a " * 60 + "x"]
 

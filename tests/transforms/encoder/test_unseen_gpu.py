@@ -11,13 +11,13 @@ import torch
 from helpers.stub_device import see_gpus, stub_gpu
 from helpers.tiny_models import TEXTS, save_tiny_model
 
-from transforms.base import nvidia
-from transforms.base.errors import OptionError
-from transforms.base.nvidia import Driver
-from transforms.encoder import Encoder, devices, forward, varlen
-from transforms.encoder import encoder as encoders
-from transforms.space import Machine, Recipe
-from transforms.space.dtypes import describe_slow_dtype
+from sentence_beam.transforms.base import nvidia
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.nvidia import Driver
+from sentence_beam.transforms.encoder import Encoder, devices, forward, varlen
+from sentence_beam.transforms.encoder import encoder as encoders
+from sentence_beam.transforms.space import Machine, Recipe
+from sentence_beam.transforms.space.dtypes import describe_slow_dtype
 
 BLIND = Driver("535.104.05", False, (0, 0), 0)
 

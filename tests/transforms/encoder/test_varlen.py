@@ -16,11 +16,11 @@ from helpers.stub_device import see_gpus
 from helpers.tiny_models import save_tiny_model
 from torch import Tensor
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder, devices, forward
-from transforms.encoder import encoder as encoders
-from transforms.encoder.devices import resolve_devices
-from transforms.encoder.varlen import VarlenRunner
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder, devices, forward
+from sentence_beam.transforms.encoder import encoder as encoders
+from sentence_beam.transforms.encoder.devices import resolve_devices
+from sentence_beam.transforms.encoder.varlen import VarlenRunner
 
 TEXTS = [*sentences(40), "", "one", " ".join(sentences(6))]
 POOLERS = ("mean", "cls", "first-last", "ditto:1-1", "sbert-wk:start=1,window=1", "static")

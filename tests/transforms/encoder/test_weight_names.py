@@ -12,10 +12,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModel
 
-from transforms.base.errors import OptionError
-from transforms.encoder import Encoder
-from transforms.encoder.weight_names import find_prefix, refuse_prefix
-from transforms.space import resolve_model
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.encoder.weight_names import find_prefix, refuse_prefix
+from sentence_beam.transforms.space import resolve_model
 
 WITH_WORDS = [text for text in TEXTS if text]
 Weights = dict[str, Tensor]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.encoder.tokenize import Tokenized
-from transforms.encoder.windows import WindowPart, Windows, make_windows
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder.tokenize import Tokenized
+from sentence_beam.transforms.encoder.windows import WindowPart, Windows, make_windows
 
 LIMIT = 12  # with two special tokens
 

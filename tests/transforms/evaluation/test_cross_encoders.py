@@ -16,11 +16,11 @@ from helpers.training import labelled_rows, scored_rows, sentences, triplet_rows
 from safetensors.numpy import load_file, save_file
 from scipy import stats
 
-from transforms.base.errors import OptionError
-from transforms.encoder.pair_scorer import PairScorer
-from transforms.evaluation import EvaluateOptions
-from transforms.evaluation.evaluate import evaluate
-from transforms.evaluation.tasks import read_task
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder.pair_scorer import PairScorer
+from sentence_beam.transforms.evaluation import EvaluateOptions
+from sentence_beam.transforms.evaluation.evaluate import evaluate
+from sentence_beam.transforms.evaluation.tasks import read_task
 
 pytest.importorskip("sklearn")
 pytest.importorskip("ir_measures")

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import v_measure_score
 
-from transforms.evaluation.clusterings import Clusterings
-from transforms.evaluation.correlations import Correlations
-from transforms.evaluation.detections import Detections
-from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.intervals import Draws, average, beliefs, draw, holm
+from sentence_beam.transforms.evaluation.clusterings import Clusterings
+from sentence_beam.transforms.evaluation.correlations import Correlations
+from sentence_beam.transforms.evaluation.detections import Detections
+from sentence_beam.transforms.evaluation.evidence import Evidence, Means
+from sentence_beam.transforms.evaluation.intervals import Draws, average, beliefs, draw, holm
 
 FIELDS = ("score", "low", "high")
 AGAINST = ("diff", "diff_low", "diff_high", "p", "p_holm")
@@ -301,7 +301,7 @@ def test_how_many_resamples_are_held_at_once_changes_nothing_that_counts(
     evidence = one_of_each(values, np.random.default_rng(8))[kind]
     one, many = [], []
     for cells, found in ((1 << 24, one), (1, many)):
-        monkeypatch.setattr("transforms.evaluation.intervals.CELLS", cells)
+        monkeypatch.setattr("sentence_beam.transforms.evaluation.intervals.CELLS", cells)
         found += beliefs(draw(evidence, (1,), 2000, 99)["all"])
     assert many[1].high - many[1].low == pytest.approx(one[1].high - one[1].low, rel=0.15)
     assert (many[1].p, many[1].score) == pytest.approx((one[1].p, one[1].score), abs=0.15)
@@ -355,8 +355,8 @@ def test_resamples_and_swaps_are_drawn_apart() -> None:
 
 
 def test_very_many_items_have_fewer_swaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transforms.evaluation.intervals.MOST_CELLS", 100 * 40)
-    monkeypatch.setattr("transforms.evaluation.intervals.FEWEST", 60)
+    monkeypatch.setattr("sentence_beam.transforms.evaluation.intervals.MOST_CELLS", 100 * 40)
+    monkeypatch.setattr("sentence_beam.transforms.evaluation.intervals.FEWEST", 60)
     for items, asked, expected in ((40, 500, 100), (40, 99, 99), (80, 500, 60), (80, 20, 20)):
         values = np.random.default_rng(0).normal(size=(2, items))
         (drawn,) = draw(Means(values), (0,), 10, asked).values()
@@ -366,8 +366,8 @@ def test_very_many_items_have_fewer_swaps(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_swaps_that_are_drawn_in_parts_are_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transforms.evaluation.intervals.CELLS", 1)
-    monkeypatch.setattr("transforms.evaluation.intervals.LEAST", 16)
+    monkeypatch.setattr("sentence_beam.transforms.evaluation.intervals.CELLS", 1)
+    monkeypatch.setattr("sentence_beam.transforms.evaluation.intervals.LEAST", 16)
     values = np.random.default_rng(0).normal(size=(2, 40))
     (drawn,) = draw(Means(values), (0,), 10, 50).values()
     assert np.count_nonzero(drawn.swapped[1]) == len(np.unique(drawn.swapped[1])) == 50

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from transforms.base.errors import OptionError
-from transforms.evaluation.kinds.relatedness import bins
-from transforms.evaluation.task import TaskVectors, content_digest
-from transforms.evaluation.tasks import read_task, read_tasks
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation.kinds.relatedness import bins
+from sentence_beam.transforms.evaluation.task import TaskVectors, content_digest
+from sentence_beam.transforms.evaluation.tasks import read_task, read_tasks
 
 sklearn = pytest.importorskip("sklearn")
 ir_measures = pytest.importorskip("ir_measures")
@@ -177,7 +177,7 @@ def by_label(task, apart: float, seed: int = 0) -> TaskVectors:
 def test_separable_labels_are_found_and_random_ones_are_not(
     tmp_path: Path, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.evaluation.classifier.FOLDS", 3)
+    monkeypatch.setattr("sentence_beam.transforms.evaluation.classifier.FOLDS", 3)
     labels = np.random.default_rng(0).integers(0, 2, 60)
     paths = ",".join(str(labelled(tmp_path, f"p{part}", labels)) for part in range(parts))
     task = read_task(f"classification:c={paths}", "logistic")

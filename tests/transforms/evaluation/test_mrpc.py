@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transforms.evaluation import classifier as classifiers
-from transforms.evaluation.detections import Decisions
-from transforms.evaluation.task import TaskVectors, pair_features
-from transforms.evaluation.tasks import read_task
+from sentence_beam.transforms.evaluation import classifier as classifiers
+from sentence_beam.transforms.evaluation.detections import Decisions
+from sentence_beam.transforms.evaluation.task import TaskVectors, pair_features
+from sentence_beam.transforms.evaluation.tasks import read_task
 
 pytest.importorskip("sklearn")
 

@@ -9,8 +9,8 @@ import pytest
 from helpers.tiny_models import WORDS, save_tiny_model
 from scipy import stats
 
-from transforms.calibration.quality import cosines
-from transforms.encoder import Encoder
+from sentence_beam.transforms.calibration.quality import cosines
+from sentence_beam.transforms.encoder import Encoder
 
 pytestmark = pytest.mark.skipif(
     not __import__("importlib.util").util.find_spec("mteb"), reason="mteb is not installed"

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from transforms.evaluation import classifier, network
-from transforms.evaluation.classifier import DECAYS, cross_validated, held_out
-from transforms.evaluation.kinds.classification import Classification
-from transforms.evaluation.network import Rows, train_networks
+from sentence_beam.transforms.evaluation import classifier, network
+from sentence_beam.transforms.evaluation.classifier import DECAYS, cross_validated, held_out
+from sentence_beam.transforms.evaluation.kinds.classification import Classification
+from sentence_beam.transforms.evaluation.network import Rows, train_networks
 
 
 def rows(n: int, seed: int = 0) -> Rows:

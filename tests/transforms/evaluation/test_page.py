@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from transforms.evaluation.page import page
+from sentence_beam.transforms.evaluation.page import page
 
 CHROMIUM = next(
     (

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from scipy.spatial import distance
 
-from transforms.evaluation.similarity import SIMILARITIES, similarities
-from transforms.evaluation.task import TaskVectors, content_digest
-from transforms.evaluation.tasks import read_task
+from sentence_beam.transforms.evaluation.similarity import SIMILARITIES, similarities
+from sentence_beam.transforms.evaluation.task import TaskVectors, content_digest
+from sentence_beam.transforms.evaluation.tasks import read_task
 
 BY_SCIPY = {
     "cosine": lambda a, b: 1 - distance.cosine(a, b),

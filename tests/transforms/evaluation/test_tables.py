@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.evaluation import tables
-from transforms.evaluation.diagnostics.pairs import read
-from transforms.evaluation.pair_files import read_pairs, read_subsets
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.diagnostics.pairs import read
+from sentence_beam.transforms.evaluation.pair_files import read_pairs, read_subsets
 
 HEADER = ["score", "sentence1", "sentence2"]
 ROWS = [[5.0, "a man, who sings", 'a "man" sings'], [0.5, "a dog", "the street"]]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from transforms.evaluation.clusterings import Clusterings
-from transforms.evaluation.correlations import Correlations
-from transforms.evaluation.detections import Detections, best_threshold
+from sentence_beam.transforms.evaluation.clusterings import Clusterings
+from sentence_beam.transforms.evaluation.correlations import Correlations
+from sentence_beam.transforms.evaluation.detections import Detections, best_threshold
 
 
 def test_correlations_are_scipys() -> None:

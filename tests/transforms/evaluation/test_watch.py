@@ -3,8 +3,8 @@
 import pytest
 from helpers.clock import Clock
 
-from transforms.base import progress
-from transforms.evaluation import watch
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.evaluation import watch
 
 
 def test_counts_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from helpers.index_data import unit_vectors
 
-from transforms.base.errors import OptionError
-from transforms.index import SegmentWriter, train
-from transforms.index.budgets import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index import SegmentWriter, train
+from sentence_beam.transforms.index.budgets import (
     BYTES_PER_MS,
     Budgets,
     Tried,
@@ -18,9 +18,9 @@ from transforms.index.budgets import (
     try_kinds,
     with_codes,
 )
-from transforms.index.choose import plan_for
-from transforms.index.sizes import size_of
-from transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.choose import plan_for
+from sentence_beam.transforms.index.sizes import size_of
+from sentence_beam.transforms.index.spec import IndexSpec
 
 DIM = 64
 

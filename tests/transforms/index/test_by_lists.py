@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from helpers.index_data import FACTORIES, open_cut, small_integers, trained, unit_vectors
 
-from transforms.index import TrainedIndex
-from transforms.index.by_lists import coarse_search, scan
-from transforms.index.parts import Coarse
-from transforms.index.search import SegmentedIndex
+from sentence_beam.transforms.index import TrainedIndex
+from sentence_beam.transforms.index.by_lists import coarse_search, scan
+from sentence_beam.transforms.index.parts import Coarse
+from sentence_beam.transforms.index.search import SegmentedIndex
 
 DIM = 8
 

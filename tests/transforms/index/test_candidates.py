@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transforms.index.candidates import Candidates
-from transforms.index.exact import best_first
+from sentence_beam.transforms.index.candidates import Candidates
+from sentence_beam.transforms.index.exact import best_first
 
 GRID = (1, 2, 4)
 QUERIES = np.zeros((3, 2), np.float32)

@@ -6,8 +6,8 @@ from helpers.index_data import small_integers, unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.index import cells
-from transforms.index.cells import (
+from sentence_beam.transforms.index import cells
+from sentence_beam.transforms.index.cells import (
     allotted,
     cells_for,
     distinct,
@@ -16,7 +16,7 @@ from transforms.index.cells import (
     nearest,
     nearest_of_cells,
 )
-from transforms.index.kmeans import kmeans
+from sentence_beam.transforms.index.kmeans import kmeans
 
 
 @given(st.integers(1, 200), st.lists(st.integers(0, 100), min_size=1, max_size=20))

@@ -10,8 +10,14 @@ import numpy as np
 import pytest
 from helpers.index_data import FACTORIES, trained, unit_vectors
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, SegmentWriter, TrainedIndex
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index import (
+    SegmentChecks,
+    SegmentedIndex,
+    SegmentFile,
+    SegmentWriter,
+    TrainedIndex,
+)
 
 pytest.importorskip("faiss")
 

@@ -7,11 +7,11 @@ from helpers import index_data  # noqa: F401  (skips where faiss is missing)
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.index import choose, choose_index
-from transforms.index.choose import cut_lists
-from transforms.index.range_file import HEADER_BYTES, LIST_BYTES
-from transforms.index.spec import IndexSpec
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index import choose, choose_index
+from sentence_beam.transforms.index.choose import cut_lists
+from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES
+from sentence_beam.transforms.index.spec import IndexSpec
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.index_data import brute_force, small_integers, unit_vectors
 
-from transforms.index.exact import (
+from sentence_beam.transforms.index.exact import (
     best_first,
     complete_top_k,
     exact_search,
@@ -17,7 +17,7 @@ from transforms.index.exact import (
     pair_scores,
     rounding,
 )
-from transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.faiss_module import load_faiss
 
 CUTS: tuple[Sequence[int], ...] = ((), (1, 2, 50), tuple(range(10, 90, 10)))
 THREADS = [1, 3]  # numpy finds the candidates for few threads, faiss for many

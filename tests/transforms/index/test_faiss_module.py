@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from helpers import index_data  # noqa: F401  (skips where faiss is missing)
 
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.index import faiss_module
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.index import faiss_module
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def test_one_listed_twice_is_fine(
 
 
 def test_importing_the_layer_imports_neither_faiss_nor_beam_nor_torch() -> None:
-    code = "import sys, transforms.index; print([m for m in ('faiss', 'apache_beam', 'torch') if m in sys.modules])"
+    code = "import sys, sentence_beam.transforms.index; print([m for m in ('faiss', 'apache_beam', 'torch') if m in sys.modules])"
     output = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout

@@ -21,8 +21,8 @@ from helpers.index_data import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index import (
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index import (
     SegmentedIndex,
     SegmentFile,
     SegmentWriter,
@@ -31,9 +31,9 @@ from transforms.index import (
     matched_lists,
     train,
 )
-from transforms.index.filtered import FilteredIndex
-from transforms.index.spec import IndexSpec
-from transforms.index.vectors import scored_by
+from sentence_beam.transforms.index.filtered import FilteredIndex
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.vectors import scored_by
 
 ROWS, DIM, K = 12_000, 24, 10
 

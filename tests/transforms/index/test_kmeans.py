@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from helpers.index_data import unit_vectors
 
-from transforms.index import kmeans as module
-from transforms.index.cells import nearest
-from transforms.index.faiss_module import load_faiss
-from transforms.index.kmeans import kmeans
+from sentence_beam.transforms.index import kmeans as module
+from sentence_beam.transforms.index.cells import nearest
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.kmeans import kmeans
 
 
 def clustered(rows: int, dim: int = 16) -> np.ndarray:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from helpers.index_data import trained, unit_vectors
 
-from transforms.index import SegmentWriter, TrainedIndex
-from transforms.index.faiss_module import load_faiss
-from transforms.index.list_memory import memory_of, sizes_before
-from transforms.index.segment import list_arrays, read_segment, sizes_of_lists
+from sentence_beam.transforms.index import SegmentWriter, TrainedIndex
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.list_memory import memory_of, sizes_before
+from sentence_beam.transforms.index.segment import list_arrays, read_segment, sizes_of_lists
 
 faiss = pytest.importorskip("faiss")
 

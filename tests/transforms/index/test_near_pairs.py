@@ -6,8 +6,13 @@ from helpers.index_data import trained, unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.index import TrainedIndex
-from transforms.index.near_pairs import Components, lists_near, near_pairs, share_found
+from sentence_beam.transforms.index import TrainedIndex
+from sentence_beam.transforms.index.near_pairs import (
+    Components,
+    lists_near,
+    near_pairs,
+    share_found,
+)
 
 DIM = 8
 

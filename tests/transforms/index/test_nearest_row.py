@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from helpers.index_data import unit_vectors
 
-from transforms.index import nearest_row as module
-from transforms.index.faiss_module import load_faiss
-from transforms.index.nearest_row import nearest_row
+from sentence_beam.transforms.index import nearest_row as module
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.nearest_row import nearest_row
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.index_data import open_cut, trained, unit_vectors
 
-from transforms.index.parts import Coarse, OpenSegment
+from sentence_beam.transforms.index.parts import Coarse, OpenSegment
 
 DIM, ROWS = 8, 60
 VECTORS = unit_vectors(ROWS, DIM)

@@ -16,14 +16,19 @@ from helpers.index_data import small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex
-from transforms.index import filtered as filtered_index
-from transforms.index.by_lists import coarse_search, scan
-from transforms.index.filtered import FilteredIndex
-from transforms.index.range_file import RangeHeader, blocks_of, header_bytes, range_bytes
-from transforms.index.range_readers import MappedRange, RangeFile
-from transforms.index.segment import ListedRows, SegmentWriter
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index import SegmentedIndex, SegmentFile, TrainedIndex
+from sentence_beam.transforms.index import filtered as filtered_index
+from sentence_beam.transforms.index.by_lists import coarse_search, scan
+from sentence_beam.transforms.index.filtered import FilteredIndex
+from sentence_beam.transforms.index.range_file import (
+    RangeHeader,
+    blocks_of,
+    header_bytes,
+    range_bytes,
+)
+from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile
+from sentence_beam.transforms.index.segment import ListedRows, SegmentWriter
 
 DIM = 16
 FACTORIES = ("IVF4,Flat", "IVF4,SQ8", "IVF4,RaBitQ", "IVF4_HNSW4,SQ8", "IVF4,PQ4x4", "IVF4,SQfp16")

@@ -10,7 +10,7 @@ from helpers.index_data import brute_force, open_cut, small_integers, trained, u
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.index import (
+from sentence_beam.transforms.index import (
     Candidates,
     ExactNeighbours,
     SegmentedIndex,
@@ -21,7 +21,7 @@ from transforms.index import (
     nprobe_grid,
     train,
 )
-from transforms.index.recall import (
+from sentence_beam.transforms.index.recall import (
     halves,
     interval,
     recall_among,
@@ -29,8 +29,8 @@ from transforms.index.recall import (
     recall_of,
     segment_base,
 )
-from transforms.index.segment import build_segment
-from transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.segment import build_segment
+from sentence_beam.transforms.index.spec import IndexSpec
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
 

@@ -8,8 +8,8 @@ from helpers.index_data import unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index.refine import RefineWriter, check_rows, decoded, row_type
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.refine import RefineWriter, check_rows, decoded, row_type
 
 DIM = 12
 

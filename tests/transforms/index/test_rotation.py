@@ -10,9 +10,9 @@ from helpers.index_data import open_cut, trained, unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.index import choose_index, train
-from transforms.index.rotation import Rotation
-from transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index import choose_index, train
+from sentence_beam.transforms.index.rotation import Rotation
+from sentence_beam.transforms.index.spec import IndexSpec
 
 
 @given(

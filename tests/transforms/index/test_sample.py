@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from transforms.index import held_out_keys, sample_keys, sample_threshold, select
+from sentence_beam.transforms.index import held_out_keys, sample_keys, sample_threshold, select
 
 
 def _rows(n: int) -> tuple[np.ndarray, list[str]]:

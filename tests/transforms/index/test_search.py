@@ -16,8 +16,8 @@ from helpers.index_data import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.index import (
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.index import (
     SegmentedIndex,
     SegmentFile,
     TrainedIndex,
@@ -25,7 +25,7 @@ from transforms.index import (
     flat_segment,
     rerank,
 )
-from transforms.index.segment import build_segment
+from sentence_beam.transforms.index.segment import build_segment
 
 DIM = 16
 

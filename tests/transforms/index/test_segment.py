@@ -17,11 +17,17 @@ from helpers.index_data import FACTORIES, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.index import SegmentFile, SegmentWriter, choose_index, flat_segment, train
-from transforms.index.faiss_module import load_faiss
-from transforms.index.segment import build_segment, flat_vectors, list_sizes
-from transforms.index.spec import IndexSpec
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.index import (
+    SegmentFile,
+    SegmentWriter,
+    choose_index,
+    flat_segment,
+    train,
+)
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.segment import build_segment, flat_vectors, list_sizes
+from sentence_beam.transforms.index.spec import IndexSpec
 
 DIM = 32
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.index.spec import FLAT, IndexSpec
-from transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index.spec import FLAT, IndexSpec
+from sentence_beam.transforms.store.index_entries import IndexRequest
 
 
 def test_a_name_is_read_once_into_its_parts() -> None:

@@ -12,9 +12,15 @@ from helpers.index_data import small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.index import TrainedIndex
-from transforms.index.copies import with_copies
-from transforms.index.near_pairs import TopPairs, lists_near, one_list, share_of_nearest, top_pairs
+from sentence_beam.transforms.index import TrainedIndex
+from sentence_beam.transforms.index.copies import with_copies
+from sentence_beam.transforms.index.near_pairs import (
+    TopPairs,
+    lists_near,
+    one_list,
+    share_of_nearest,
+    top_pairs,
+)
 
 DIM = 12
 

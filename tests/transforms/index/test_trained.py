@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from helpers.index_data import trained, unit_vectors
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, TrainedIndex
-from transforms.index.faiss_module import load_faiss
-from transforms.index.segment import build_segment
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, TrainedIndex
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.segment import build_segment
 
 DIM = 64
 QUERIES = unit_vectors(20, DIM, seed=1)

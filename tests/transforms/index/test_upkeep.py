@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transforms.index.upkeep import (
+from sentence_beam.transforms.index.upkeep import (
     Fit,
     RangeMerge,
     SegmentRows,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.index_data import unit_vectors
 
-from transforms.index.walk import walk
+from sentence_beam.transforms.index.walk import walk
 
 pytest.importorskip("faiss")
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from helpers.token_states import EMBEDDING, HIDDEN, LAYERS, alone, states
 
-from transforms.base.errors import OptionError
-from transforms.pooling import ModelShape, Status, build_pooler
-from transforms.space import parse_pooler
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.pooling import ModelShape, Status, build_pooler
+from sentence_beam.transforms.space import parse_pooler
 
 SHAPE = ModelShape(LAYERS, HIDDEN, EMBEDDING, heads=2)
 

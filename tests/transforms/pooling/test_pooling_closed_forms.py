@@ -10,9 +10,9 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.pooling import ModelShape, Status, TokenStates, build_pooler
-from transforms.space import parse_pooler
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.pooling import ModelShape, Status, TokenStates, build_pooler
+from sentence_beam.transforms.space import parse_pooler
 
 SHAPE = ModelShape(layers=3, hidden=5, embedding=4, has_pooler_head=True)
 POOLERS = [

@@ -14,7 +14,7 @@ import torch
 from helpers.stub_device import GPU, stub_gpu
 from helpers.token_states import EMBEDDING, FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, states
 
-from transforms.pooling import (
+from sentence_beam.transforms.pooling import (
     BareMask,
     Lexicon,
     ModelShape,
@@ -22,11 +22,11 @@ from transforms.pooling import (
     TokenStatistics,
     build_pooler,
 )
-from transforms.pooling.cnn import CnnNetwork
-from transforms.pooling.pooler import MixedLayers, OverTokenLayers, Pooler
-from transforms.pooling.sbert_wk import layer_cosines
-from transforms.pooling.token_layers import Convolutions, Recurrent
-from transforms.space import parse_pooler
+from sentence_beam.transforms.pooling.cnn import CnnNetwork
+from sentence_beam.transforms.pooling.pooler import MixedLayers, OverTokenLayers, Pooler
+from sentence_beam.transforms.pooling.sbert_wk import layer_cosines
+from sentence_beam.transforms.pooling.token_layers import Convolutions, Recurrent
+from sentence_beam.transforms.space import parse_pooler
 
 PIECES = (
     "[PAD]",

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from helpers.token_states import HIDDEN, LAYERS, states
 
-from transforms.pooling import BareMask, ModelShape, Status, build_pooler
-from transforms.space import parse_pooler
+from sentence_beam.transforms.pooling import BareMask, ModelShape, Status, build_pooler
+from sentence_beam.transforms.space import parse_pooler
 
 SHAPE = ModelShape(LAYERS, HIDDEN, HIDDEN)
 

@@ -5,15 +5,21 @@ import pytest
 import torch
 from helpers.token_states import EMBEDDING, FIRST, HIDDEN, LAST, LAYERS, alone, states
 
-from transforms.pooling import Lexicon, ModelShape, Status, TokenStatistics, build_pooler
-from transforms.pooling.remove_biases import (
+from sentence_beam.transforms.pooling import (
+    Lexicon,
+    ModelShape,
+    Status,
+    TokenStatistics,
+    build_pooler,
+)
+from sentence_beam.transforms.pooling.remove_biases import (
     REFERENCE_PIECES,
     REFERENCE_SIGNS,
     kept_text,
     most_frequent,
     word_insides,
 )
-from transforms.space import parse_pooler
+from sentence_beam.transforms.space import parse_pooler
 
 SHAPE = ModelShape(LAYERS, HIDDEN, EMBEDDING)
 PIECES = ("[PAD]", "[CLS]", "[SEP]", "dog", "##s", ".", "Cat", "##!", "7", "the")

@@ -13,11 +13,16 @@ from helpers.token_states import HIDDEN, LAYERS, alone, states
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.pooling import ModelShape, Status, build_pooler
-from transforms.pooling.counting import count_tokens
-from transforms.pooling.sbert_wk import SbertWk, layer_cosines, layer_weights, token_shares
-from transforms.space import parse_pooler
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.pooling import ModelShape, Status, build_pooler
+from sentence_beam.transforms.pooling.counting import count_tokens
+from sentence_beam.transforms.pooling.sbert_wk import (
+    SbertWk,
+    layer_cosines,
+    layer_weights,
+    token_shares,
+)
+from sentence_beam.transforms.space import parse_pooler
 
 KNOWN = {
     ("reference", 0): [0.2284485294, 0.2223849535, 0.1498065769, 0.1769749868, 0.2223849535],
@@ -245,7 +250,9 @@ def test_the_last_token_and_uncounted_ones_are_not_read():
 def test_chunks_change_nothing(monkeypatch, tokens):
     drawn = states([9, 1, 14, 2], dtype=torch.float32)
     whole = _pooler()(drawn).vectors
-    monkeypatch.setattr("transforms.pooling.sbert_wk.CHUNK_BYTES", {"cpu": tokens * 4 * 5 * HIDDEN})
+    monkeypatch.setattr(
+        "sentence_beam.transforms.pooling.sbert_wk.CHUNK_BYTES", {"cpu": tokens * 4 * 5 * HIDDEN}
+    )
     assert torch.allclose(_pooler()(drawn).vectors, whole, rtol=1e-5, atol=1e-6)
     for row in range(4):
         assert torch.allclose(

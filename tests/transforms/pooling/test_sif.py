@@ -7,9 +7,15 @@ from helpers.token_states import FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, states
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.pooling import Lexicon, ModelShape, Status, TokenStatistics, build_pooler
-from transforms.pooling.sif import smooth_inverse_frequencies
-from transforms.space import parse_pooler
+from sentence_beam.transforms.pooling import (
+    Lexicon,
+    ModelShape,
+    Status,
+    TokenStatistics,
+    build_pooler,
+)
+from sentence_beam.transforms.pooling.sif import smooth_inverse_frequencies
+from sentence_beam.transforms.space import parse_pooler
 
 SHAPE = ModelShape(LAYERS, HIDDEN, HIDDEN)
 A, B, C, UNSEEN = 3, 4, 5, 6

@@ -5,10 +5,16 @@ import pytest
 import torch
 from helpers.token_states import FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, alone, states
 
-from transforms.base.errors import OptionError
-from transforms.pooling import Lexicon, ModelShape, Status, TokenStatistics, build_pooler
-from transforms.pooling.tfidf import inverse_frequencies
-from transforms.space import parse_pooler
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.pooling import (
+    Lexicon,
+    ModelShape,
+    Status,
+    TokenStatistics,
+    build_pooler,
+)
+from sentence_beam.transforms.pooling.tfidf import inverse_frequencies
+from sentence_beam.transforms.space import parse_pooler
 
 SHAPE = ModelShape(LAYERS, HIDDEN, HIDDEN)
 A, B, C, UNSEEN = 3, 4, 5, 6

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.pooling import TokenStatistics
-from transforms.space.token_table import TABLE, TokenTable, read_table
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.pooling import TokenStatistics
+from sentence_beam.transforms.space.token_table import TABLE, TokenTable, read_table
 
 TEXTS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=12)
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from helpers.pushes import Kept, files_of
 
-from transforms.base.errors import DataGateError
-from transforms.push.compare import Difference, compare
-from transforms.push.rows import columns_of
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.push.compare import Difference, compare
+from sentence_beam.transforms.push.rows import columns_of
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.runs.changed_rows import Changes
 
 TEXTS = {f"i{n}": f"text {n}" for n in range(9)}
 Listing = Callable[[], Iterable[pa.RecordBatch]]
@@ -51,7 +51,7 @@ def test_an_empty_table_takes_every_row(store: Kept) -> None:
 def test_the_same_snapshot_is_not_read(store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     old = night(store, TEXTS)
     new = night(store, TEXTS)
-    monkeypatch.setattr("transforms.push.compare.read_rows", None)
+    monkeypatch.setattr("sentence_beam.transforms.push.compare.read_rows", None)
     found = difference(store, new, old)
     assert (found.written, found.before, found.deletable) == (0, 9, 0)
     assert found.counts == Changes()

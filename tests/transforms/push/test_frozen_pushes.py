@@ -6,8 +6,8 @@ import pytest
 from helpers.killed_push import Moment, frozen, wake
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
-from transforms.base.errors import SentenceBeamError
-from transforms.push import open_target, push
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.push import open_target, push
 
 FIRST = {f"i{n}": f"first {n}" for n in range(60)}
 CHANGED = FIRST | {f"i{n}": f"second {n}" for n in range(30)}
@@ -34,7 +34,7 @@ def test_a_frozen_push_writes_nothing_when_it_wakes(
         with pytest.raises(SentenceBeamError, match="another push into it is under way"):
             _push(store, shared)
         store.commit_without_index(files_of(FIRST, 10))
-        monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)
+        monkeypatch.setattr("sentence_beam.transforms.push.turn.STALE_SECONDS", 0)
         _push(store, shared)
         check(held_by(shared), expected(files_of(FIRST)))
         assert wake(first) == 1
@@ -45,7 +45,7 @@ def test_a_frozen_push_writes_nothing_when_it_wakes(
 def test_a_push_that_is_frozen_in_postgres_keeps_its_turn(
     store: Kept, pgvector: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.push.postgres.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("sentence_beam.transforms.push.postgres.WAIT_SECONDS", 0.1)
     to = f"{pgvector}#frozen"
     _push(store, to)
     store.commit_without_index(files_of(CHANGED, 10))

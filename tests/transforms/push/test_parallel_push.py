@@ -16,7 +16,7 @@ UNITS = 3  # of the store
 
 def test_units_are_written_at_once(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-    from transforms.push.qdrant import QdrantTarget
+    from sentence_beam.transforms.push.qdrant import QdrantTarget
 
     together = threading.Barrier(UNITS, timeout=60)
     upsert = QdrantTarget.upsert
@@ -37,7 +37,7 @@ def test_the_first_error_ends_it_and_the_next_push_corrects_it(
     run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-    from transforms.push.qdrant import QdrantTarget
+    from sentence_beam.transforms.push.qdrant import QdrantTarget
 
     monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
     upsert = QdrantTarget.upsert
@@ -86,8 +86,8 @@ def test_connections_of_postgresql_write_one_transaction(
 ) -> None:
     import psycopg
 
-    from transforms.push.postgres import PostgresTarget
-    from transforms.push.postgres_stages import Stages
+    from sentence_beam.transforms.push.postgres import PostgresTarget
+    from sentence_beam.transforms.push.postgres_stages import Stages
 
     together = threading.Barrier(UNITS, timeout=60)
     write = Stages.write

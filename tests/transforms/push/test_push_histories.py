@@ -18,10 +18,10 @@ from helpers.pushes import Kept, check, expected, files_of, in_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import DataGateError, LedgerError, OptionError
-from transforms.push import Pushed, push
-from transforms.push.rows import columns_of, types_of
-from transforms.push.state import MARK, State
+from sentence_beam.transforms.base.errors import DataGateError, LedgerError, OptionError
+from sentence_beam.transforms.push import Pushed, push
+from sentence_beam.transforms.push.rows import columns_of, types_of
+from sentence_beam.transforms.push.state import MARK, State
 
 TEXTS = ["apple", "bird", "cat", ""]
 Night = dict[str, str]
@@ -31,7 +31,7 @@ NIGHT = st.dictionaries(st.sampled_from([f"i{n}" for n in range(6)]), st.sampled
 @pytest.fixture(autouse=True)
 def _dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """A push that was killed here is of a process that lives."""
-    monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)
+    monkeypatch.setattr("sentence_beam.transforms.push.turn.STALE_SECONDS", 0)
 
 
 def bring(store: Kept, database: Database, fate: Fate | None = None, **options: Any) -> Pushed:
@@ -319,7 +319,7 @@ def test_an_id_of_two_rows_is_named_before_anything_is_written(tmp_path: Path) -
 
 
 def test_many_rows_are_compared_in_parts(store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transforms.push.compare.LISTED_ROWS", 5)
+    monkeypatch.setattr("sentence_beam.transforms.push.compare.LISTED_ROWS", 5)
     rng, database = random.Random(3), Aliased()
     for _ in range(4):
         texts = {f"i{n}": rng.choice(TEXTS) for n in range(60) if rng.random() < 0.7}

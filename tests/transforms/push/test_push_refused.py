@@ -11,8 +11,8 @@ from helpers.commands import Run
 from helpers.gcs import free_port
 from helpers.pushes import Kept, files_of
 
-from transforms.base.extras import pip_line
-from transforms.push import redact
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.push import redact
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_name_of_no_database(run: Run, store: Kept, to: str, what: str) -> Non
 
 def test_an_extra_that_is_missing(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lancedb", None)
-    monkeypatch.delitem(sys.modules, "transforms.push.lance", raising=False)
+    monkeypatch.delitem(sys.modules, "sentence_beam.transforms.push.lance", raising=False)
     line = run("push", "--store", store.root, "--to", "lance:folder#docs").failed(2)
     assert line.endswith(f"needs lancedb, which is not installed; {pip_line('push')}")
 

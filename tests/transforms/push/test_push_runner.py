@@ -20,11 +20,11 @@ from helpers import qdrant
 from helpers.commands import Run
 from helpers.pushes import Kept, files_of
 
-from transforms.base.errors import SentenceBeamError
-from transforms.push import parts, push
-from transforms.push.rows import columns_of, read_chosen
-from transforms.push.snapshot import RowsToWrite
-from transforms.store import layout, open_store
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.push import parts, push
+from sentence_beam.transforms.push.rows import columns_of, read_chosen
+from sentence_beam.transforms.push.snapshot import RowsToWrite
+from sentence_beam.transforms.store import layout, open_store
 
 RUNNER = ("--runner", "FnApiRunner")
 
@@ -32,7 +32,7 @@ RUNNER = ("--runner", "FnApiRunner")
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch, cached_beam_options: None) -> None:
     """A part for each unit, of Beam's own runner."""
-    monkeypatch.setattr("transforms.push.parts.PART_ROWS", 1)
+    monkeypatch.setattr("sentence_beam.transforms.push.parts.PART_ROWS", 1)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_workers_write_into_qdrant(run: Run, store: Kept, server: tuple[str, Any
 def test_a_worker_that_fails_leaves_the_mark_to_the_next_push(
     run: Run, store: Kept, server: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transforms.push.qdrant import PointWriter
+    from sentence_beam.transforms.push.qdrant import PointWriter
 
     url, client = server
     push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs", *RUNNER)
@@ -174,7 +174,7 @@ def test_workers_write_one_transaction_of_postgresql(
 ) -> None:
     import psycopg
 
-    from transforms.push.postgres_stages import StageWriter
+    from sentence_beam.transforms.push.postgres_stages import StageWriter
 
     push = ("push", "--store", store.root, "--to", f"{database}#by_workers")
     write = StageWriter.write
@@ -196,7 +196,9 @@ def test_workers_write_one_transaction_of_postgresql(
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE by_workers SET text = 'another'")
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.push.postgres.PostgresTarget.count", lambda _: 1 / 0)  # killed
+        patch.setattr(
+            "sentence_beam.transforms.push.postgres.PostgresTarget.count", lambda _: 1 / 0
+        )  # killed
         assert run(*push, *RUNNER, "--full").status == 1
     assert {text for _, text, _ in held(database)} == {"another"}
     assert len(tables(database)) == 3

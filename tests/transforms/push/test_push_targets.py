@@ -17,7 +17,7 @@ from helpers.commands import Run
 from helpers.nights import space_of
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
-from transforms.push import redact
+from sentence_beam.transforms.push import redact
 
 
 def texts_of(rng: random.Random, rows: int) -> dict[str, str]:
@@ -126,7 +126,7 @@ def test_a_node_that_does_not_know_the_alias_yet(
 ) -> None:
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
-    monkeypatch.setattr("transforms.push.qdrant.PAUSES", (0, 0))
+    monkeypatch.setattr("sentence_beam.transforms.push.qdrant.PAUSES", (0, 0))
     with qdrant.running(late=2) as (url, client):
         run("push", "--store", store.root, "--to", f"qdrant:{url}#docs").ok()
         assert client.count("docs").count == 9

@@ -11,10 +11,10 @@ from helpers.pushes import Kept, check, expected, files_of, in_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.push.recorded import compare_recorded
-from transforms.push.rows import columns_of
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.push.recorded import compare_recorded
+from sentence_beam.transforms.push.rows import columns_of
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.runs.changed_rows import Changes
 
 TEXTS = {f"i{n}": f"text {n}" for n in range(9)}
 Night = dict[str, str]
@@ -53,7 +53,7 @@ def test_no_vector_is_read_to_compare(store: Kept, monkeypatch: pytest.MonkeyPat
     changed = {**TEXTS, "i1": "another", "i2": "other", "i9": "a new one"}
     del changed["i8"]
     new = night(store, changed)
-    monkeypatch.setattr("transforms.push.compare.read_rows", None)
+    monkeypatch.setattr("sentence_beam.transforms.push.compare.read_rows", None)
     found = compare_recorded(new, columns_of(new), [old])
     assert found is not None
     assert found.counts == Changes(added=1, changed=2, deleted=1)

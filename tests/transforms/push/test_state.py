@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 import pytest
 from helpers.nights import space_of
 
-from transforms.base.errors import OptionError
-from transforms.push.state import FORMAT, MARK, PushRecord, State, note_name
-from transforms.store.runs.lease import Lease
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.push.state import FORMAT, MARK, PushRecord, State, note_name
+from sentence_beam.transforms.store.runs.lease import Lease
 
 COLUMNS = {"id": "string", "embedding": "fixed_size_list<item: float>[8]"}
 WRITER = Lease("push", "host", 7, "push", "", 1.5)

@@ -16,11 +16,11 @@ from helpers.databases import Aliased, Database, MadeUp
 from helpers.nights import space_of
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
-from transforms.base.errors import SentenceBeamError
-from transforms.push import open_target, push
-from transforms.push.state import PushRecord, note, note_name
-from transforms.push.target import Table
-from transforms.store.runs.lease import Lease
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.push import open_target, push
+from sentence_beam.transforms.push.state import PushRecord, note, note_name
+from sentence_beam.transforms.push.target import Table
+from sentence_beam.transforms.store.runs.lease import Lease
 
 COLUMNS = pa.schema([("id", pa.string())])
 TABLE = Table(COLUMNS, space_of(), "cosine")
@@ -71,7 +71,7 @@ def ended() -> int:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of this process."""
     clock = Clock()
-    monkeypatch.setattr("transforms.push.turn.time", clock)
+    monkeypatch.setattr("sentence_beam.transforms.push.turn.time", clock)
     return clock
 
 
@@ -176,10 +176,10 @@ def test_a_push_of_this_machine_is_not_waited_for(clock: Clock) -> None:
 def test_a_push_whose_turn_was_taken_stops_before_its_next_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("transforms.push.turn.LOOK_SECONDS", 0)
+    monkeypatch.setattr("sentence_beam.transforms.push.turn.LOOK_SECONDS", 0)
     database = Aliased()
     first = begun(database)
-    monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)
+    monkeypatch.setattr("sentence_beam.transforms.push.turn.STALE_SECONDS", 0)
     second = begun(database)
     for step in (lambda: first.upsert(pa.record_batch({"id": ["a"]})), first.finish):
         with pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile"):
@@ -201,7 +201,7 @@ def test_a_long_push_says_that_it_lives(clock: Clock) -> None:
 
 
 def test_two_pushes_into_lance(store: Kept, quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lance = pytest.importorskip("transforms.push.lance", exc_type=ImportError)
+    lance = pytest.importorskip("sentence_beam.transforms.push.lance", exc_type=ImportError)
     to, upsert, others = f"lance:{quick}/lance#docs", lance.LanceTarget.upsert, list[str]()
     later = files_of({"i1": "other", "i2": "text 2", "i40": "new"})
 
@@ -212,8 +212,8 @@ def test_two_pushes_into_lance(store: Kept, quick: Path, monkeypatch: pytest.Mon
             others.append(str(error.value))
             store.commit_without_index(later)
             # the first is taken for dead
-            monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)
-            monkeypatch.setattr("transforms.push.turn.LOOK_SECONDS", 0)
+            monkeypatch.setattr("sentence_beam.transforms.push.turn.STALE_SECONDS", 0)
+            monkeypatch.setattr("sentence_beam.transforms.push.turn.LOOK_SECONDS", 0)
             with open_target(to) as third:
                 push(lambda: store.manifest, third)
         upsert(target, rows)
@@ -243,7 +243,7 @@ def test_two_pushes_into_a_folder_of_qdrant(run: Run, store: Kept, quick: Path) 
 def test_two_pushes_into_postgres(
     run: Run, store: Kept, pgvector: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.push.postgres.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("sentence_beam.transforms.push.postgres.WAIT_SECONDS", 0.1)
     to = f"{pgvector}#at_once"
     with open_target(to) as first:
         first.state()

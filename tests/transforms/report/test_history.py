@@ -17,8 +17,8 @@ import pytest
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
-from transforms.report import report as reports
-from transforms.report.chart import (
+from sentence_beam.transforms.report import report as reports
+from sentence_beam.transforms.report.chart import (
     BOTTOM,
     HEIGHT,
     Series,
@@ -27,12 +27,17 @@ from transforms.report.chart import (
     linear_axis,
     log_axis,
 )
-from transforms.report.history import RunSummary, known_summaries, run_summaries, with_savings
-from transforms.report.page import page
-from transforms.store import layout, open_store
-from transforms.store.records import Problem
-from transforms.store.runs import lease
-from transforms.store.vacuum import find_rubbish, remove
+from sentence_beam.transforms.report.history import (
+    RunSummary,
+    known_summaries,
+    run_summaries,
+    with_savings,
+)
+from sentence_beam.transforms.report.page import page
+from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.vacuum import find_rubbish, remove
 
 
 @pytest.fixture
@@ -174,7 +179,7 @@ def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPa
         night(root, number, numbered(0, 5 + number))
     read: list[str] = []
     monkeypatch.setattr(
-        "transforms.report.history.checked_result", lambda root, run: read.append(run)
+        "sentence_beam.transforms.report.history.checked_result", lambda root, run: read.append(run)
     )
     assert len(run_summaries(root, known_summaries(root))) == 3
     assert read == []
@@ -245,7 +250,7 @@ def test_a_report_that_cannot_be_written_fails_no_run(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.report.report.write_file", full)
+        patch.setattr("sentence_beam.transforms.report.report.write_file", full)
         with caplog.at_level(logging.ERROR):
             assert night(root, 0, numbered(0, 5)).status == "committed"
     assert [record.getMessage() for record in caplog.records] == [

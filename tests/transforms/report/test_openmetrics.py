@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from transforms.base.measures import STAGES, summed
-from transforms.report.history import RunSummary
-from transforms.report.openmetrics import openmetrics
+from sentence_beam.transforms.base.measures import STAGES, summed
+from sentence_beam.transforms.report.history import RunSummary
+from sentence_beam.transforms.report.openmetrics import openmetrics
 
 MEASURES = {
     stage: summed(

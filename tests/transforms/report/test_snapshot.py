@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from helpers.snapshots import night, numbered
 
-from transforms.report.alerts import alerts
-from transforms.report.history import RunSummary
-from transforms.report.page import page
-from transforms.report.snapshot import facts, reasons
-from transforms.store import open_store
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.report.alerts import alerts
+from sentence_beam.transforms.report.history import RunSummary
+from sentence_beam.transforms.report.page import page
+from sentence_beam.transforms.report.snapshot import facts, reasons
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest
 
 NIGHT = RunSummary(
     "r", "committed", "2026-01-01T02:00:00Z", 1.0, rows=100, read=100, rejected=0, added=0, deleted=0, recall=0.97,

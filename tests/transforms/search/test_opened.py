@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from helpers.nights import Nights, vector_of
 
-from transforms.beam import IndexRequest
-from transforms.index import choose
-from transforms.index.range_file import RangeHeader
-from transforms.search import Searcher
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index import choose
+from sentence_beam.transforms.index.range_file import RangeHeader
+from sentence_beam.transforms.search import Searcher
 
 pytest.importorskip("faiss")
 

@@ -14,14 +14,14 @@ from helpers.gcs import BUCKET, Gcs
 from helpers.nights import Nights, vector_of
 from helpers.variants import variants
 
-from transforms import storage
-from transforms.base.errors import DamagedIndexError, SentenceBeamError
-from transforms.beam import IndexRequest
-from transforms.index import choose
-from transforms.index.range_file import HEADER_BYTES, LIST_BYTES, header_bytes
-from transforms.search import Copies, Searcher
-from transforms.store.index_files import files as index_files
-from transforms.store.manifest import read_manifest
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index import choose
+from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES, header_bytes
+from sentence_beam.transforms.search import Copies, Searcher
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.manifest import read_manifest
 
 pytest.importorskip("faiss")
 

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pytest
 from helpers.nights import Nights
 
-from transforms.base.errors import OptionError
-from transforms.beam import IndexRequest
-from transforms.evaluation.diagnostics import sample
-from transforms.evaluation.diagnostics.sample import sample_store
-from transforms.search import Searcher, Selection
-from transforms.steps.joins.cluster import by_number
-from transforms.steps.joins.compare import rows_of
-from transforms.steps.joins.dedup import deduplicate
-from transforms.steps.joins.export_vectors import export_vectors
-from transforms.steps.joins.store_vectors import StoreVectors
-from transforms.store import Store
-from transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.evaluation.diagnostics import sample
+from sentence_beam.transforms.evaluation.diagnostics.sample import sample_store
+from sentence_beam.transforms.search import Searcher, Selection
+from sentence_beam.transforms.steps.joins.cluster import by_number
+from sentence_beam.transforms.steps.joins.compare import rows_of
+from sentence_beam.transforms.steps.joins.dedup import deduplicate
+from sentence_beam.transforms.steps.joins.export_vectors import export_vectors
+from sentence_beam.transforms.steps.joins.store_vectors import StoreVectors
+from sentence_beam.transforms.store import Store
+from sentence_beam.transforms.store.shards.reading import read_pooled
 
 pytest.importorskip("faiss")
 ROWS = 90

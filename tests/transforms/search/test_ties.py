@@ -5,8 +5,8 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.search.hits import Hits
-from transforms.search.ties import best_by_id
+from sentence_beam.transforms.search.hits import Hits
+from sentence_beam.transforms.search.ties import best_by_id
 
 
 @given(

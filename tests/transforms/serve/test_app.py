@@ -29,13 +29,13 @@ from helpers.gcs import Gcs
 from helpers.serving import NEVER, Served, serving
 from helpers.tiny_models import save_tiny_model
 
-from pipelines.cli import main
-from transforms import storage
-from transforms.base.errors import OptionError, SpaceMismatchError
-from transforms.encoder import Encoder
-from transforms.serve.question import MOST_CHARACTERS
-from transforms.serve.server import bound
-from transforms.store import open_store
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.serve.question import MOST_CHARACTERS
+from sentence_beam.transforms.serve.server import bound
+from sentence_beam.transforms.store import open_store
 
 CHROMIUM = shutil.which("chromium")
 EVIL = "<script>document.title = 'owned'</script> a red horse & a \"dog\""

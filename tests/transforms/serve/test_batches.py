@@ -14,13 +14,19 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.base.plain_values import json_value
-from transforms.serve import batches
-from transforms.serve.batches import Batches
-from transforms.serve.followed import Answer
-from transforms.serve.guard import host_of
-from transforms.serve.question import MOST_CHARACTERS, MOST_HITS, Question, RefusedError, question
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.plain_values import json_value
+from sentence_beam.transforms.serve import batches
+from sentence_beam.transforms.serve.batches import Batches
+from sentence_beam.transforms.serve.followed import Answer
+from sentence_beam.transforms.serve.guard import host_of
+from sentence_beam.transforms.serve.question import (
+    MOST_CHARACTERS,
+    MOST_HITS,
+    Question,
+    RefusedError,
+    question,
+)
 
 
 def asked(text: str) -> Question:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from helpers.corpora import write_parquet
 
-from pipelines.cli import main
-from transforms.search.rows import SnapshotRows
-from transforms.serve.examples import examples
-from transforms.serve.texts import FOLDED, MOST_TEXT, shown
-from transforms.store import open_store
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.search.rows import SnapshotRows
+from sentence_beam.transforms.serve.examples import examples
+from sentence_beam.transforms.serve.texts import FOLDED, MOST_TEXT, shown
+from sentence_beam.transforms.store import open_store
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

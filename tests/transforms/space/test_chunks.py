@@ -2,8 +2,8 @@
 
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.chunks import ChunksSpec
 
 
 @pytest.mark.parametrize(

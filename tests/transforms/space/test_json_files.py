@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.space.json_files import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.json_files import (
     check_not_cut_off,
     read_fields,
     read_json,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.space.model_config import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.model_config import (
     is_causal_language_model,
     read_config,
     read_tokenizer_config,

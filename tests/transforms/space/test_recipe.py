@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from transforms.base.errors import OptionError, SpaceMismatchError
-from transforms.space import Recipe, parse_pooler, resolve_space
-from transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.space import Recipe, parse_pooler, resolve_space
+from sentence_beam.transforms.space.chunks import ChunksSpec
 
 
 @pytest.fixture

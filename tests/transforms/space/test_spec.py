@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError
-from transforms.space import PoolerSpec, parse_pooler
-from transforms.space.spec import POOLERS, POSITIONAL
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space import PoolerSpec, parse_pooler
+from sentence_beam.transforms.space.spec import POOLERS, POSITIONAL
 
 
 def test_canonical_form_holds_every_parameter():

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.calibration import parse_calibration
-from transforms.space import parse_pooler
-from transforms.space.chunks import ChunksSpec
-from transforms.space.spec_options import Grammar, Option
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration import parse_calibration
+from sentence_beam.transforms.space import parse_pooler
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.spec_options import Grammar, Option
 
 GRAMMAR = Grammar(
     "thing",

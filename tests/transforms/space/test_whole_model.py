@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from helpers.tiny_models import edit_json, save_tiny_model
 
-from transforms.base.errors import OptionError
-from transforms.space import resolve_model, resolve_space
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space import resolve_model, resolve_space
 
 MODULES = (
     '[{"idx": 0, "name": "0", "path": "%s", "type": "sentence_transformers.models.Transformer"}%s]'

@@ -8,7 +8,7 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms.storage.beam_options import filesystem_options
+from sentence_beam.transforms.storage.beam_options import filesystem_options
 
 CHECKED = (
     # after looking at FileSystems.set_options and get_filesystem of a newer Beam: write that

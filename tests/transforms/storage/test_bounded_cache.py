@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transforms.storage.bounded_cache import ROOM, BoundedCache
+from sentence_beam.transforms.storage.bounded_cache import ROOM, BoundedCache
 
 
 @pytest.fixture
@@ -58,7 +58,9 @@ def test_without_a_bound_it_is_a_tenth_of_the_free_disk(
     class Usage:
         free = 1000
 
-    monkeypatch.setattr("transforms.storage.bounded_cache.shutil.disk_usage", lambda path: Usage)
+    monkeypatch.setattr(
+        "sentence_beam.transforms.storage.bounded_cache.shutil.disk_usage", lambda path: Usage
+    )
     cache = BoundedCache("parts")
     cache.put("a", bytes(101))
     cache.put("b", bytes(100))

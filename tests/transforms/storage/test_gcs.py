@@ -12,13 +12,17 @@ from helpers.gcs import Gcs
 from helpers.settled import finish
 from helpers.snapshots import begin, write_unit
 
-from transforms import storage
-from transforms.base.errors import InputChangedError, MissingExtraError, SentenceBeamError
-from transforms.storage import dispatch
-from transforms.storage.cache import cached
-from transforms.store import open_store
-from transforms.store.runs import lease
-from transforms.store.verify import faults
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import (
+    InputChangedError,
+    MissingExtraError,
+    SentenceBeamError,
+)
+from sentence_beam.transforms.storage import dispatch
+from sentence_beam.transforms.storage.cache import cached
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.verify import faults
 
 
 def put(path: str, data: bytes) -> storage.Storage:
@@ -133,7 +137,7 @@ def test_a_listing_has_checksums_sizes_and_times_in_one_request(gs: str, gcs: Gc
 def test_a_long_listing_goes_side_by_side(
     gs: str, gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transforms.storage import gcs as module
+    from sentence_beam.transforms.storage import gcs as module
 
     for number in range(60):
         put(f"{gs}/in/part-{number:03d}.txt", b"%d" % number)
@@ -241,7 +245,7 @@ def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
 
 
 def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "transforms.storage.gcs", None)
+    monkeypatch.setitem(__import__("sys").modules, "sentence_beam.transforms.storage.gcs", None)
     dispatch.back_end_of.cache_clear()
     with pytest.raises(
         MissingExtraError, match=r"no filesystem for gs://.*pip install -c .*\[gcp\]"
@@ -251,7 +255,7 @@ def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_sixty_four_objects_are_removed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits until all others have begun."""
-    from transforms.storage import gcs as back_end
+    from sentence_beam.transforms.storage import gcs as back_end
 
     together = threading.Barrier(64, timeout=60)
     removed = []
@@ -268,7 +272,7 @@ def test_sixty_four_objects_are_removed_at_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_client_keeps_a_connection_for_each_of_them(gs: str) -> None:
-    from transforms.storage import gcs as back_end
+    from sentence_beam.transforms.storage import gcs as back_end
 
     for url in ("https://storage.googleapis.com", os.environ["STORAGE_EMULATOR_HOST"]):
         adapter = back_end.process_client()._http.get_adapter(url)

@@ -14,12 +14,12 @@ from helpers.examples import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.storage.base import Entry
-from transforms.storage.beam_filesystem import BeamStorage
-from transforms.storage.globs import MOST_WAYS, Glob, literal_part, matched
-from transforms.storage.local import LocalStorage
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.storage.base import Entry
+from sentence_beam.transforms.storage.beam_filesystem import BeamStorage
+from sentence_beam.transforms.storage.globs import MOST_WAYS, Glob, literal_part, matched
+from sentence_beam.transforms.storage.local import LocalStorage
 
 NAMES = ["a", "b", "ab", ".a", ".b", "a.b", "a-", "]", "[a", "!a", "^", "a\\b", "a b", "{a", "é"]
 NAME = st.text("ab.*?[]!^-\\é", min_size=1, max_size=6)
@@ -201,7 +201,7 @@ def place(
                 {"metadata_list": [FileMetadata(f"{root}/{name}", 1) for name in FILES]},
             )
         ]
-        beam = "transforms.storage.beam_filesystem.FileSystems"
+        beam = "sentence_beam.transforms.storage.beam_filesystem.FileSystems"
         monkeypatch.setattr(
             f"{beam}.match",
             lambda patterns: found if patterns[0].endswith("**") else pytest.fail("its own"),

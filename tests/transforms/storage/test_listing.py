@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.storage.listing import Page, between, listed
+from sentence_beam.transforms.storage.listing import Page, between, listed
 
 NAMES = {
     "numbered": lambda n: f"in/part-{n:07d}-of-1000000.parquet",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transforms.storage.ranged import FIRST, RangedReader
+from sentence_beam.transforms.storage.ranged import FIRST, RangedReader
 
 
 @pytest.mark.parametrize("size", [100, 3 * FIRST])

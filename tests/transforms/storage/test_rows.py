@@ -5,7 +5,7 @@ import sys
 import threading
 from pathlib import Path
 
-from transforms import storage
+from sentence_beam.transforms import storage
 
 
 def test_a_file_is_there_inside_and_nowhere_else() -> None:
@@ -16,7 +16,7 @@ def test_a_file_is_there_inside_and_nowhere_else() -> None:
         assert (entry.path, entry.size, beside) == (path, 4, [])
         assert storage.read_bytes(path) == b"rows"
         assert storage.checksum_of(entry) == storage.sha256_of(f"{folder}/a 1.parquet")[0]
-        code = f"from transforms import storage; print(storage.read_bytes({path!r}))"
+        code = f"from sentence_beam.transforms import storage; print(storage.read_bytes({path!r}))"
         child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert child.stdout == "b'rows'\n"
     assert storage.storage_of(path).stat(path) is None

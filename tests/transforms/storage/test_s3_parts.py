@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from transforms.storage import s3
+from sentence_beam.transforms.storage import s3
 
 DATA = b"0123456789ab!"
 

@@ -18,9 +18,9 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.storage import s3
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.storage import s3
 
 URL = "s3://bucket/store/manifest.json"
 CALLS: list[Callable[[], object]] = [

@@ -17,10 +17,10 @@ from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, Mat
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus import match_inputs
-from transforms.storage.local import LocalStorage
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus import match_inputs
+from sentence_beam.transforms.storage.local import LocalStorage
 
 BLOBS: dict[str, bytes] = {}
 
@@ -384,7 +384,7 @@ def test_a_failed_write_leaves_nothing_behind(
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("transforms.storage.local.os.fsync", full)
+    monkeypatch.setattr("sentence_beam.transforms.storage.local.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         LocalStorage().put_if_absent(str(tmp_path / "a"), b"x" * 1000)
     assert list(tmp_path.iterdir()) == []

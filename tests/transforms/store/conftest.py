@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from transforms.space import Space
-from transforms.store.shards.units import UnitStore
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.shards.units import UnitStore
 
 
 @pytest.fixture

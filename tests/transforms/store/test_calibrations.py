@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transforms.base.errors import SpaceMismatchError
-from transforms.calibration import Calibration, check_space, parse_calibration
-from transforms.space import Space
-from transforms.store.calibrations import keep_calibration, kept_calibration
+from sentence_beam.transforms.base.errors import SpaceMismatchError
+from sentence_beam.transforms.calibration import Calibration, check_space, parse_calibration
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.calibrations import keep_calibration, kept_calibration
 
 TENSORS = {"mean": np.zeros(4), "scale": np.ones(4)}
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.corpus.buckets import in_buckets
-from transforms.store.runs.changes import BUCKET_ROWS, buckets_for, repeated
-from transforms.store.shards.id_hashes import hash_ids
+from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.store.runs.changes import BUCKET_ROWS, buckets_for, repeated
+from sentence_beam.transforms.store.shards.id_hashes import hash_ids
 
 
 def test_an_id_has_the_hash_that_xxh3_defines() -> None:

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.errors import LedgerError
-from transforms.space import Space
-from transforms.store.entries import RememberedOptions
-from transforms.store.forms import HALF, check_forms, kind_of, run_form, shard_form
+from sentence_beam.transforms.base.errors import LedgerError
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.forms import HALF, check_forms, kind_of, run_form, shard_form
 
 OPTIONS = RememberedOptions(id_column="id", keep_columns=("n", "lang"), keep_text=True)
 PLAIN_TYPES = [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transforms.store.index_coverage import Coverage
+from sentence_beam.transforms.store.index_coverage import Coverage
 
 ROWS = {"a": 700, "b": 0, "c": 1, "d": 1200}
 PLACES = np.repeat(np.arange(len(ROWS)), list(ROWS.values()))

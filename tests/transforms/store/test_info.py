@@ -10,10 +10,10 @@ import pytest
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store import open_store
-from transforms.store.records import Problem
-from transforms.store.runs import lease
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from transforms.base.errors import SentenceBeamError
-from transforms.space import Space
-from transforms.space.int8_model import Int8Facts, Int8Model
-from transforms.store import layout
-from transforms.store.int8_models import (
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.space.int8_model import Int8Facts, Int8Model
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.int8_models import (
     claimed_int8,
     keep_int8,
     kept_facts,

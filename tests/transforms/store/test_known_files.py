@@ -19,26 +19,26 @@ from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, job_of, looked_at, night, planned_by_ranges
 from helpers.variants import variants
 
-from transforms import storage
-from transforms.beam.plan import ReadCarriedFn
-from transforms.corpus.files import key_of
-from transforms.steps.plan.files import file_batches, record
-from transforms.steps.plan.planner import FilePlanner
-from transforms.store import manifest as manifests
-from transforms.store import manifest_parts
-from transforms.store.key_range import ALL_KEYS, KeyRange
-from transforms.store.known_files import KnownFiles, known_files
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs import carried_ranges, packed_files
-from transforms.store.runs.carried_ranges import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.beam.plan import ReadCarriedFn
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.steps.plan.files import file_batches, record
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.store import manifest as manifests
+from sentence_beam.transforms.store import manifest_parts
+from sentence_beam.transforms.store.key_range import ALL_KEYS, KeyRange
+from sentence_beam.transforms.store.known_files import KnownFiles, known_files
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
+from sentence_beam.transforms.store.runs import carried_ranges, packed_files
+from sentence_beam.transforms.store.runs.carried_ranges import (
     CarriedRange,
     by_ranges,
     cut_ranges,
     units_of_range,
 )
-from transforms.store.runs.plan import has_plan
-from transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.plan import has_plan
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 FILES = 24
 SLOTS = 2  # so many batches of files that a range has several

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from helpers.unit_records import unit_record
 
-from transforms.base.errors import LedgerError
-from transforms.corpus.buckets import Buckets
-from transforms.store.ledger import (
+from sentence_beam.transforms.base.errors import LedgerError
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.store.ledger import (
     Ledger,
     PlannedSpan,
     check_bucket_rows,
@@ -16,7 +16,7 @@ from transforms.store.ledger import (
     check_pieces,
     check_plan,
 )
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.records import UnitRecord
 
 COUNTS = {
     "embedded": 1,

@@ -17,14 +17,19 @@ from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 from helpers.units import make_unit, make_vectors
 
-from transforms.base.errors import SentenceBeamError
-from transforms.space import Space
-from transforms.store import open_store
-from transforms.store.manifest import LATEST_FORMAT, WITHOUT_DIGEST, Manifest, read_manifest
-from transforms.store.records import UnitRecord
-from transforms.store.sealed_json import to_bytes
-from transforms.store.shards.units import UnitCounts, UnitStore
-from transforms.store.verify import faults
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import (
+    LATEST_FORMAT,
+    WITHOUT_DIGEST,
+    Manifest,
+    read_manifest,
+)
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.sealed_json import to_bytes
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
+from sentence_beam.transforms.store.verify import faults
 
 Data = dict[str, Any]
 FIXTURES = Path(__file__).parents[2] / "fixtures"

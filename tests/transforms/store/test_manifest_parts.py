@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from transforms.corpus import InputFile, Span
-from transforms.corpus.groups import AnySpan, GroupSpan, group_name
-from transforms.store import manifest_parts as module
-from transforms.store.entries import InputEntry
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.manifest_parts import write_parts
-from transforms.store.records import UnitRecord
-from transforms.store.runs.reuse import Known, with_before
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, group_name
+from sentence_beam.transforms.store import manifest_parts as module
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.manifest_parts import write_parts
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.reuse import Known, with_before
 
 FILES = 40
 UNITS_OF_A_FILE = 5

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 import pytest
 from helpers.nights import Nights
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.store import matches as store_matches
-from transforms.store.manifest import Manifest
-from transforms.store.matches import matches
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store import matches as store_matches
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.matches import matches
 
 
 class Numbered(Nights):

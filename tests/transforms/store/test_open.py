@@ -14,10 +14,10 @@ from helpers import fake_storage
 from helpers.gcs import Gcs
 from helpers.snapshots import night, numbered
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.storage.local import LocalStorage
-from transforms.store import open_store
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.storage.local import LocalStorage
+from sentence_beam.transforms.store import open_store
 
 SHARDS = 40
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store.records import COUNTS, UnitRecord
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.records import COUNTS, UnitRecord
 
 RECORD = UnitRecord(
     path="embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet",

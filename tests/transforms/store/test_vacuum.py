@@ -19,18 +19,18 @@ from helpers.corpora import edit_manifest
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.storage import Entry
-from transforms.store import layout, manifest, manifest_parts, open_store
-from transforms.store.key_range import KeyRange
-from transforms.store.manifest import read_manifest
-from transforms.store.removed import naming_removal
-from transforms.store.sealed_json import sealed, to_bytes
-from transforms.store.shards.id_hashes import id_hashes
-from transforms.store.shards.reading import read_shard
-from transforms.store.vacuum import Rubbish, find_rubbish, remove
-from transforms.store.verify import faults
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.storage import Entry
+from sentence_beam.transforms.store import layout, manifest, manifest_parts, open_store
+from sentence_beam.transforms.store.key_range import KeyRange
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.removed import naming_removal
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
+from sentence_beam.transforms.store.shards.id_hashes import id_hashes
+from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.vacuum import Rubbish, find_rubbish, remove
+from sentence_beam.transforms.store.verify import faults
 
 FOLDERS = ("embeddings", "sidecars", "rejects", "manifests", "index")
 
@@ -217,8 +217,8 @@ def test_a_reader_names_the_snapshot_that_vacuum_removed(nights: Path) -> None:
 
 
 def test_the_buckets_of_a_run_that_did_not_end_stay(store: Path) -> None:
-    from transforms.corpus.buckets import Buckets
-    from transforms.store.runs.plan_file import write_plan
+    from sentence_beam.transforms.corpus.buckets import Buckets
+    from sentence_beam.transforms.store.runs.plan_file import write_plan
 
     night(str(store), 0, numbered(0, 5))
     names = [
@@ -390,7 +390,7 @@ def test_a_run_that_stood_still_before_its_commit_does_not_name_what_went(
     frozen = [begin(root, 2, 1, leased=True), begin(root, 3, 1)]
     units = [write_unit(root, 0, list(numbered(0, 5).items()))]  # stands since the first night
     vacuum(store, now=time.time() + 2 * 86_400)
-    monkeypatch.setattr("transforms.store.runs.lease.holds", lambda root, run: True)
+    monkeypatch.setattr("sentence_beam.transforms.store.runs.lease.holds", lambda root, run: True)
     for run, said in zip(
         frozen, ("the lease was taken from this run", "vacuum removed files while"), strict=True
     ):
@@ -405,7 +405,7 @@ def test_a_run_that_stood_still_before_its_commit_does_not_name_what_went(
 def test_a_vacuum_that_stood_still_stops_where_a_run_committed(
     nights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.store.vacuum.BATCH", 2)
+    monkeypatch.setattr("sentence_beam.transforms.store.vacuum.BATCH", 2)
     calls = [0]
 
     def slow(call: Callable[..., None], *all_paths: str) -> None:
@@ -513,7 +513,7 @@ def test_a_reader_of_the_current_snapshot_reads_on(nights: Path) -> None:
 
 def test_a_run_that_lost_its_lease_to_vacuum_does_not_commit(store: Path) -> None:
     """Its plan, or a shard that it found standing, may be gone."""
-    from transforms.store.runs import lease
+    from sentence_beam.transforms.store.runs import lease
 
     root = str(store)
     night(root, 0, numbered(0, 5))

@@ -12,7 +12,7 @@ import pytest
 from helpers import fake_storage
 from helpers.nights import Nights
 
-from transforms.store.verify import WHOLE, Extent, faults
+from sentence_beam.transforms.store.verify import WHOLE, Extent, faults
 
 CORPUS = {f"f{n}": [(f"{n}-{i}", f"text {n} {i}") for i in range(2)] for n in range(40)}
 Read = Callable[[Extent], list[str]]

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.training import scored_rows
 
-from transforms.base.errors import DataGateError, OptionError
-from transforms.training import recipes
-from transforms.training.data import read_data
-from transforms.training.examples import overlap, read_examples
-from transforms.training.options import TrainOptions
-from transforms.training.roles import columns_of
-from transforms.training.targets import labels_of
+from sentence_beam.transforms.base.errors import DataGateError, OptionError
+from sentence_beam.transforms.training import recipes
+from sentence_beam.transforms.training.data import read_data
+from sentence_beam.transforms.training.examples import overlap, read_examples
+from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.roles import columns_of
+from sentence_beam.transforms.training.targets import labels_of
 
 ROWS = [{**row, "sentence1": f'"{row["sentence1"]}', "more": 1} for row in scored_rows(8)]
 

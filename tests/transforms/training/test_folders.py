@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.training.folders import (
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.training.folders import (
     CHECKPOINTS,
     RECORD,
     is_finished,
@@ -17,7 +17,7 @@ from transforms.training.folders import (
     work_of,
     working,
 )
-from transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.options import TrainOptions
 
 SETTINGS = {"model": "m", "batch": 8}
 

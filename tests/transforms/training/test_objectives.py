@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from transforms.base.errors import OptionError
-from transforms.training.options import TrainOptions
-from transforms.training.prepare import classify
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.prepare import classify
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
-from transforms.training.objectives import classifier_of, loss_of
+from sentence_beam.transforms.training.objectives import classifier_of, loss_of
 
 DIM = 4
 

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from transforms.evaluation.intervals import Belief
-from transforms.training import record as records
-from transforms.training import watch
-from transforms.training.dev import dev_task, metric_of, predict, scored_alone
-from transforms.training.examples import Examples, Source
-from transforms.training.seeds import best_of, spread_of
-from transforms.training.train import is_better
-from transforms.training.trainer import curve_of, rows_with
-from transforms.training.watch import TrainingWatch
+from sentence_beam.transforms.evaluation.intervals import Belief
+from sentence_beam.transforms.training import record as records
+from sentence_beam.transforms.training import watch
+from sentence_beam.transforms.training.dev import dev_task, metric_of, predict, scored_alone
+from sentence_beam.transforms.training.examples import Examples, Source
+from sentence_beam.transforms.training.seeds import best_of, spread_of
+from sentence_beam.transforms.training.train import is_better
+from sentence_beam.transforms.training.trainer import curve_of, rows_with
+from sentence_beam.transforms.training.watch import TrainingWatch
 
 BEFORE = Belief(50.0, 40.0, 60.0)
 AFTER = Belief(62.0, 55.0, 70.0, 12.0, 8.0, 16.0, 0.01)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.training.examples import Examples, Source, shown
-from transforms.training.targets import labels_of, scaled
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.training.examples import Examples, Source, shown
+from sentence_beam.transforms.training.targets import labels_of, scaled
 
 
 def examples(role: str, values: list) -> Examples:

@@ -6,11 +6,11 @@ import tomllib
 
 import pytest
 
-from pipelines.common.options import as_options
-from pipelines.train import parser, with_recipe
-from transforms.training import recipes
-from transforms.training.checks import check
-from transforms.training.options import TrainOptions
+from sentence_beam.pipelines.common.options import as_options
+from sentence_beam.pipelines.train import parser, with_recipe
+from sentence_beam.transforms.training import recipes
+from sentence_beam.transforms.training.checks import check
+from sentence_beam.transforms.training.options import TrainOptions
 
 PAIRS = {
     "sbert-stsb": "sbert-nli",

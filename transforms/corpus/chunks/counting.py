@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
-from transforms.base.split_texts import is_split_at_words
-from transforms.base.word_pieces import WordPieces
+from sentence_beam.transforms.base.split_texts import is_split_at_words
+from sentence_beam.transforms.base.word_pieces import WordPieces
 
 _AT_ONCE = 1 << 20  # characters whose tokens are in memory together
 _MOST_AT_ONCE = 1 << 14

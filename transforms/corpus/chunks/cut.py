@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.corpus.chunks.counting import TokenCounter
-from transforms.corpus.chunks.ends import Ends, text_ends
-from transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
-from transforms.corpus.chunks.markdown import markdown_ends
-from transforms.corpus.chunks.pack import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.chunks.counting import TokenCounter
+from sentence_beam.transforms.corpus.chunks.ends import Ends, text_ends
+from sentence_beam.transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
+from sentence_beam.transforms.corpus.chunks.markdown import markdown_ends
+from sentence_beam.transforms.corpus.chunks.pack import (
     Atoms,
     choose_by_content,
     choose_last,
     choose_sentence,
     first_of_next,
 )
-from transforms.corpus.chunks.refine import UNKNOWN, make_atoms
-from transforms.corpus.chunks.room import Room
-from transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.corpus.chunks.refine import UNKNOWN, make_atoms
+from sentence_beam.transforms.corpus.chunks.room import Room
+from sentence_beam.transforms.space.chunks import ChunksSpec
 
 Prefix = Callable[[int, str], str]
 Span = tuple[int, int]

@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 from nupunkt import sent_spans
 
-from transforms.corpus.chunks.graphemes import boundary_before, is_boundary
+from sentence_beam.transforms.corpus.chunks.graphemes import boundary_before, is_boundary
 
 BLOCK = 16_384  # characters that are split into sentences and tokenized at once
 

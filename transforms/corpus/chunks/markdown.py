@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from transforms.corpus.chunks.ends import (
+from sentence_beam.transforms.corpus.chunks.ends import (
     Ends,
     Headings,
     Level,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
-from transforms.corpus.chunks.ends import Level
-from transforms.corpus.chunks.graphemes import LONGEST, is_boundary
+from sentence_beam.transforms.corpus.chunks.ends import Level
+from sentence_beam.transforms.corpus.chunks.graphemes import LONGEST, is_boundary
 
 # A piece ends at the last of its best ends; for levels with True it must be half full there.
 _PREFERRED = tuple(

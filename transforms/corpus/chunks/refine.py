@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Encoding
 
-from transforms.corpus.chunks.counting import TokenCounter
-from transforms.corpus.chunks.ends import Ends, Level
-from transforms.corpus.chunks.pack import Atoms
+from sentence_beam.transforms.corpus.chunks.counting import TokenCounter
+from sentence_beam.transforms.corpus.chunks.ends import Ends, Level
+from sentence_beam.transforms.corpus.chunks.pack import Atoms
 
 UNKNOWN = -1  # the tokens of a part that is too long for any budget
 # A text counts as at least one token per so many characters, because a word that the model does

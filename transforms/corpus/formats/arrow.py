@@ -5,11 +5,11 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from transforms.corpus.arrow_footer import batch_rows_of
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from transforms.corpus.formats.tables import cut_batches, opened, with_names
-from transforms.corpus.spans import Span, whole_file
+from sentence_beam.transforms.corpus.arrow_footer import batch_rows_of
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
+from sentence_beam.transforms.corpus.formats.tables import cut_batches, opened, with_names
+from sentence_beam.transforms.corpus.spans import Span, whole_file
 
 TITLE = "Arrow IPC or Feather"
 ARROW_FILE = b"ARROW1"

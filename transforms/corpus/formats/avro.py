@@ -7,13 +7,13 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from transforms.base.errors import MissingExtraError
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from transforms.corpus.formats.tables import ROWS, cut_batches, opened
-from transforms.corpus.nested import value_as_text
-from transforms.corpus.spans import Span, whole_file
-from transforms.storage.base import BLOCK
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
+from sentence_beam.transforms.corpus.formats.tables import ROWS, cut_batches, opened
+from sentence_beam.transforms.corpus.nested import value_as_text
+from sentence_beam.transforms.corpus.spans import Span, whole_file
+from sentence_beam.transforms.storage.base import BLOCK
 
 TITLE = "Avro"
 TYPES: dict[str, pa.DataType] = {

@@ -9,11 +9,11 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from transforms.corpus.encoding import BOM
-from transforms.corpus.files import InputFile, open_unchanged
-from transforms.corpus.formats.dialect import Dialect
-from transforms.corpus.lines import MOST_BYTES
-from transforms.corpus.spans import Span
+from sentence_beam.transforms.corpus.encoding import BOM
+from sentence_beam.transforms.corpus.files import InputFile, open_unchanged
+from sentence_beam.transforms.corpus.formats.dialect import Dialect
+from sentence_beam.transforms.corpus.lines import MOST_BYTES
+from sentence_beam.transforms.corpus.spans import Span
 
 AT_ONCE = 1 << 20  # bytes
 LF, CR, QUOTE = b'\n\r"'

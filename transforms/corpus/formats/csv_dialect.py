@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.csv_readings import (
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.csv_readings import (
     DELIMITERS,
     SampleRows,
     count_folded,
@@ -22,10 +22,10 @@ from transforms.corpus.formats.csv_readings import (
     rows_at_head,
     shapes_in,
 )
-from transforms.corpus.formats.csv_rows import long_fields
-from transforms.corpus.formats.csv_samples import Samples, read_samples
-from transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, shape_of
-from transforms.corpus.syntax import CsvSyntax
+from sentence_beam.transforms.corpus.formats.csv_rows import long_fields
+from sentence_beam.transforms.corpus.formats.csv_samples import Samples, read_samples
+from sentence_beam.transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, shape_of
+from sentence_beam.transforms.corpus.syntax import CsvSyntax
 
 SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?', re.IGNORECASE)
 COMMENT = "#"

@@ -9,8 +9,8 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from transforms.corpus.formats.dialect import Dialect
-from transforms.corpus.lines import BEGINNING, MOST_BYTES, TOO_LONG
+from sentence_beam.transforms.corpus.formats.dialect import Dialect
+from sentence_beam.transforms.corpus.lines import BEGINNING, MOST_BYTES, TOO_LONG
 
 MOST_CHARACTERS = MOST_BYTES  # of a row
 PIECE = 1 << 20  # characters of a line that are read at once

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from transforms.corpus.formats.csv_lines import HOLDS_ROWS, BadRow, CsvLines
-from transforms.corpus.formats.csv_rows import rows_in
-from transforms.corpus.formats.csv_samples import Sample, Samples
-from transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, shape_of
+from sentence_beam.transforms.corpus.formats.csv_lines import HOLDS_ROWS, BadRow, CsvLines
+from sentence_beam.transforms.corpus.formats.csv_rows import rows_in
+from sentence_beam.transforms.corpus.formats.csv_samples import Sample, Samples
+from sentence_beam.transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, shape_of
 
 DELIMITERS = ",;\t|"
 ESCAPED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)

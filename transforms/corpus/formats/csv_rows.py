@@ -11,13 +11,13 @@ import threading
 from collections.abc import Iterator
 from itertools import islice
 
-from transforms.corpus.encoding import errors_of
-from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.formats import csv_lines
-from transforms.corpus.formats.csv_lines import CsvLines
-from transforms.corpus.formats.dialect import Dialect
-from transforms.corpus.lines import whole
-from transforms.storage.base import BLOCK
+from sentence_beam.transforms.corpus.encoding import errors_of
+from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
+from sentence_beam.transforms.corpus.formats import csv_lines
+from sentence_beam.transforms.corpus.formats.csv_lines import CsvLines
+from sentence_beam.transforms.corpus.formats.dialect import Dialect
+from sentence_beam.transforms.corpus.lines import whole
+from sentence_beam.transforms.storage.base import BLOCK
 
 ROWS = 8192
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.plain import PlainFormat, read_plain
-from transforms.corpus.parsed_rows import gather_rows
-from transforms.corpus.row_blocks import Block, Columns
-from transforms.corpus.spans import PACKS, Span, estimated_tokens
-from transforms.corpus.whole_files import check_size, read_file
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.plain import PlainFormat, read_plain
+from sentence_beam.transforms.corpus.parsed_rows import gather_rows
+from sentence_beam.transforms.corpus.row_blocks import Block, Columns
+from sentence_beam.transforms.corpus.spans import PACKS, Span, estimated_tokens
+from sentence_beam.transforms.corpus.whole_files import check_size, read_file
 
 
 class Document(PlainFormat):

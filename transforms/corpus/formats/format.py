@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.corpus.columns import FileColumns
-from transforms.corpus.files import InputFile, check_unchanged
-from transforms.corpus.row_blocks import EMPTY_TEXT, Block, Columns
-from transforms.corpus.spans import Span, whole_file
+from sentence_beam.transforms.corpus.columns import FileColumns
+from sentence_beam.transforms.corpus.files import InputFile, check_unchanged
+from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT, Block, Columns
+from sentence_beam.transforms.corpus.spans import Span, whole_file
 
 
 @dataclass(frozen=True)

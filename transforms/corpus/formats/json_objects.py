@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.base.errors import OptionError
-from transforms.corpus.arrow_types import join_words
-from transforms.corpus.column_types import STR, word_for_value
-from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
-from transforms.corpus.columns import FileColumns, Kinds, no_column
-from transforms.corpus.encoding import not_utf8
-from transforms.corpus.files import InputFile, is_utf8
-from transforms.corpus.formats.format import Format, RawRow
-from transforms.corpus.nested import all_keys, has_value, value_as_text, value_at
-from transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
-from transforms.corpus.row_blocks import NOT_JSON, TEXT_NOT_STRING, Columns
-from transforms.corpus.row_columns import read_id
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.arrow_types import join_words
+from sentence_beam.transforms.corpus.column_types import STR, word_for_value
+from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
+from sentence_beam.transforms.corpus.columns import FileColumns, Kinds, no_column
+from sentence_beam.transforms.corpus.encoding import not_utf8
+from sentence_beam.transforms.corpus.files import InputFile, is_utf8
+from sentence_beam.transforms.corpus.formats.format import Format, RawRow
+from sentence_beam.transforms.corpus.nested import all_keys, has_value, value_as_text, value_at
+from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
+from sentence_beam.transforms.corpus.row_blocks import NOT_JSON, TEXT_NOT_STRING, Columns
+from sentence_beam.transforms.corpus.row_columns import read_id
 
 FIRST_KEYS = "keys of its first rows"
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.format import Format
-from transforms.corpus.lines import line_starts, read_lines
-from transforms.corpus.parsed_rows import ParsedRow, gather_rows, measure_texts
-from transforms.corpus.row_blocks import Block, Columns
-from transforms.corpus.spans import TEXT_BYTES_PER_TOKEN, Span
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.format import Format
+from sentence_beam.transforms.corpus.lines import line_starts, read_lines
+from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, gather_rows, measure_texts
+from sentence_beam.transforms.corpus.row_blocks import Block, Columns
+from sentence_beam.transforms.corpus.spans import TEXT_BYTES_PER_TOKEN, Span
 
 
 class LineFormat(Format):

@@ -5,11 +5,11 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from transforms.corpus.formats.tables import cut_batches, opened, with_names
-from transforms.corpus.orc_footer import stripe_rows
-from transforms.corpus.spans import BYTES_PER_TOKEN, PACKS, Span
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
+from sentence_beam.transforms.corpus.formats.tables import cut_batches, opened, with_names
+from sentence_beam.transforms.corpus.orc_footer import stripe_rows
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, PACKS, Span
 
 TITLE = "ORC"
 

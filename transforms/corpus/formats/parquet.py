@@ -14,13 +14,19 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError, first_line
-from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.files import InputFile, check_unchanged
-from transforms.corpus.formats.tables import ROWS, TableFormat
-from transforms.corpus.row_blocks import Block, Columns
-from transforms.corpus.spans import MOST, RANGE_UNITS, Span, estimated_tokens, rows_of_span
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
+from sentence_beam.transforms.corpus.batch_rows import batch_rows
+from sentence_beam.transforms.corpus.files import InputFile, check_unchanged
+from sentence_beam.transforms.corpus.formats.tables import ROWS, TableFormat
+from sentence_beam.transforms.corpus.row_blocks import Block, Columns
+from sentence_beam.transforms.corpus.spans import (
+    MOST,
+    RANGE_UNITS,
+    Span,
+    estimated_tokens,
+    rows_of_span,
+)
 
 RANGE_NUMBERS = 10_000_000  # row groups of a file whose ranges have numbers of their own
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from transforms.base.errors import OptionError
-from transforms.corpus.column_types import STR
-from transforms.corpus.column_values import decode
-from transforms.corpus.columns import FileColumns, Kinds
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.format import Format, RawRow
-from transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
-from transforms.corpus.row_blocks import Columns
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.column_types import STR
+from sentence_beam.transforms.corpus.column_values import decode
+from sentence_beam.transforms.corpus.columns import FileColumns, Kinds
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.format import Format, RawRow
+from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
+from sentence_beam.transforms.corpus.row_blocks import Columns
 
 TEXT = "text"  # the column that plain text has
 

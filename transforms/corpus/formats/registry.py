@@ -2,10 +2,10 @@
 
 from importlib import import_module
 
-from transforms.corpus.columns import FileColumns
-from transforms.corpus.files import InputFile, split_compression
-from transforms.corpus.formats.format import Format
-from transforms.corpus.path_columns import with_path_columns
+from sentence_beam.transforms.corpus.columns import FileColumns
+from sentence_beam.transforms.corpus.files import InputFile, split_compression
+from sentence_beam.transforms.corpus.formats.format import Format
+from sentence_beam.transforms.corpus.path_columns import with_path_columns
 
 # Modules of this folder, each with its FORMATS; in the order in which help and messages list them.
 MODULES = (
@@ -25,7 +25,7 @@ def _formats() -> dict[str, Format]:
     """The formats of all modules, by name."""
     found: dict[str, Format] = {}
     for module in MODULES:
-        formats = import_module(f"transforms.corpus.formats.{module}").FORMATS
+        formats = import_module(f"sentence_beam.transforms.corpus.formats.{module}").FORMATS
         found |= {known.name: known for known in formats}
     return found
 

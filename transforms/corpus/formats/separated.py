@@ -4,20 +4,26 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from transforms.base.arrow import is_string
-from transforms.base.errors import OptionError
-from transforms.corpus.column_types import STR
-from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
-from transforms.corpus.columns import FileColumns, Kinds, list_columns, name_options, no_column
-from transforms.corpus.encoding import not_utf8
-from transforms.corpus.files import InputFile, is_utf8
-from transforms.corpus.formats.csv_cuts import cut_at_lines
-from transforms.corpus.formats.csv_dialect import dialect_of, find_dialect
-from transforms.corpus.formats.csv_lines import BadRow, CsvLines
-from transforms.corpus.formats.csv_rows import long_fields, read_csv, rows_in
-from transforms.corpus.formats.dialect import Dialect, shape_of
-from transforms.corpus.formats.format import Format, RawRow, until_stop
-from transforms.corpus.parsed_rows import (
+from sentence_beam.transforms.base.arrow import is_string
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.column_types import STR
+from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
+from sentence_beam.transforms.corpus.columns import (
+    FileColumns,
+    Kinds,
+    list_columns,
+    name_options,
+    no_column,
+)
+from sentence_beam.transforms.corpus.encoding import not_utf8
+from sentence_beam.transforms.corpus.files import InputFile, is_utf8
+from sentence_beam.transforms.corpus.formats.csv_cuts import cut_at_lines
+from sentence_beam.transforms.corpus.formats.csv_dialect import dialect_of, find_dialect
+from sentence_beam.transforms.corpus.formats.csv_lines import BadRow, CsvLines
+from sentence_beam.transforms.corpus.formats.csv_rows import long_fields, read_csv, rows_in
+from sentence_beam.transforms.corpus.formats.dialect import Dialect, shape_of
+from sentence_beam.transforms.corpus.formats.format import Format, RawRow, until_stop
+from sentence_beam.transforms.corpus.parsed_rows import (
     ParsedRow,
     fill_prefix,
     gather_rows,
@@ -26,8 +32,8 @@ from transforms.corpus.parsed_rows import (
     read_kept,
     replace_undecodable,
 )
-from transforms.corpus.row_blocks import OTHER_WIDTH, Block, Columns
-from transforms.corpus.spans import MOST, Span, bytes_of_span
+from sentence_beam.transforms.corpus.row_blocks import OTHER_WIDTH, Block, Columns
+from sentence_beam.transforms.corpus.spans import MOST, Span, bytes_of_span
 
 WORDS = 3  # in the name of a column; more are a text
 BY_FIRST_ROW = "its columns, by its first row"

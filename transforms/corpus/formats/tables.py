@@ -9,12 +9,12 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from transforms.base.arrow import plain_type
-from transforms.base.errors import OptionError, SentenceBeamError, first_line
-from transforms.corpus.arrow_types import NO_TYPE, code_of
-from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.casts import can_read
-from transforms.corpus.columns import (
+from sentence_beam.transforms.base.arrow import plain_type
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
+from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, code_of
+from sentence_beam.transforms.corpus.batch_rows import batch_rows
+from sentence_beam.transforms.corpus.casts import can_read
+from sentence_beam.transforms.corpus.columns import (
     FileColumns,
     Kinds,
     can_be_kept,
@@ -22,11 +22,11 @@ from transforms.corpus.columns import (
     is_text,
     name_options,
 )
-from transforms.corpus.files import InputFile, check_unchanged, open_unchanged
-from transforms.corpus.formats.format import Format, RawRow, until_stop
-from transforms.corpus.nested import all_names, roots, type_at
-from transforms.corpus.row_blocks import Block, Columns
-from transforms.corpus.spans import Span
+from sentence_beam.transforms.corpus.files import InputFile, check_unchanged, open_unchanged
+from sentence_beam.transforms.corpus.formats.format import Format, RawRow, until_stop
+from sentence_beam.transforms.corpus.nested import all_names, roots, type_at
+from sentence_beam.transforms.corpus.row_blocks import Block, Columns
+from sentence_beam.transforms.corpus.spans import Span
 
 ROWS = 8192  # in a batch
 

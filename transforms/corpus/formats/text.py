@@ -1,11 +1,11 @@
 """Text files: a row a line."""
 
-from transforms.corpus.files import InputFile
-from transforms.corpus.formats.lines import LineFormat
-from transforms.corpus.formats.plain import PlainFormat, read_plain
-from transforms.corpus.lines import CutLine
-from transforms.corpus.parsed_rows import ParsedRow, reject_cut
-from transforms.corpus.row_blocks import BLANK_LINE, Columns
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.formats.lines import LineFormat
+from sentence_beam.transforms.corpus.formats.plain import PlainFormat, read_plain
+from sentence_beam.transforms.corpus.lines import CutLine
+from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, reject_cut
+from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, Columns
 
 
 class Text(LineFormat, PlainFormat):

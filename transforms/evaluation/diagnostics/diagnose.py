@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transforms.base import progress
-from transforms.base.errors import OptionError
-from transforms.base.python_names import parameters_of, python_names
-from transforms.corpus.syntax import Syntax
-from transforms.evaluation import tables
-from transforms.evaluation.diagnostics import pairs
-from transforms.evaluation.diagnostics.figures import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.diagnostics import pairs
+from sentence_beam.transforms.evaluation.diagnostics.figures import (
     FIGURES,
     IMPACT,
     MODEL_FIGURES,
@@ -18,15 +18,19 @@ from transforms.evaluation.diagnostics.figures import (
     VECTOR_FIGURES,
     Row,
 )
-from transforms.evaluation.diagnostics.material import Material
-from transforms.evaluation.diagnostics.model_figures import ModelFigures
-from transforms.evaluation.diagnostics.options import DiagnoseOptions
-from transforms.evaluation.diagnostics.pooler_figures import PoolerFigures
-from transforms.evaluation.diagnostics.sample import Sampled, sample_files, sample_store
-from transforms.evaluation.diagnostics.vectors import vector_figures
-from transforms.evaluation.encode_many import ModelSettings
-from transforms.space import DEFAULT_MODEL
-from transforms.store import Store, open_store
+from sentence_beam.transforms.evaluation.diagnostics.material import Material
+from sentence_beam.transforms.evaluation.diagnostics.model_figures import ModelFigures
+from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseOptions
+from sentence_beam.transforms.evaluation.diagnostics.pooler_figures import PoolerFigures
+from sentence_beam.transforms.evaluation.diagnostics.sample import (
+    Sampled,
+    sample_files,
+    sample_store,
+)
+from sentence_beam.transforms.evaluation.diagnostics.vectors import vector_figures
+from sentence_beam.transforms.evaluation.encode_many import ModelSettings
+from sentence_beam.transforms.space import DEFAULT_MODEL
+from sentence_beam.transforms.store import Store, open_store
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.base.errors import OptionError
-from transforms.calibration.quality import pearson, spearman
-from transforms.evaluation.diagnostics.figures import Row, figure
-from transforms.evaluation.diagnostics.words import WordCounts, weights_of
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration.quality import pearson, spearman
+from sentence_beam.transforms.evaluation.diagnostics.figures import Row, figure
+from sentence_beam.transforms.evaluation.diagnostics.words import WordCounts, weights_of
 
 if TYPE_CHECKING:
-    from transforms.encoder.token_states import StateReader
-    from transforms.encoder.tokenize import Tokenized
+    from sentence_beam.transforms.encoder.token_states import StateReader
+    from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 MOST_TOKENS = 64  # the model reads a sentence half their square times
 LEAST_TOKENS = 3
@@ -129,7 +129,7 @@ def _with_masks(
     tokenized: "Tokenized", places: np.ndarray, masked: Iterable[tuple[int, ...]], mask: int
 ) -> "Tokenized":
     """Repeat the sentence once for each tuple, with the mask in the tuple's places."""
-    from transforms.encoder.tokenize import Tokenized
+    from sentence_beam.transforms.encoder.tokenize import Tokenized
 
     texts = []
     for hidden in masked:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.evaluation.diagnostics.options import DiagnoseOptions
-from transforms.evaluation.diagnostics.pairs import Pairs
-from transforms.evaluation.diagnostics.sample import Sampled
-from transforms.evaluation.diagnostics.words import WordCounts
-from transforms.evaluation.encode_many import ModelSettings
-from transforms.space import resolve_model
-from transforms.space.identity import tokenizer_digest
-from transforms.space.model_files import ModelFiles
-from transforms.space.token_table import read_table
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseOptions
+from sentence_beam.transforms.evaluation.diagnostics.pairs import Pairs
+from sentence_beam.transforms.evaluation.diagnostics.sample import Sampled
+from sentence_beam.transforms.evaluation.diagnostics.words import WordCounts
+from sentence_beam.transforms.evaluation.encode_many import ModelSettings
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.space.token_table import read_table
 
 if TYPE_CHECKING:
-    from transforms.encoder.tokenize import TextTokenizer
+    from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Material:
         """The token statistics of `--table`, else of the texts that were drawn."""
         if not self.options.table:
             return WordCounts.count_texts(self.token_ids(self.texts), self._tokenizer.vocabulary)
-        from transforms.encoder.load import load_statistics
+        from sentence_beam.transforms.encoder.load import load_statistics
 
         table = read_table(self.options.table).described
         if table["tokenizer"] != tokenizer_digest(self.files):
@@ -84,6 +84,6 @@ class Material:
 
     @cached_property
     def _tokenizer(self) -> "TextTokenizer":
-        from transforms.encoder.tokenize import TextTokenizer
+        from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 
         return TextTokenizer(self.files)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from transforms.base.errors import OptionError
-from transforms.evaluation.diagnostics import impact, tokens
-from transforms.evaluation.diagnostics.figures import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation.diagnostics import impact, tokens
+from sentence_beam.transforms.evaluation.diagnostics.figures import (
     IMPACT,
     INFLUENCE,
     MODEL_FIGURES,
@@ -14,13 +14,13 @@ from transforms.evaluation.diagnostics.figures import (
     VARIANCE,
     Row,
 )
-from transforms.evaluation.diagnostics.material import Material
-from transforms.evaluation.diagnostics.words import word_figures
-from transforms.space import parse_pooler
+from sentence_beam.transforms.evaluation.diagnostics.material import Material
+from sentence_beam.transforms.evaluation.diagnostics.words import word_figures
+from sentence_beam.transforms.space import parse_pooler
 
 if TYPE_CHECKING:
-    from transforms.encoder.token_states import StateReader
-    from transforms.encoder.tokenize import Tokenized
+    from sentence_beam.transforms.encoder.token_states import StateReader
+    from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 TOKEN_TEXTS = 1000  # texts of the sample whose tokens are examined, as in Ditto's figures
 
@@ -76,7 +76,7 @@ class ModelFigures:
     def _word_rows(self) -> list[Row]:
         if "norms" not in self._requested:
             return []
-        from transforms.encoder.token_states import embedding_matrix
+        from sentence_beam.transforms.encoder.token_states import embedding_matrix
 
         matrix = embedding_matrix(self.material.files)
         return word_figures(matrix, self.material.words, self.material.special_ids)
@@ -148,8 +148,8 @@ class ModelFigures:
 
     @cached_property
     def _reader(self) -> "StateReader":
-        from transforms.encoder.token_states import StateReader
-        from transforms.pooling.pooler import Needs
+        from sentence_beam.transforms.encoder.token_states import StateReader
+        from sentence_beam.transforms.pooling.pooler import Needs
 
         layers: set[int] = set()
         if self._layers:

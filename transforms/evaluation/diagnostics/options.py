@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from transforms.base import values
-from transforms.base.option import Declared, option, options
-from transforms.evaluation.diagnostics.figures import FIGURES
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.option import Declared, option, options
+from sentence_beam.transforms.evaluation.diagnostics.figures import FIGURES
+from sentence_beam.transforms.options.common import (
     CSV,
     DELIMITER,
     DEVICE,

@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transforms.evaluation.diagnostics.diagnose import Diagnosis
-from transforms.evaluation.diagnostics.figures import Row
-from transforms.report.chart import Chart, Series, line_chart
-from transforms.report.html import environment
+from sentence_beam.transforms.evaluation.diagnostics.diagnose import Diagnosis
+from sentence_beam.transforms.evaluation.diagnostics.figures import Row
+from sentence_beam.transforms.report.chart import Chart, Series, line_chart
+from sentence_beam.transforms.report.html import environment
 
 if TYPE_CHECKING:
     from jinja2 import Template

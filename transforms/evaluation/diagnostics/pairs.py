@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.calibration.quality import alignment, average_ranks, cosines, spearman
-from transforms.evaluation import tables
-from transforms.evaluation.diagnostics.figures import PAIRS, Row, figure
-from transforms.evaluation.diagnostics.sample import Smallest, keys_of
-from transforms.evaluation.pair_files import SIDES, read_labelled, read_subsets
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration.quality import alignment, average_ranks, cosines, spearman
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.diagnostics.figures import PAIRS, Row, figure
+from sentence_beam.transforms.evaluation.diagnostics.sample import Smallest, keys_of
+from sentence_beam.transforms.evaluation.pair_files import SIDES, read_labelled, read_subsets
 
 FORM = "[sts:]NAME=PATH[,PATH] or qa:NAME=PATH"
 NEAR = 4  # edits of the pairs in BERT-flow's figure 3

@@ -6,17 +6,22 @@ from functools import cached_property
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.base.errors import OptionError
-from transforms.calibration import Calibration
-from transforms.calibration.quality import cosines
-from transforms.evaluation.diagnostics import pairs
-from transforms.evaluation.diagnostics.figures import PAIR_FIGURES, PAIRS, VECTOR_FIGURES, Row
-from transforms.evaluation.diagnostics.material import Material
-from transforms.evaluation.diagnostics.vectors import vector_figures
-from transforms.evaluation.encode_many import Encoded, encode_many, groups
-from transforms.evaluation.methods import matched
-from transforms.space import PoolerSpec, parse_pooler
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.calibration.quality import cosines
+from sentence_beam.transforms.evaluation.diagnostics import pairs
+from sentence_beam.transforms.evaluation.diagnostics.figures import (
+    PAIR_FIGURES,
+    PAIRS,
+    VECTOR_FIGURES,
+    Row,
+)
+from sentence_beam.transforms.evaluation.diagnostics.material import Material
+from sentence_beam.transforms.evaluation.diagnostics.vectors import vector_figures
+from sentence_beam.transforms.evaluation.encode_many import Encoded, encode_many, groups
+from sentence_beam.transforms.evaluation.methods import matched
+from sentence_beam.transforms.space import PoolerSpec, parse_pooler
 
 
 @dataclass(frozen=True)

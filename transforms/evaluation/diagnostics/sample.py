@@ -7,16 +7,16 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import as_hashes
-from transforms.base.errors import OptionError
-from transforms.corpus import Columns, InputFile, match_inputs, read_files
-from transforms.corpus.syntax import Syntax
-from transforms.index.sample import sample_keys
-from transforms.search import Selection
-from transforms.space import row_hash, row_hashes
-from transforms.store import Store
-from transforms.store.manifest import Manifest
-from transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import Columns, InputFile, match_inputs, read_files
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.index.sample import sample_keys
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.space import row_hash, row_hashes
+from sentence_beam.transforms.store import Store
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.reading import read_pooled
 
 # Of a store with more shards so many are read, or more if they have few rows.
 SHARDS_READ = 256

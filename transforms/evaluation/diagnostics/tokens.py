@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from transforms.calibration.quality import pearson, spearman
-from transforms.evaluation.diagnostics.figures import Row, figure
-from transforms.evaluation.diagnostics.words import WordCounts, weights_of
-from transforms.pooling.states import TokenStates
+from sentence_beam.transforms.calibration.quality import pearson, spearman
+from sentence_beam.transforms.evaluation.diagnostics.figures import Row, figure
+from sentence_beam.transforms.evaluation.diagnostics.words import WordCounts, weights_of
+from sentence_beam.transforms.pooling.states import TokenStates
 
 MOST_TOKENS = 30_000  # without the special ones; their attention in every head is held at once
 
@@ -83,8 +83,8 @@ def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:
     """Return the cosines of each token's states in two layers, float64 [L + 1, L + 1, tokens]."""
     import torch
 
-    from transforms.pooling.sbert_wk import layer_cosines
-    from transforms.pooling.transfer import to_device
+    from sentence_beam.transforms.pooling.sbert_wk import layer_cosines
+    from sentence_beam.transforms.pooling.transfer import to_device
 
     chosen = to_device(torch.from_numpy(index), states.device)
     parts = [states.hidden[layer][chosen].unsqueeze(1) for layer in range(layers + 1)]

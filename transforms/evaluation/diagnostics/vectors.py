@@ -5,10 +5,15 @@ from collections.abc import Collection
 
 import numpy as np
 
-from transforms.calibration.figures import BINS, PAIRED_ROWS, cosine_histogram, spectrum
-from transforms.calibration.moments import Moments
-from transforms.calibration.quality import mean_cosine, uniformity
-from transforms.evaluation.diagnostics.figures import Row, figure
+from sentence_beam.transforms.calibration.figures import (
+    BINS,
+    PAIRED_ROWS,
+    cosine_histogram,
+    spectrum,
+)
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration.quality import mean_cosine, uniformity
+from sentence_beam.transforms.evaluation.diagnostics.figures import Row, figure
 
 
 def vector_figures(pooler: str, rows: np.ndarray, requested: Collection[str]) -> list[Row]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.evaluation.diagnostics.figures import Row, figure
+from sentence_beam.transforms.evaluation.diagnostics.figures import Row, figure
 
 if TYPE_CHECKING:
-    from transforms.pooling.token_statistics import TokenStatistics
+    from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
 
 RANKS = (0, 100, 500, 5000)
 NEIGHBOURS = (3, 5, 7)

@@ -7,18 +7,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.base.numbers import counted
-from transforms.calibration.quality import unit
-from transforms.evaluation import classifier as classifiers
-from transforms.evaluation import tables
-from transforms.evaluation.detections import Decisions
-from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.pair_files import NO, YES, LabelledPairs, read_labelled, read_splits
-from transforms.evaluation.task import Predictions, TaskVectors, numbered, overlap, pair_features
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.calibration.quality import unit
+from sentence_beam.transforms.evaluation import classifier as classifiers
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.detections import Decisions
+from sentence_beam.transforms.evaluation.evidence import Evidence, Means
+from sentence_beam.transforms.evaluation.pair_files import (
+    NO,
+    YES,
+    LabelledPairs,
+    read_labelled,
+    read_splits,
+)
+from sentence_beam.transforms.evaluation.task import (
+    Predictions,
+    TaskVectors,
+    numbered,
+    overlap,
+    pair_features,
+)
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 PARTS = ("tr", "va", "te")
 WORD_CONTENT = "word-content"

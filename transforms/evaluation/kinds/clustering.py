@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.calibration.quality import unit
-from transforms.evaluation import classifier, tables
-from transforms.evaluation.clusterings import Clusterings
-from transforms.evaluation.evidence import Evidence
-from transforms.evaluation.task import Predictions, TaskVectors, numbered
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration.quality import unit
+from sentence_beam.transforms.evaluation import classifier, tables
+from sentence_beam.transforms.evaluation.clusterings import Clusterings
+from sentence_beam.transforms.evaluation.evidence import Evidence
+from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors, numbered
 
 SEEDS = 10
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.evaluation import tables
-from transforms.evaluation.detections import Detections, best_threshold
-from transforms.evaluation.evidence import ALL, Evidence
-from transforms.evaluation.pair_files import NO, YES, label_column, sides_of
-from transforms.evaluation.similarity import COSINE, similarities
-from transforms.evaluation.task import Predictions, TaskVectors
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.detections import Detections, best_threshold
+from sentence_beam.transforms.evaluation.evidence import ALL, Evidence
+from sentence_beam.transforms.evaluation.pair_files import NO, YES, label_column, sides_of
+from sentence_beam.transforms.evaluation.similarity import COSINE, similarities
+from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
-from transforms.base.extras import pip_line
-from transforms.base.numbers import counted
-from transforms.evaluation import tables
-from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.task import Predictions, quoted
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.evidence import Evidence, Means
+from sentence_beam.transforms.evaluation.task import Predictions, quoted
 
 DEPTH = 100
 SAME_IDS = "same-ids"  # what to do with a document that has the id of the query

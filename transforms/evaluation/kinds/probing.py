@@ -9,10 +9,10 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from transforms.base.errors import OptionError
-from transforms.evaluation import classifier as classifiers
-from transforms.evaluation import tables
-from transforms.evaluation.kinds.classification import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation import classifier as classifiers
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.kinds.classification import (
     WORD_CONTENT,
     Classification,
     LabelledTexts,

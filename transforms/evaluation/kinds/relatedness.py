@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.evaluation.correlations import Correlations, correlation
-from transforms.evaluation.evidence import Evidence
-from transforms.evaluation.pair_files import ScoredPairs, read_pairs, read_splits
-from transforms.evaluation.task import Predictions, TaskVectors, overlap, pair_features
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation.correlations import Correlations, correlation
+from sentence_beam.transforms.evaluation.evidence import Evidence
+from sentence_beam.transforms.evaluation.pair_files import ScoredPairs, read_pairs, read_splits
+from sentence_beam.transforms.evaluation.task import (
+    Predictions,
+    TaskVectors,
+    overlap,
+    pair_features,
+)
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 BINS = 5
 BATCH = 64

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.evaluation import tables
-from transforms.evaluation.evidence import Evidence
-from transforms.evaluation.kinds.judgements import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.evidence import Evidence
+from sentence_beam.transforms.evaluation.kinds.judgements import (
     DEPTH,
     DROP,
     Judgements,
@@ -19,12 +19,12 @@ from transforms.evaluation.kinds.judgements import (
     evidence_of,
     read_judgements,
 )
-from transforms.evaluation.task import Predictions, TaskVectors
-from transforms.index.exact import exact_search
-from transforms.index.vectors import prepared
+from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
+from sentence_beam.transforms.index.exact import exact_search
+from sentence_beam.transforms.index.vectors import prepared
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 BLOCK_ROWS = 50_000
 

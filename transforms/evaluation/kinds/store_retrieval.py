@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import as_matrix
-from transforms.evaluation.evidence import ALL, Evidence
-from transforms.evaluation.kinds.judgements import (
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.evaluation.evidence import ALL, Evidence
+from sentence_beam.transforms.evaluation.kinds.judgements import (
     DEPTH,
     DROP,
     Judgements,
@@ -19,14 +19,14 @@ from transforms.evaluation.kinds.judgements import (
     evidence_of,
     read_judgements,
 )
-from transforms.evaluation.task import Predictions
-from transforms.index.exact import exact_search
-from transforms.index.vectors import prepared, scored_by
-from transforms.search import Searcher
-from transforms.space.recipe import Recipe
-from transforms.space.st_modules import QUERY
-from transforms.store import Store, open_store
-from transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.evaluation.task import Predictions
+from sentence_beam.transforms.index.exact import exact_search
+from sentence_beam.transforms.index.vectors import prepared, scored_by
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.space.recipe import Recipe
+from sentence_beam.transforms.space.st_modules import QUERY
+from sentence_beam.transforms.store import Store, open_store
+from sentence_beam.transforms.store.int8_models import kept_int8
 
 POOLED = "pooled"
 EXACT = "exact"
@@ -127,7 +127,9 @@ class StoreRetrieval:
             truncate_dim=None,
             precision="float32",
         )
-        from transforms.encoder import Encoder  # loads torch, which reading tasks does not need
+        from sentence_beam.transforms.encoder import (
+            Encoder,  # loads torch, which reading tasks does not need
+        )
 
         int8 = kept_int8(self.store.root, self.store.space)
         encoder = Encoder.of(replace(plain, normalize=False), int8=int8)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.calibration.quality import alignment, mean_cosine, uniformity
-from transforms.evaluation.correlations import Correlations
-from transforms.evaluation.evidence import ALL, Evidence
-from transforms.evaluation.pair_files import ScoredPairs, distinct, read_subsets
-from transforms.evaluation.similarity import COSINE, similarities
-from transforms.evaluation.task import Predictions, TaskVectors
+from sentence_beam.transforms.calibration.quality import alignment, mean_cosine, uniformity
+from sentence_beam.transforms.evaluation.correlations import Correlations
+from sentence_beam.transforms.evaluation.evidence import ALL, Evidence
+from sentence_beam.transforms.evaluation.pair_files import ScoredPairs, distinct, read_subsets
+from sentence_beam.transforms.evaluation.similarity import COSINE, similarities
+from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.evaluation import tables
-from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.similarity import COSINE, similarities
-from transforms.evaluation.task import Predictions, TaskVectors
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation.evidence import Evidence, Means
+from sentence_beam.transforms.evaluation.similarity import COSINE, similarities
+from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
 
 if TYPE_CHECKING:
-    from transforms.encoder.pair_scorer import PairScorer
+    from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
 COLUMNS = ("anchor", "positive", "negative")
 

@@ -4,24 +4,24 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.report import report
-from transforms.steps.commit.count_changes import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.report import report
+from sentence_beam.transforms.steps.commit.count_changes import (
     previous_duplicate_ids,
     recorded_changes,
     total,
 )
-from transforms.store import layout
-from transforms.store.records import Problem
-from transforms.store.runs.answers import AnswerFigures, check_answers
-from transforms.store.runs.commit import Run, check_deletes, settle
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.finish import finish
-from transforms.store.runs.recorded_plan import shared_plan
-from transforms.store.runs.result import COMMITTED, Result
-from transforms.store.runs.settled import Settled
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.answers import AnswerFigures, check_answers
+from sentence_beam.transforms.store.runs.commit import Run, check_deletes, settle
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.finish import finish
+from sentence_beam.transforms.store.runs.recorded_plan import shared_plan
+from sentence_beam.transforms.store.runs.result import COMMITTED, Result
+from sentence_beam.transforms.store.runs.settled import Settled
 
 
 def settle_run(facts: Sequence[RunFact], run: Run) -> RunFact:

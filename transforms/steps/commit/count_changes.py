@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.base.pairs import group_by_size
-from transforms.store.changes_entry import ChangesEntry
-from transforms.store.manifest import Manifest
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.changed_rows import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.store.changes_entry import ChangesEntry
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.changed_rows import (
     Changes,
     SnapshotShard,
     by_bucket,
@@ -29,15 +29,15 @@ from transforms.store.runs.changed_rows import (
     value_columns,
     write_changes,
 )
-from transforms.store.runs.changes import buckets_for, differing, repeated
-from transforms.store.runs.commit import Run, last_snapshot
-from transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.plan import file_of
-from transforms.store.runs.recorded_plan import shared_plan
-from transforms.store.runs.result import read_result
-from transforms.store.runs.settled import Settled
-from transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
+from sentence_beam.transforms.store.runs.changes import buckets_for, differing, repeated
+from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
+from sentence_beam.transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.plan import file_of
+from sentence_beam.transforms.store.runs.recorded_plan import shared_plan
+from sentence_beam.transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.runs.settled import Settled
+from sentence_beam.transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
 
 KNOWN = "known"
 CHANGES = "changes"

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.steps.options.from_snapshot import run_like
-from transforms.store import layout, open_store
-from transforms.store.manifest import Manifest, snapshots
-from transforms.store.runs.carried import ROUND, CarriedShards, Checked, stride
-from transforms.store.runs.commit import Run
-from transforms.store.verify import faults_without_reading
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.steps.options.from_snapshot import run_like
+from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.manifest import Manifest, snapshots
+from sentence_beam.transforms.store.runs.carried import ROUND, CarriedShards, Checked, stride
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.verify import faults_without_reading
 
 
 def snapshot_to_restore(root: str, run: str) -> Manifest:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from transforms import storage
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.store import verify
-from transforms.store.manifest import Manifest, read_shared
-from transforms.store.verify import Check, Extent, Finding, Findings
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import dataclass_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.store import verify
+from sentence_beam.transforms.store.manifest import Manifest, read_shared
+from sentence_beam.transforms.store.verify import Check, Extent, Finding, Findings
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.storage.beam_options import filesystem_options_as_dict, set_filesystem_options
-from transforms.store import layout
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.storage.beam_options import (
+    filesystem_options_as_dict,
+    set_filesystem_options,
+)
+from sentence_beam.transforms.store import layout
 
 # Spawned, not forked: the worker has threads and perhaps a GPU.
 PROCESSES = multiprocessing.get_context("spawn")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.corpus import UnitRows, read_span
-from transforms.corpus.groups import AnySpan, GroupSpan, read_group
-from transforms.corpus.pieces import (
+from sentence_beam.transforms.corpus import UnitRows, read_span
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, read_group
+from sentence_beam.transforms.corpus.pieces import (
     as_pieces,
     cut_texts,
     numbered,
@@ -17,16 +17,16 @@ from transforms.corpus.pieces import (
     split,
     take_rows,
 )
-from transforms.corpus.row_blocks import EMPTY_TEXT
-from transforms.corpus.rows import Parts
-from transforms.space import Recipe, Space
-from transforms.space.chunks import ChunksSpec
-from transforms.steps.embed.erased import without_erased, without_erased_means
-from transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT
+from sentence_beam.transforms.corpus.rows import Parts
+from sentence_beam.transforms.space import Recipe, Space
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.steps.embed.erased import without_erased, without_erased_means
+from sentence_beam.transforms.steps.options.job import EmbedJob
 
 if TYPE_CHECKING:
-    from transforms.corpus.chunks.cut import Cutter, Pieces
-    from transforms.encoder.tokenize import TextTokenizer
+    from sentence_beam.transforms.corpus.chunks.cut import Cutter, Pieces
+    from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 
 
 def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
@@ -101,7 +101,7 @@ def with_inputs(
     cut = as_pieces(rows, found, text_column)
     if chunks.kind != "late" or not rows.ids:
         return cut
-    from transforms.encoder.windows import make_windows
+    from sentence_beam.transforms.encoder.windows import make_windows
 
     spans = [pieces.spans for pieces in found]
     return replace(
@@ -128,7 +128,7 @@ def cutter_of(job: EmbedJob) -> "Cutter":
 @functools.lru_cache(2)
 def cutter_with(recipe: Recipe, space: Space, chunks: ChunksSpec) -> "Cutter":
     """Return the cutter of documents with the tokenizer of a recipe's model."""
-    from transforms.corpus.chunks.cut import Cutter
+    from sentence_beam.transforms.corpus.chunks.cut import Cutter
 
     tokenizer = tokenizer_with(recipe, space)
     return Cutter(chunks, tokenizer.whole, tokenizer.room, space.prompt)
@@ -137,7 +137,7 @@ def cutter_with(recipe: Recipe, space: Space, chunks: ChunksSpec) -> "Cutter":
 @functools.lru_cache(2)
 def tokenizer_with(recipe: Recipe, space: Space) -> "TextTokenizer":
     """Return the tokenizer of a recipe's model, without the model."""
-    from transforms.encoder.tokenize import TextTokenizer
+    from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 
     return TextTokenizer(recipe.files(), space.prompt, space.max_tokens, space.pooler["parts"][0])
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from transforms.corpus import Rejected, UnitRows
-from transforms.corpus.pieces import take_rows
-from transforms.corpus.rows import FORGOTTEN, Parts
-from transforms.space import row_hashes
-from transforms.steps.embed.inputs import hashes_of
-from transforms.steps.options.job import EmbedJob
-from transforms.store.forgetting.hashes import Returning, returning
+from sentence_beam.transforms.corpus import Rejected, UnitRows
+from sentence_beam.transforms.corpus.pieces import take_rows
+from sentence_beam.transforms.corpus.rows import FORGOTTEN, Parts
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.steps.embed.inputs import hashes_of
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store.forgetting.hashes import Returning, returning
 
 
 def without_erased(rows: UnitRows, job: EmbedJob) -> UnitRows:

@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from transforms.calibration import Calibration
-from transforms.calibration.moved import FittedMoments
-from transforms.space import Space
-from transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.calibration.moved import FittedMoments
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.shards.vectors import Vectors
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Finisher:
         """
         import torch
 
-        from transforms.encoder import output
-        from transforms.pooling import Status
+        from sentence_beam.transforms.encoder import output
+        from sentence_beam.transforms.pooling import Status
 
         # torch warns about arrays that it cannot write to
         pooled = np.require(vectors.embedding, requirements="W")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from transforms.corpus import UnitRows
-from transforms.space import pieces_hashes, row_hashes
-from transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.corpus import UnitRows
+from sentence_beam.transforms.space import pieces_hashes, row_hashes
+from sentence_beam.transforms.store.shards.vectors import Vectors
 
 if TYPE_CHECKING:
-    from transforms.encoder import (
+    from sentence_beam.transforms.encoder import (
         Embedded,
         Encoder,
         Passing,
@@ -43,7 +43,7 @@ class Texts:
         return partial(self._finish, encoder, encoder.start(self.batches, progress, cancelled))
 
     def _finish(self, encoder: "Encoder", passing: "Passing") -> "Embedded":
-        from transforms.pooling import Status
+        from sentence_beam.transforms.pooling import Status
 
         embedded = encoder.finish(passing)
         status = embedded.status.copy()

@@ -3,22 +3,22 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from transforms.base import progress
-from transforms.base.errors import DataGateError
-from transforms.calibration import Calibration
-from transforms.space import Machine, Recipe, Space
-from transforms.space.chunks import ChunksSpec
-from transforms.space.int8_model import Int8Model
-from transforms.steps.embed.inputs import encoded
-from transforms.steps.options.job import EmbedJob
-from transforms.store.calibrations import kept_calibration, read_calibration
-from transforms.store.int8_models import kept_int8
-from transforms.store.runs.canary import TEXTS, Canary
-from transforms.store.shards.precision import of_floats
-from transforms.store.shards.vectors import pooled_of
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.space import Machine, Recipe, Space
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.int8_model import Int8Model
+from sentence_beam.transforms.steps.embed.inputs import encoded
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store.calibrations import kept_calibration, read_calibration
+from sentence_beam.transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.store.runs.canary import TEXTS, Canary
+from sentence_beam.transforms.store.shards.precision import of_floats
+from sentence_beam.transforms.store.shards.vectors import pooled_of
 
 if TYPE_CHECKING:
-    from transforms.encoder import Encoder
+    from sentence_beam.transforms.encoder import Encoder
 
 
 def load_checked_encoder(job: EmbedJob) -> "Encoder":
@@ -76,7 +76,7 @@ def encoder_of(
 
     Raises SpaceMismatchError if its space is another one.
     """
-    from transforms.encoder import Encoder
+    from sentence_beam.transforms.encoder import Encoder
 
     encoder = Encoder.of(replace(recipe, calibration=""), machine, calibration, int8=int8)
     what = f"{recipe.model} on this worker makes another space than the run's"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from transforms import storage
-from transforms.corpus import Span, UnitRows, read_span
-from transforms.corpus.unit_files import UnitFile, pack_rows, unpack_rows
-from transforms.steps.embed.cutting import pieces_of, read_units
-from transforms.steps.options.job import EmbedJob
-from transforms.store import layout
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.corpus import Span, UnitRows, read_span
+from sentence_beam.transforms.corpus.unit_files import UnitFile, pack_rows, unpack_rows
+from sentence_beam.transforms.steps.embed.cutting import pieces_of, read_units
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store import layout
 
 UNITS_PER_ELEMENT = 4  # enough to overlap read, encode and write
 

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from transforms import storage
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import SentenceBeamError
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import RunFact
-from transforms.store.runs.reuse import stored_vectors
-from transforms.store.shards.precision import Ranges, keep_ranges
-from transforms.store.shards.reading import read_shard
-from transforms.store.shards.units import UnitCounts, UnitStore, read_written
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.reuse import stored_vectors
+from sentence_beam.transforms.store.shards.precision import Ranges, keep_ranges
+from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore, read_written
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import is_string, selectable
-from transforms.base.errors import OptionError
-from transforms.corpus.column_values import NOT_UTF8, named_values
-from transforms.corpus.files import is_utf8
-from transforms.corpus.nested import value_as_text, value_at
-from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING, Columns
-from transforms.corpus.row_columns import columns_of, plain_value
-from transforms.corpus.spans import estimated_tokens
-from transforms.corpus.template import Template
-from transforms.store.shards.columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
+from sentence_beam.transforms.base.arrow import is_string, selectable
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.column_values import NOT_UTF8, named_values
+from sentence_beam.transforms.corpus.files import is_utf8
+from sentence_beam.transforms.corpus.nested import value_as_text, value_at
+from sentence_beam.transforms.corpus.row_blocks import (
+    EMPTY_TEXT,
+    NULL_TEXT,
+    TEXT_NOT_STRING,
+    Columns,
+)
+from sentence_beam.transforms.corpus.row_columns import columns_of, plain_value
+from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.corpus.template import Template
+from sentence_beam.transforms.store.shards.columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
 
 OF_VECTORS = ADDED_COLUMNS
 OF_PIECES = (*ADDED_PIECE_COLUMNS, "headings")

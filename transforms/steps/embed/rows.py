@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.base.errors import OptionError
-from transforms.base.measures import Stopwatch
-from transforms.base.python_names import parameters_of, python_names
-from transforms.corpus import UnitRows
-from transforms.corpus.column_values import NOT_UTF8
-from transforms.corpus.pieces import cut_where_possible, own_texts, take_rows
-from transforms.corpus.row_blocks import EMPTY_TEXT
-from transforms.corpus.spans import UNIT_TOKENS
-from transforms.corpus.template import Template, parse
-from transforms.space import FLOAT32_ONLY, Machine, Recipe, Space, resolve_dtype
-from transforms.space.chunks import ChunksSpec
-from transforms.space.int8_model import INT8, MISSING
-from transforms.steps.embed.cutting import cutter_with, tokenizer_with, with_inputs
-from transforms.steps.embed.inputs import Finish, hashes_of, inputs_of
-from transforms.steps.embed.load_encoder import check_chunks, encoder_of
-from transforms.steps.embed.row_shapes import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.measures import Stopwatch
+from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.corpus import UnitRows
+from sentence_beam.transforms.corpus.column_values import NOT_UTF8
+from sentence_beam.transforms.corpus.pieces import cut_where_possible, own_texts, take_rows
+from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT
+from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
+from sentence_beam.transforms.corpus.template import Template, parse
+from sentence_beam.transforms.space import FLOAT32_ONLY, Machine, Recipe, Space, resolve_dtype
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.int8_model import INT8, MISSING
+from sentence_beam.transforms.steps.embed.cutting import cutter_with, tokenizer_with, with_inputs
+from sentence_beam.transforms.steps.embed.inputs import Finish, hashes_of, inputs_of
+from sentence_beam.transforms.steps.embed.load_encoder import check_chunks, encoder_of
+from sentence_beam.transforms.steps.embed.row_shapes import (
     OF_PIECES,
     OF_VECTORS,
     REASON,
@@ -38,14 +38,19 @@ from transforms.steps.embed.row_shapes import (
     faults,
     text_tokens,
 )
-from transforms.steps.embed.units import collapse, reasons_of
-from transforms.steps.embed.windows import EmbeddedElement, EmbeddedWindow, Window, measured_window
-from transforms.steps.options.auto import UNKNOWN_PROCESSORS
-from transforms.store.calibrations import read_calibration
+from sentence_beam.transforms.steps.embed.units import collapse, reasons_of
+from sentence_beam.transforms.steps.embed.windows import (
+    EmbeddedElement,
+    EmbeddedWindow,
+    Window,
+    measured_window,
+)
+from sentence_beam.transforms.steps.options.auto import UNKNOWN_PROCESSORS
+from sentence_beam.transforms.store.calibrations import read_calibration
 
 if TYPE_CHECKING:
-    from transforms.corpus.chunks.cut import Pieces
-    from transforms.encoder import Encoder
+    from sentence_beam.transforms.corpus.chunks.cut import Pieces
+    from sentence_beam.transforms.encoder import Encoder
 
 WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are given away
 

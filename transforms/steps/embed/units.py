@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from transforms.base.errors import DataGateError
-from transforms.base.measures import Stopwatch, with_waits
-from transforms.corpus import Rejected, UnitRows
-from transforms.corpus.pieces import take_rows
-from transforms.corpus.row_blocks import EMPTY_TEXT
-from transforms.steps.embed.finish import Finisher
-from transforms.steps.embed.inputs import Inputs, hashes_of, inputs_of
-from transforms.steps.options.job import EmbedJob
-from transforms.store.calibrations import kept_calibration
-from transforms.store.forms import run_form
-from transforms.store.records import UnitRecord, reused
-from transforms.store.runs.reuse import Found, LastSnapshot
-from transforms.store.shards.precision import kept_ranges
-from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from transforms.store.shards.vectors import Vectors
-from transforms.store.shards.writing import unit_digest, with_text
+from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.base.measures import Stopwatch, with_waits
+from sentence_beam.transforms.corpus import Rejected, UnitRows
+from sentence_beam.transforms.corpus.pieces import take_rows
+from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT
+from sentence_beam.transforms.steps.embed.finish import Finisher
+from sentence_beam.transforms.steps.embed.inputs import Inputs, hashes_of, inputs_of
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.forms import run_form
+from sentence_beam.transforms.store.records import UnitRecord, reused
+from sentence_beam.transforms.store.runs.reuse import Found, LastSnapshot
+from sentence_beam.transforms.store.shards.precision import kept_ranges
+from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.writing import unit_digest, with_text
 
 if TYPE_CHECKING:
-    from transforms.encoder import Embedded, Encoder
+    from sentence_beam.transforms.encoder import Embedded, Encoder
 
 UNITS_BEING_WRITTEN = 2
 
@@ -281,7 +281,7 @@ def merge_found_and_embedded(
     item: UnitWork, embedded: "Embedded | None"
 ) -> tuple[Vectors, np.ndarray]:
     """Return vectors and statuses of every row, from the distinct texts."""
-    from transforms.pooling import Status
+    from sentence_beam.transforms.pooling import Status
 
     parts = []
     statuses = []
@@ -336,7 +336,7 @@ def no_vectors(dim: int) -> Vectors:
 
 def reasons_of(status: np.ndarray) -> dict[int, str]:
     """Return the places of rows without a usable vector, ascending, and the reason for each."""
-    from transforms.pooling import Status
+    from sentence_beam.transforms.pooling import Status
 
     names = {
         int(Status.ZERO): "zero vector",
@@ -391,6 +391,6 @@ def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
 
 def fallbacks(status: np.ndarray) -> int:
     """Return the number of rows for which the pooler had to fall back."""
-    from transforms.pooling import Status
+    from sentence_beam.transforms.pooling import Status
 
     return int(np.count_nonzero(status == int(Status.FALLBACK)))

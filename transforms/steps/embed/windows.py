@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.base.measures import Stopwatch, tokens_a_second
-from transforms.steps.embed.inputs import Inputs
-from transforms.steps.embed.row_shapes import (
+from sentence_beam.transforms.base.measures import Stopwatch, tokens_a_second
+from sentence_beam.transforms.steps.embed.inputs import Inputs
+from sentence_beam.transforms.steps.embed.row_shapes import (
     AddedColumns,
     Element,
 )
-from transforms.steps.embed.units import fallbacks
-from transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.steps.embed.units import fallbacks
+from sentence_beam.transforms.store.shards.vectors import Vectors
 
 if TYPE_CHECKING:
-    from transforms.encoder.batches import BatchStats
+    from sentence_beam.transforms.encoder.batches import BatchStats
 
 
 @dataclass(frozen=True)

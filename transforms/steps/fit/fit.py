@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.calibration import CalibrationSpec
-from transforms.calibration.fit import Outcome, fit_calibration
-from transforms.steps.fit.fit_result import FitResult, write_result
-from transforms.steps.fit.gather import Gathered, GatherJob, take_sample
-from transforms.store.records import Problem
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.calibration import CalibrationSpec
+from sentence_beam.transforms.calibration.fit import Outcome, fit_calibration
+from sentence_beam.transforms.steps.fit.fit_result import FitResult, write_result
+from sentence_beam.transforms.steps.fit.gather import Gathered, GatherJob, take_sample
+from sentence_beam.transforms.store.records import Problem
 
 PARTS = 64
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import OptionError, refuse_damage
-from transforms.calibration.calibration import INFO
-from transforms.space.token_table import TABLE
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, refuse_damage
+from sentence_beam.transforms.calibration.calibration import INFO
+from sentence_beam.transforms.space.token_table import TABLE
 
 RESULT = "fit.json"
 

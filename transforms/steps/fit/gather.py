@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.arrow import as_hashes
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.calibration.moments import Moments
-from transforms.index.sample import sample_keys, sample_threshold, select
-from transforms.store.records import Problem
-from transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.index.sample import sample_keys, sample_threshold, select
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.shards.reading import read_pooled
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,22 @@ from functools import partial
 
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import DataGateError
-from transforms.calibration import Calibration, check_space
-from transforms.space import Space
-from transforms.steps.embed.finish import Finisher
-from transforms.steps.options.from_snapshot import run_like
-from transforms.store.calibrations import kept_calibration
-from transforms.store.forms import run_form
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord, carried, reused
-from transforms.store.runs.commit import Run
-from transforms.store.runs.reuse import stored_vectors
-from transforms.store.shards.precision import fitting, kept_ranges
-from transforms.store.shards.units import UnitCounts, UnitStore, read_written
-from transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.calibration import Calibration, check_space
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.steps.embed.finish import Finisher
+from sentence_beam.transforms.steps.options.from_snapshot import run_like
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.forms import run_form
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord, carried, reused
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.reuse import stored_vectors
+from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore, read_written
+from sentence_beam.transforms.store.shards.vectors import Vectors
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import OptionError, SentenceBeamError, SpaceMismatchError
-from transforms.corpus import Columns, InputFile, Span, read_span
-from transforms.corpus.reading import plan_reading
-from transforms.corpus.spans import UNIT_TOKENS
-from transforms.space import resolve_model
-from transforms.space.identity import tokenizer_digest
-from transforms.steps.fit.fit_result import FitResult, write_result
-from transforms.store.records import Problem
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, SpaceMismatchError
+from sentence_beam.transforms.corpus import Columns, InputFile, Span, read_span
+from sentence_beam.transforms.corpus.reading import plan_reading
+from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.steps.fit.fit_result import FitResult, write_result
+from sentence_beam.transforms.store.records import Problem
 
 if TYPE_CHECKING:
-    from transforms.encoder.tokenize import TextTokenizer
-    from transforms.pooling import TokenStatistics
+    from sentence_beam.transforms.encoder.tokenize import TextTokenizer
+    from sentence_beam.transforms.pooling import TokenStatistics
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class SpanCounter:
             yield Counted(problem=Problem.of(error))
 
     def _statistics(self, texts: list[str]) -> "TokenStatistics":
-        from transforms.pooling import TokenStatistics
+        from sentence_beam.transforms.pooling import TokenStatistics
 
         tokenizer = self._load()
         tokenized = tokenizer(texts)
@@ -105,7 +105,7 @@ class SpanCounter:
 
     def _load(self) -> "TextTokenizer":
         if self._tokenizer is None:
-            from transforms.encoder.tokenize import TextTokenizer
+            from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 
             files = resolve_model(self._job.model, self._job.revision)
             if tokenizer_digest(files) != self._job.tokenizer:

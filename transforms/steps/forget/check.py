@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import OptionError, refuse_damage
-from transforms.corpus.rows import FORGOTTEN
-from transforms.space import row_hashes
-from transforms.steps.forget.leftovers import files_of
-from transforms.steps.forget.receipt import is_unlisted
-from transforms.store import layout
-from transforms.store.forgetting.hashes import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError, refuse_damage
+from sentence_beam.transforms.corpus.rows import FORGOTTEN
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.steps.forget.leftovers import files_of
+from sentence_beam.transforms.steps.forget.receipt import is_unlisted
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRows,
     hash_of_id,
     hash_of_text,
     read_rows,
 )
-from transforms.store.ledger import Ledger
-from transforms.store.manifest import Manifest
-from transforms.store.shards.rejects import read_rejects
+from sentence_beam.transforms.store.ledger import Ledger
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.rejects import read_rejects
 
 IDS = ("id",)
 HASHES = ("row_hash", "doc_hash", "text_hash")

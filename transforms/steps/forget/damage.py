@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.store.shards.reading import OF_BYTES
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.store.shards.reading import OF_BYTES
 
 
 @dataclass(frozen=True)

@@ -9,32 +9,37 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.report.report import bring_up_to_date
-from transforms.steps.forget.erasure import Erasure
-from transforms.steps.forget.index import IndexRewriter
-from transforms.steps.forget.leftovers import files_of, leftovers, named, scrubbed_results
-from transforms.steps.forget.receipt import Erased, receipt_of
-from transforms.steps.forget.record import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.report.report import bring_up_to_date
+from sentence_beam.transforms.steps.forget.erasure import Erasure
+from sentence_beam.transforms.steps.forget.index import IndexRewriter
+from sentence_beam.transforms.steps.forget.leftovers import (
+    files_of,
+    leftovers,
+    named,
+    scrubbed_results,
+)
+from sentence_beam.transforms.steps.forget.receipt import Erased, receipt_of
+from sentence_beam.transforms.steps.forget.record import (
     Unfinished,
     read_unfinished,
     record_unfinished,
     remove_unfinished,
 )
-from transforms.steps.forget.request import ForgetRequest
-from transforms.steps.forget.select import select
-from transforms.steps.forget.snapshots import (
+from sentence_beam.transforms.steps.forget.request import ForgetRequest
+from sentence_beam.transforms.steps.forget.select import select
+from sentence_beam.transforms.steps.forget.snapshots import (
     RewrittenSnapshot,
     coming_snapshot,
     kept_snapshots,
     moved_shards,
     rewritten_snapshot,
 )
-from transforms.steps.forget.units import UnitRewriter
-from transforms.store import layout
-from transforms.store.forgetting.hashes import (
+from sentence_beam.transforms.steps.forget.units import UnitRewriter
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRow,
     ForgottenRows,
     hash_of_id,
@@ -42,9 +47,9 @@ from transforms.store.forgetting.hashes import (
     read_rows,
     write_rows,
 )
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.result import now, result_of_snapshot
-from transforms.store.sealed_json import sealed, to_bytes
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.runs.result import now, result_of_snapshot
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
 
 BATCH = 1000  # files removed in one request
 

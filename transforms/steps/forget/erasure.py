@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from transforms.steps.forget.request import ForgetRequest
-from transforms.steps.forget.select import ErasedRows
-from transforms.store.forgetting.hashes import ForgottenRows
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.steps.forget.request import ForgetRequest
+from sentence_beam.transforms.steps.forget.select import ErasedRows
+from sentence_beam.transforms.store.forgetting.hashes import ForgottenRows
+from sentence_beam.transforms.store.manifest import Manifest
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.base.errors import SentenceBeamError
-from transforms.base.numbers import counted
-from transforms.store.calibrations import kept_calibration
-from transforms.store.forgetting.receipts import stale_fits
-from transforms.store.manifest import Manifest
-from transforms.store.runs.result import now
-from transforms.store.sealed_json import sealed
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.forgetting.receipts import stale_fits
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.sealed_json import sealed
 
 
 @dataclass(frozen=True)

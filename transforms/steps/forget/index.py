@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import as_hashes, as_keys, hash_column
-from transforms.index.blank import blank_range, blank_refine, blank_segment
-from transforms.index.exact import best_first
-from transforms.steps.forget.select import ErasedRows
-from transforms.steps.index.files import Folder
-from transforms.steps.index.held_out import KnownQueries
-from transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files import locators
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.base.arrow import as_hashes, as_keys, hash_column
+from sentence_beam.transforms.index.blank import blank_range, blank_refine, blank_segment
+from sentence_beam.transforms.index.exact import best_first
+from sentence_beam.transforms.steps.forget.select import ErasedRows
+from sentence_beam.transforms.steps.index.files import Folder
+from sentence_beam.transforms.steps.index.held_out import KnownQueries
+from sentence_beam.transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.manifest import Manifest
 
 HASH_BYTES = 16
 

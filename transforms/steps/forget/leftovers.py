@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.steps.forget.select import ErasedRows
-from transforms.store import layout
-from transforms.store.manifest import Manifest
-from transforms.store.manifest_parts import read_parts
-from transforms.store.sealed_json import sealed, to_bytes
-from transforms.store.shards.reading import read_shard
-from transforms.store.shards.rejects import rejects_from_bytes
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.steps.forget.select import ErasedRows
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.manifest_parts import read_parts
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
+from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.shards.rejects import rejects_from_bytes
 
 # made again when they are needed, or left by a run that has ended
 REMOVED_WHOLE = ("changes", "index", "watch", "parts", "scratch", "temporary")

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from transforms.steps.forget.erasure import Erasure
-from transforms.steps.forget.fits import bounds_of, fits_of
-from transforms.steps.forget.select import ErasedRows
-from transforms.steps.forget.snapshots import RewrittenSnapshot
-from transforms.store import layout
-from transforms.store.forgetting.hashes import hash_of_id
-from transforms.store.index_entries import IndexEntry
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.steps.forget.erasure import Erasure
+from sentence_beam.transforms.steps.forget.fits import bounds_of, fits_of
+from sentence_beam.transforms.steps.forget.select import ErasedRows
+from sentence_beam.transforms.steps.forget.snapshots import RewrittenSnapshot
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.forgetting.hashes import hash_of_id
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.manifest import Manifest
 
 OUT_OF_REACH = (
     "copies by export, by files --link and by hand",

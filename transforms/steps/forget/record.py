@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import refuse_damage
-from transforms.store import layout
-from transforms.store.sealed_json import check_digest, sealed, to_bytes
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import refuse_damage
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.sealed_json import check_digest, sealed, to_bytes
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.errors import DataGateError, OptionError, SentenceBeamError
-from transforms.base.numbers import counted
-from transforms.base.where import checked
-from transforms.steps.forget.damage import readable_groups
-from transforms.steps.forget.request import ForgetRequest
-from transforms.store.manifest import Manifest
-from transforms.store.matches import matches
-from transforms.store.shards.dataset import dataset_of
-from transforms.store.shards.id_hashes import hash_ids, kept_hashes
-from transforms.store.shards.reading import read_shard
-from transforms.store.shards.rejects import read_rejects
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.where import checked
+from sentence_beam.transforms.steps.forget.damage import readable_groups
+from sentence_beam.transforms.steps.forget.request import ForgetRequest
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.matches import matches
+from sentence_beam.transforms.store.shards.dataset import dataset_of
+from sentence_beam.transforms.store.shards.id_hashes import hash_ids, kept_hashes
+from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.shards.rejects import read_rejects
 
 READ_AT_ONCE = 8
 NAMED = 5

@@ -5,16 +5,21 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base.errors import SentenceBeamError
-from transforms.steps.forget.index import IndexRewriter, MovedShard
-from transforms.steps.forget.units import RewrittenUnit, UnitRewriter, less
-from transforms.steps.forget.watched import RewrittenWatch, rewritten_watch
-from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
-from transforms.store.entries import ForgottenEntry, PartEntry
-from transforms.store.manifest import LATEST_FORMAT, Manifest, read_manifest, snapshots
-from transforms.store.manifest_parts import read_part, write_part
-from transforms.store.runs.result import now
-from transforms.store.sealed_json import sealed
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.steps.forget.index import IndexRewriter, MovedShard
+from sentence_beam.transforms.steps.forget.units import RewrittenUnit, UnitRewriter, less
+from sentence_beam.transforms.steps.forget.watched import RewrittenWatch, rewritten_watch
+from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
+from sentence_beam.transforms.store.entries import ForgottenEntry, PartEntry
+from sentence_beam.transforms.store.manifest import (
+    LATEST_FORMAT,
+    Manifest,
+    read_manifest,
+    snapshots,
+)
+from sentence_beam.transforms.store.manifest_parts import read_part, write_part
+from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.sealed_json import sealed
 
 ORIGINS = ("carried", "reused", "duplicates", "embedded")
 

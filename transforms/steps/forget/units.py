@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.corpus import Rejected
-from transforms.steps.embed.erased import erased_row
-from transforms.steps.forget.damage import readable_groups
-from transforms.steps.forget.select import ErasedRows
-from transforms.store import layout
-from transforms.store.forgetting.hashes import hash_of_id
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
-from transforms.store.shards.precision import kept_ranges
-from transforms.store.shards.reading import inspect_shard, read_checked
-from transforms.store.shards.rejects import read_rejects, rejects_bytes
-from transforms.store.shards.units import UnitStore, counts_of, prepared_of, sums_of
-from transforms.store.shards.writing import parquet_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.corpus import Rejected
+from sentence_beam.transforms.steps.embed.erased import erased_row
+from sentence_beam.transforms.steps.forget.damage import readable_groups
+from sentence_beam.transforms.steps.forget.select import ErasedRows
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.forgetting.hashes import hash_of_id
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.shards.precision import kept_ranges
+from sentence_beam.transforms.store.shards.reading import inspect_shard, read_checked
+from sentence_beam.transforms.store.shards.rejects import read_rejects, rejects_bytes
+from sentence_beam.transforms.store.shards.units import UnitStore, counts_of, prepared_of, sums_of
+from sentence_beam.transforms.store.shards.writing import parquet_of
 
 LOST = "lost in a damaged shard"
 MADE = ("embedded", "reused", "duplicates")

@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transforms.base.arrow import as_hashes, hash_column
-from transforms.space import row_hashes
-from transforms.steps.forget.index import MovedShard
-from transforms.steps.forget.select import ErasedRows
-from transforms.steps.watch.draw import keys_of
-from transforms.store.entries import WatchEntry
-from transforms.store.watched import (
+from sentence_beam.transforms.base.arrow import as_hashes, hash_column
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.steps.forget.index import MovedShard
+from sentence_beam.transforms.steps.forget.select import ErasedRows
+from sentence_beam.transforms.steps.watch.draw import keys_of
+from sentence_beam.transforms.store.entries import WatchEntry
+from sentence_beam.transforms.store.watched import (
     Answer,
     Grades,
     WatchedQueries,

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transforms import storage
-from transforms.base.arrow import as_keys
-from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
-from transforms.index import Candidates, ExactNeighbours, SegmentedIndex, TrainedIndex
-from transforms.index.array_bytes import pack, unpack
-from transforms.index.range_readers import MappedRange, RangeFile, RangeReader
-from transforms.steps.index import scratch
-from transforms.steps.index.files import SPARE, Folder
-from transforms.storage.bounded_cache import BoundedCache
-from transforms.store.index_entries import IndexFileEntry, SegmentEntry
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files.remote_range import CACHE, RemoteRange
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import as_keys
+from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.index import Candidates, ExactNeighbours, SegmentedIndex, TrainedIndex
+from sentence_beam.transforms.index.array_bytes import pack, unpack
+from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile, RangeReader
+from sentence_beam.transforms.steps.index import scratch
+from sentence_beam.transforms.steps.index.files import SPARE, Folder
+from sentence_beam.transforms.storage.bounded_cache import BoundedCache
+from sentence_beam.transforms.store.index_entries import IndexFileEntry, SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files.remote_range import CACHE, RemoteRange
 
 
 @dataclass(frozen=True)

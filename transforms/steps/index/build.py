@@ -6,27 +6,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.base.arrow import as_keys
-from transforms.base.pairs import group_by_size
-from transforms.index import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_keys
+from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.index import (
     Candidates,
     ExactNeighbours,
     IndexPlan,
     nprobe_grid,
     sample_threshold,
 )
-from transforms.index.budgets import MOST_LISTS
-from transforms.index.choose import depth_for
-from transforms.index.recall import tuned
-from transforms.index.refine import RefineWriter
-from transforms.index.segment import SegmentWriter
-from transforms.index.upkeep import imbalance
-from transforms.index.vectors import scored_by
-from transforms.steps.index import choice as index_choice
-from transforms.steps.index import held_out, scratch
-from transforms.steps.index.answers import keep_answers
-from transforms.steps.index.files import (
+from sentence_beam.transforms.index.budgets import MOST_LISTS
+from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.index.recall import tuned
+from sentence_beam.transforms.index.refine import RefineWriter
+from sentence_beam.transforms.index.segment import SegmentWriter
+from sentence_beam.transforms.index.upkeep import imbalance
+from sentence_beam.transforms.index.vectors import scored_by
+from sentence_beam.transforms.steps.index import choice as index_choice
+from sentence_beam.transforms.steps.index import held_out, scratch
+from sentence_beam.transforms.steps.index.answers import keep_answers
+from sentence_beam.transforms.steps.index.files import (
     DEEP,
     Folder,
     K,
@@ -38,16 +38,16 @@ from transforms.steps.index.files import (
     recall_grid,
     take_recall,
 )
-from transforms.steps.index.listed import ListedSource, leave_listed
-from transforms.steps.index.ranges import (
+from sentence_beam.transforms.steps.index.listed import ListedSource, leave_listed
+from sentence_beam.transforms.steps.index.ranges import (
     RangeSpan,
     leave_exact,
     leave_range_recall,
     spans,
     write_range,
 )
-from transforms.steps.index.update import IndexUpdateJob, ShardRows
-from transforms.store.index_entries import (
+from sentence_beam.transforms.steps.index.update import IndexUpdateJob, ShardRows
+from sentence_beam.transforms.store.index_entries import (
     ChangeEntry,
     ChoiceEntry,
     IndexEntry,
@@ -57,10 +57,10 @@ from transforms.store.index_entries import (
     TrainedEntry,
     TunedRecallEntry,
 )
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files import locators
-from transforms.store.records import Problem
-from transforms.store.runs.facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
 
 PREFIX = "index"
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from transforms.base.errors import DataGateError
-from transforms.index import IndexPlan, choose_index
-from transforms.index.budgets import (
+from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.index import IndexPlan, choose_index
+from sentence_beam.transforms.index.budgets import (
     SAMPLE,
     Budgets,
     Tried,
@@ -17,9 +17,14 @@ from transforms.index.budgets import (
     query_bytes,
     try_kinds,
 )
-from transforms.index.sizes import step_bytes
-from transforms.index.spec import AUTO
-from transforms.store.index_entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
+from sentence_beam.transforms.index.sizes import step_bytes
+from sentence_beam.transforms.index.spec import AUTO
+from sentence_beam.transforms.store.index_entries import (
+    ChoiceEntry,
+    IndexEntry,
+    IndexRequest,
+    TriedEntry,
+)
 
 ORDINARY_RAM = 3_000_000_000  # of a worker without a hint
 

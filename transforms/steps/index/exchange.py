@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from transforms.steps.index import matching, scratch
-from transforms.steps.index.update import ADDED, REMOVED, IndexUpdateJob
+from sentence_beam.transforms.steps.index import matching, scratch
+from sentence_beam.transforms.steps.index.update import ADDED, REMOVED, IndexUpdateJob
 
 MOVED = "moved"
 NEW = "new"

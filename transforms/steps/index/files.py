@@ -14,10 +14,10 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.arrow import as_hashes, as_matrix
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.index import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import as_hashes, as_matrix
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.index import (
     Candidates,
     ExactNeighbours,
     IndexPlan,
@@ -26,15 +26,15 @@ from transforms.index import (
     TrainedIndex,
     WrittenSegment,
 )
-from transforms.index.refine import RefineWriter
-from transforms.index.segment import list_sizes
-from transforms.index.vectors import prepared
-from transforms.steps.index import matching, scratch
-from transforms.store import layout
-from transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files import locators
-from transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.index.refine import RefineWriter
+from sentence_beam.transforms.index.segment import list_sizes
+from sentence_beam.transforms.index.vectors import prepared
+from sentence_beam.transforms.steps.index import matching, scratch
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.shards.reading import read_shard
 
 K = 10
 DEEP = 100  # the other k that a search is tuned for

@@ -6,13 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.index import cells
-from transforms.index.kmeans import kmeans
-from transforms.steps.index import kept_lists, scratch
-from transforms.steps.index.files import Folder
-from transforms.steps.index.sample import any_rows, known_parts, leave_rows, parts_of, read_rows
-from transforms.steps.index.training_items import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.index import cells
+from sentence_beam.transforms.index.kmeans import kmeans
+from sentence_beam.transforms.steps.index import kept_lists, scratch
+from sentence_beam.transforms.steps.index.files import Folder
+from sentence_beam.transforms.steps.index.sample import (
+    any_rows,
+    known_parts,
+    leave_rows,
+    parts_of,
+    read_rows,
+)
+from sentence_beam.transforms.steps.index.training_items import (
     CellWork,
     PartWork,
     TrainingItem,

@@ -10,9 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import as_hashes, as_keys, hash_column, parquet_bytes, table_of
-from transforms.base.errors import DamagedIndexError, refuse_damage
-from transforms.index import held_out_keys, sample_threshold, select
+from sentence_beam.transforms.base.arrow import (
+    as_hashes,
+    as_keys,
+    hash_column,
+    parquet_bytes,
+    table_of,
+)
+from sentence_beam.transforms.base.errors import DamagedIndexError, refuse_damage
+from sentence_beam.transforms.index import held_out_keys, sample_threshold, select
 
 HELD_OUT = 1000
 HELD_OUT_SHARE = 10  # at most one row in ten is held out

@@ -7,13 +7,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.steps.index.build import IndexJob
-from transforms.steps.index.training_items import SampledGroup
-from transforms.store import layout
-from transforms.store.index_entries import IndexFileEntry
-from transforms.store.index_files import files as index_files
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.steps.index.build import IndexJob
+from sentence_beam.transforms.steps.index.training_items import SampledGroup
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.index_entries import IndexFileEntry
+from sentence_beam.transforms.store.index_files import files as index_files
 
 VERSION = 1  # of the training; raised when the same rows would give other lists
 

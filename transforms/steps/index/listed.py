@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms.index.refine import row_type
-from transforms.index.segment import ListedRows
-from transforms.steps.index import matching, scratch
-from transforms.steps.index.files import Folder, lines_of
-from transforms.store.index_files import locators
+from sentence_beam.transforms.index.refine import row_type
+from sentence_beam.transforms.index.segment import ListedRows
+from sentence_beam.transforms.steps.index import matching, scratch
+from sentence_beam.transforms.steps.index.files import Folder, lines_of
+from sentence_beam.transforms.store.index_files import locators
 
 PLACES = pa.schema(
     [("id", pa.string()), ("row_hash", pa.binary(16)), ("shard", pa.int32()), ("row", pa.int64())]

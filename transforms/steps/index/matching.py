@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import as_hashes, hash_prefixes
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.pairs import paired
-from transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.base.arrow import as_hashes, hash_prefixes
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.pairs import paired
+from sentence_beam.transforms.corpus.buckets import in_buckets
 
 BUCKET_ROWS = 2_000_000
 ADDED = pa.schema(

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms.index import ExactNeighbours, IndexPlan
-from transforms.index.choose import cut_lists
-from transforms.index.range_file import range_bytes
-from transforms.index.refine import RefineWriter
-from transforms.steps.index import scratch
-from transforms.steps.index.files import DEEP, Folder, leave_recall, trained_index
-from transforms.steps.index.listed import (
+from sentence_beam.transforms.index import ExactNeighbours, IndexPlan
+from sentence_beam.transforms.index.choose import cut_lists
+from sentence_beam.transforms.index.range_file import range_bytes
+from sentence_beam.transforms.index.refine import RefineWriter
+from sentence_beam.transforms.steps.index import scratch
+from sentence_beam.transforms.steps.index.files import DEEP, Folder, leave_recall, trained_index
+from sentence_beam.transforms.steps.index.listed import (
     PLACES,
     ListedSource,
     SourcePart,
     read_listed,
     sizes_of,
 )
-from transforms.store.index_entries import SegmentEntry
-from transforms.store.index_files import locators
+from sentence_beam.transforms.store.index_entries import SegmentEntry
+from sentence_beam.transforms.store.index_files import locators
 
 
 @dataclass(frozen=True)

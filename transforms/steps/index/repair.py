@@ -11,23 +11,33 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.arrow import as_hashes, as_keys
-from transforms.base.errors import DamagedIndexError
-from transforms.index import ExactNeighbours
-from transforms.index.range_file import range_bytes
-from transforms.index.refine import RefineWriter
-from transforms.index.segment import ListedRows, SegmentWriter, flat_vectors
-from transforms.steps.index import scratch
-from transforms.steps.index.files import DEEP, RowBlock, stack
-from transforms.steps.index.held_out import KnownQueries
-from transforms.steps.index.listed import ListedSource, leave_listed
-from transforms.steps.index.ranges import RangeSpan, WrittenRange, write_range
-from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, Repair
-from transforms.store.index_entries import ChangeEntry, IndexFileEntry, SegmentEntry
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files import locators
-from transforms.store.shards.reading import check_shard, open_shard, read_wanted, take_rows
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_hashes, as_keys
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index import ExactNeighbours
+from sentence_beam.transforms.index.range_file import range_bytes
+from sentence_beam.transforms.index.refine import RefineWriter
+from sentence_beam.transforms.index.segment import ListedRows, SegmentWriter, flat_vectors
+from sentence_beam.transforms.steps.index import scratch
+from sentence_beam.transforms.steps.index.files import DEEP, RowBlock, stack
+from sentence_beam.transforms.steps.index.held_out import KnownQueries
+from sentence_beam.transforms.steps.index.listed import ListedSource, leave_listed
+from sentence_beam.transforms.steps.index.ranges import RangeSpan, WrittenRange, write_range
+from sentence_beam.transforms.steps.index.update import (
+    HELD_OUT,
+    IndexUpdate,
+    IndexUpdateJob,
+    Repair,
+)
+from sentence_beam.transforms.store.index_entries import ChangeEntry, IndexFileEntry, SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.shards.reading import (
+    check_shard,
+    open_shard,
+    read_wanted,
+    take_rows,
+)
 
 
 @progress.stage("index: repairing a segment")

@@ -9,16 +9,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.index import held_out_keys, sample_keys, select
-from transforms.steps.index import scratch
-from transforms.steps.index.build import IndexJob, ShardGroup, TrainingGroup
-from transforms.steps.index.files import Folder, lines_of, locate, stack
-from transforms.steps.index.training_items import SampledGroup, SamplePart, TrainingItem
-from transforms.store.index_files import locators
-from transforms.store.records import Problem
-from transforms.store.shards.reading import check_shard
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.index import held_out_keys, sample_keys, select
+from sentence_beam.transforms.steps.index import scratch
+from sentence_beam.transforms.steps.index.build import IndexJob, ShardGroup, TrainingGroup
+from sentence_beam.transforms.steps.index.files import Folder, lines_of, locate, stack
+from sentence_beam.transforms.steps.index.training_items import (
+    SampledGroup,
+    SamplePart,
+    TrainingItem,
+)
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.shards.reading import check_shard
 
 PART_BYTES = 1 << 26  # of the rows of a part
 PIECE_BYTES = 1 << 23  # read at a time

@@ -19,19 +19,19 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.arrow import as_hashes, as_keys
-from transforms.base.errors import SentenceBeamError
-from transforms.index import SegmentChecks, WrittenSegment, flat_segment
-from transforms.index.budgets import SAMPLE
-from transforms.index.train import CODEC_ROWS, assembled
-from transforms.index.walk import walk
-from transforms.steps.index import choice as index_choice
-from transforms.steps.index import held_out, kept_lists, scratch
-from transforms.steps.index.build import BuildWork, IndexJob, Trained
-from transforms.steps.index.find_lists import lists_after
-from transforms.steps.index.sample import any_rows, parts_of, read_rows
-from transforms.steps.index.training_items import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_hashes, as_keys
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.index import SegmentChecks, WrittenSegment, flat_segment
+from sentence_beam.transforms.index.budgets import SAMPLE
+from sentence_beam.transforms.index.train import CODEC_ROWS, assembled
+from sentence_beam.transforms.index.walk import walk
+from sentence_beam.transforms.steps.index import choice as index_choice
+from sentence_beam.transforms.steps.index import held_out, kept_lists, scratch
+from sentence_beam.transforms.steps.index.build import BuildWork, IndexJob, Trained
+from sentence_beam.transforms.steps.index.find_lists import lists_after
+from sentence_beam.transforms.steps.index.sample import any_rows, parts_of, read_rows
+from sentence_beam.transforms.steps.index.training_items import (
     CellWork,
     SampledGroup,
     SamplePart,
@@ -39,9 +39,9 @@ from transforms.steps.index.training_items import (
     cells_of,
     groups_of,
 )
-from transforms.store.index_files import locators
-from transforms.store.records import Problem
-from transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.facts import RunFact
 
 
 def finish(items: list[TrainingItem]) -> Iterator[BuildWork | RunFact]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transforms.steps.index.build import IndexJob, ShardGroup
-from transforms.store.records import Problem
+from sentence_beam.transforms.steps.index.build import IndexJob, ShardGroup
+from sentence_beam.transforms.store.records import Problem
 
 
 @dataclass(frozen=True)

@@ -39,18 +39,18 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.entries import JsonEntry
-from transforms.index import IndexPlan
-from transforms.index.choose import plan_for
-from transforms.index.segment import rows_by_list
-from transforms.index.vectors import scored_by
-from transforms.steps.index import matching, scratch
-from transforms.steps.index.files import Folder
-from transforms.steps.index.held_out import KnownQueries
-from transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files import locators
-from transforms.store.records import Problem
+from sentence_beam.transforms.base.entries import JsonEntry
+from sentence_beam.transforms.index import IndexPlan
+from sentence_beam.transforms.index.choose import plan_for
+from sentence_beam.transforms.index.segment import rows_by_list
+from sentence_beam.transforms.index.vectors import scored_by
+from sentence_beam.transforms.steps.index import matching, scratch
+from sentence_beam.transforms.steps.index.files import Folder
+from sentence_beam.transforms.steps.index.held_out import KnownQueries
+from sentence_beam.transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.records import Problem
 
 DELTA = "delta"
 HELD_OUT = "held-out"

@@ -5,14 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 
-from transforms.base.pairs import group_by_size
-from transforms.index.upkeep import Compaction, RangeMerge, SegmentRows, choose_merge, compaction
-from transforms.steps.index import scratch
-from transforms.steps.index.files import most_rows
-from transforms.steps.index.update import DELTA, HELD_OUT, IndexUpdate, IndexUpdateJob
-from transforms.steps.index.update_recall import leave_queries
-from transforms.steps.index.update_rows import BucketMatch
-from transforms.store.index_entries import ChangeEntry
+from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.index.upkeep import (
+    Compaction,
+    RangeMerge,
+    SegmentRows,
+    choose_merge,
+    compaction,
+)
+from sentence_beam.transforms.steps.index import scratch
+from sentence_beam.transforms.steps.index.files import most_rows
+from sentence_beam.transforms.steps.index.update import DELTA, HELD_OUT, IndexUpdate, IndexUpdateJob
+from sentence_beam.transforms.steps.index.update_recall import leave_queries
+from sentence_beam.transforms.steps.index.update_rows import BucketMatch
+from sentence_beam.transforms.store.index_entries import ChangeEntry
 
 BASE = "base"
 

@@ -7,19 +7,19 @@ from operator import attrgetter
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.index.choose import depth_for
-from transforms.steps.index import scratch
-from transforms.steps.index.files import DEEP, recall_grid
-from transforms.steps.index.ranges import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.steps.index import scratch
+from sentence_beam.transforms.steps.index.files import DEEP, recall_grid
+from sentence_beam.transforms.steps.index.ranges import (
     RangeSpan,
     leave_exact,
     leave_range_recall,
     spans,
     write_range,
 )
-from transforms.steps.index.update import IndexUpdateJob
-from transforms.steps.index.update_recall import BuiltSegment, SegmentBuild
+from sentence_beam.transforms.steps.index.update import IndexUpdateJob
+from sentence_beam.transforms.steps.index.update_recall import BuiltSegment, SegmentBuild
 
 
 @dataclass(frozen=True)

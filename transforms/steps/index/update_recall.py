@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.arrow import as_hashes, as_keys
-from transforms.index import Candidates, ExactNeighbours, TrainedIndex
-from transforms.index.choose import depth_for
-from transforms.index.recall import recall_among, recall_of
-from transforms.index.segment import flat_vectors
-from transforms.index.upkeep import Fit, drifted, imbalance
-from transforms.steps.index import build as index_build
-from transforms.steps.index import held_out, scratch
-from transforms.steps.index.answers import keep_answers
-from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_hashes, as_keys
+from sentence_beam.transforms.index import Candidates, ExactNeighbours, TrainedIndex
+from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.index.recall import recall_among, recall_of
+from sentence_beam.transforms.index.segment import flat_vectors
+from sentence_beam.transforms.index.upkeep import Fit, drifted, imbalance
+from sentence_beam.transforms.steps.index import build as index_build
+from sentence_beam.transforms.steps.index import held_out, scratch
+from sentence_beam.transforms.steps.index.answers import keep_answers
+from sentence_beam.transforms.steps.index.build import TrainingGroup
+from sentence_beam.transforms.steps.index.files import (
     DEEP,
     Folder,
     K,
@@ -28,10 +28,15 @@ from transforms.steps.index.files import (
     recall_grid,
     take_recall,
 )
-from transforms.steps.index.held_out import KnownQueries
-from transforms.steps.index.listed import ListedSource
-from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
-from transforms.store.index_entries import (
+from sentence_beam.transforms.steps.index.held_out import KnownQueries
+from sentence_beam.transforms.steps.index.listed import ListedSource
+from sentence_beam.transforms.steps.index.update import (
+    HELD_OUT,
+    IndexUpdate,
+    IndexUpdateJob,
+    SegmentState,
+)
+from sentence_beam.transforms.store.index_entries import (
     ChangeEntry,
     IndexEntry,
     IndexFileEntry,
@@ -39,9 +44,9 @@ from transforms.store.index_entries import (
     SegmentEntry,
     TunedRecallEntry,
 )
-from transforms.store.index_files import locators
-from transforms.store.runs.facts import IndexRecord, RunFact
-from transforms.store.shards.reading import take_rows
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.shards.reading import take_rows
 
 IsNew = Callable[[np.ndarray], np.ndarray]  # whether positions int64 are new rows, bool
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.arrow import as_hashes, as_keys
-from transforms.base.errors import DamagedIndexError, SentenceBeamError
-from transforms.steps.index import matching, scratch
-from transforms.steps.index.exchange import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_hashes, as_keys
+from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
+from sentence_beam.transforms.steps.index import matching, scratch
+from sentence_beam.transforms.steps.index.exchange import (
     HELD,
     MOVED,
     NEW,
@@ -20,9 +20,9 @@ from transforms.steps.index.exchange import (
     take,
     take_removed,
 )
-from transforms.steps.index.held_out import newly_held_out
-from transforms.steps.index.repair import repair
-from transforms.steps.index.update import (
+from sentence_beam.transforms.steps.index.held_out import newly_held_out
+from sentence_beam.transforms.steps.index.repair import repair
+from sentence_beam.transforms.steps.index.update import (
     ADDED,
     DELTA,
     HELD_OUT,
@@ -33,11 +33,11 @@ from transforms.steps.index.update import (
     Reading,
     Repair,
 )
-from transforms.store.index_entries import SegmentEntry
-from transforms.store.index_files import locators
-from transforms.store.index_files.locator_file import rows_in
-from transforms.store.records import Problem
-from transforms.store.shards.reading import check_shard, read_shard
+from sentence_beam.transforms.store.index_entries import SegmentEntry
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.index_files.locator_file import rows_in
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.shards.reading import check_shard, read_shard
 
 
 @dataclass(frozen=True)

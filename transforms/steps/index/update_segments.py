@@ -10,37 +10,37 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.errors import DamagedIndexError, SentenceBeamError
-from transforms.index import SegmentFile, TrainedIndex, train
-from transforms.index.choose import depth_for, plan_for
-from transforms.index.refine import RefineWriter, row_type
-from transforms.index.segment import SegmentWriter, rows_by_list
-from transforms.index.spec import FLAT
-from transforms.steps.index import matching, scratch
-from transforms.steps.index.answers import KeptAnswers, ask_again, kept_answers
-from transforms.steps.index.exchange import HELD, NEW, take
-from transforms.steps.index.files import DEEP, recall_grid, trained_index
-from transforms.steps.index.listed import ListedSource, leave_listed
-from transforms.steps.index.repair import restore
-from transforms.steps.index.update import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
+from sentence_beam.transforms.index import SegmentFile, TrainedIndex, train
+from sentence_beam.transforms.index.choose import depth_for, plan_for
+from sentence_beam.transforms.index.refine import RefineWriter, row_type
+from sentence_beam.transforms.index.segment import SegmentWriter, rows_by_list
+from sentence_beam.transforms.index.spec import FLAT
+from sentence_beam.transforms.steps.index import matching, scratch
+from sentence_beam.transforms.steps.index.answers import KeptAnswers, ask_again, kept_answers
+from sentence_beam.transforms.steps.index.exchange import HELD, NEW, take
+from sentence_beam.transforms.steps.index.files import DEEP, recall_grid, trained_index
+from sentence_beam.transforms.steps.index.listed import ListedSource, leave_listed
+from sentence_beam.transforms.steps.index.repair import restore
+from sentence_beam.transforms.steps.index.update import (
     HELD_OUT,
     IndexUpdate,
     IndexUpdateJob,
     Repair,
     SegmentState,
 )
-from transforms.steps.index.update_decision import TargetSegment
-from transforms.steps.index.update_recall import (
+from sentence_beam.transforms.steps.index.update_decision import TargetSegment
+from sentence_beam.transforms.steps.index.update_recall import (
     BuiltSegment,
     SegmentBuild,
     known_neighbours,
     leave_segment_recall,
 )
-from transforms.store.index_entries import SegmentEntry
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files import locators
-from transforms.store.shards.reading import take_rows
+from sentence_beam.transforms.store.index_entries import SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.shards.reading import take_rows
 
 BLOCK_ROWS = 10_000
 

@@ -3,33 +3,33 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.base.pairs import group_by_size
-from transforms.index import choose as index_choice
-from transforms.index.spec import AUTO
-from transforms.index.upkeep import resized
-from transforms.space import Space
-from transforms.steps.index import build as index_build
-from transforms.steps.index import update as index_update
-from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import SEGMENT_ROWS
-from transforms.steps.index.matching import BUCKET_ROWS
-from transforms.steps.index.repair import repaired
-from transforms.steps.index.update import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.index import choose as index_choice
+from sentence_beam.transforms.index.spec import AUTO
+from sentence_beam.transforms.index.upkeep import resized
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.steps.index import build as index_build
+from sentence_beam.transforms.steps.index import update as index_update
+from sentence_beam.transforms.steps.index.build import TrainingGroup
+from sentence_beam.transforms.steps.index.files import SEGMENT_ROWS
+from sentence_beam.transforms.steps.index.matching import BUCKET_ROWS
+from sentence_beam.transforms.steps.index.repair import repaired
+from sentence_beam.transforms.steps.index.update import (
     HELD_OUT,
     IndexUpdate,
     IndexUpdateJob,
     Reading,
     ShardRows,
 )
-from transforms.steps.index.update_recall import retrain
-from transforms.store.index_entries import IndexEntry, IndexRequest
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.records import Problem
-from transforms.store.runs.commit import Run
-from transforms.store.runs.facts import IndexRecord, RunFact
-from transforms.store.runs.settled import Settled
+from sentence_beam.transforms.steps.index.update_recall import retrain
+from sentence_beam.transforms.store.index_entries import IndexEntry, IndexRequest
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.runs.settled import Settled
 
 # how far back to look for an index to update, past snapshots without one
 SNAPSHOTS_BACK = 32

@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.arrow import fixed_size
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.base.extras import pip_line
-from transforms.index.by_lists import coarse_search
-from transforms.index.choose import plan_for
-from transforms.index.near_pairs import BLOCK
-from transforms.index.spec import IndexSpec
-from transforms.search import Selection
-from transforms.steps.joins.store_vectors import StoreVectors
-from transforms.steps.options.joins import AGGLOMERATIVE_ROWS
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import fixed_size
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.index.by_lists import coarse_search
+from sentence_beam.transforms.index.choose import plan_for
+from sentence_beam.transforms.index.near_pairs import BLOCK
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.steps.joins.store_vectors import StoreVectors
+from sentence_beam.transforms.steps.options.joins import AGGLOMERATIVE_ROWS
 
 NEAREST = 5  # rows that name a cluster
 ROWS_A_CENTRE = 256  # to train on; more move a centre no further

@@ -11,21 +11,21 @@ from typing import Protocol
 
 import numpy as np
 
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import DamagedIndexError
-from transforms.base.pairs import group_by_size
-from transforms.index import SegmentedIndex, TrainedIndex, exact_search, rerank
-from transforms.index.by_lists import coarse_search, scan
-from transforms.index.choose import depth_for
-from transforms.index.exact import gains_to_scores
-from transforms.index.faiss_module import load_faiss
-from transforms.index.parts import Coarse, TopK
-from transforms.index.search import SearchResult
-from transforms.index.vectors import prepared, scored_by
-from transforms.search import Hits, Searcher
-from transforms.store.index_entries import IndexEntry
-from transforms.store.manifest import Manifest
-from transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.index import SegmentedIndex, TrainedIndex, exact_search, rerank
+from sentence_beam.transforms.index.by_lists import coarse_search, scan
+from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.index.exact import gains_to_scores
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.parts import Coarse, TopK
+from sentence_beam.transforms.index.search import SearchResult
+from sentence_beam.transforms.index.vectors import prepared, scored_by
+from sentence_beam.transforms.search import Hits, Searcher
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.reading import read_shard
 
 GROUP_ROWS = 1_000_000
 Group = tuple[int, int]  # the first segment or shard, and the one behind the last

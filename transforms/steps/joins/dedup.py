@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.index import TrainedIndex
-from transforms.index.choose import FLAT_BELOW, automatic_index, plan_for
-from transforms.index.near_pairs import (
+from sentence_beam.transforms.index import TrainedIndex
+from sentence_beam.transforms.index.choose import FLAT_BELOW, automatic_index, plan_for
+from sentence_beam.transforms.index.near_pairs import (
     Components,
     cosines,
     lists_for,
@@ -18,10 +18,10 @@ from transforms.index.near_pairs import (
     one_list,
     share_found,
 )
-from transforms.search import Searcher, Selection
-from transforms.space.chunks import ChunksSpec
-from transforms.steps.joins.store_vectors import TEXT, StoreVectors, first_copies
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.search import Searcher, Selection
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.steps.joins.store_vectors import TEXT, StoreVectors, first_copies
+from sentence_beam.transforms.store.manifest import Manifest
 
 SHOWN_GROUPS = 5
 SHOWN_ROWS = 3

@@ -15,20 +15,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from transforms import storage
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
-from transforms.search import Selection
-from transforms.steps.joins.export_vectors import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import dataclass_of
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.steps.joins.export_vectors import (
     ABOUT,
     TABLE,
     about_vectors,
     write_lance,
     write_npy,
 )
-from transforms.store.manifest import Manifest, read_shared, with_units
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.record_bytes import pack, unpack
+from sentence_beam.transforms.store.manifest import Manifest, read_shared, with_units
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.record_bytes import pack, unpack
 
 PART_BYTES = 256_000_000  # of vectors in a file at most, unless one shard has more
 # names of files that an export of vectors writes

@@ -9,20 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.arrow import as_matrix, fixed_size
-from transforms.base.errors import MissingExtraError
-from transforms.base.extras import pip_line
-from transforms.index import TrainedIndex
-from transforms.index.faiss_module import use_threads
-from transforms.index.vectors import faiss_metric, prepared, scored_by
-from transforms.search import Selection
-from transforms.store import Store
-from transforms.store.index_files import files as index_files
-from transforms.store.manifest import Manifest
-from transforms.store.shards.columns import PLACE_COLUMNS, own_columns
-from transforms.store.shards.reading import open_shard
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_matrix, fixed_size
+from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.index import TrainedIndex
+from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.vectors import faiss_metric, prepared, scored_by
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.store import Store
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.columns import PLACE_COLUMNS, own_columns
+from sentence_beam.transforms.store.shards.reading import open_shard
 
 VECTORS = "vectors.npy"
 INDEX = "index.faiss"

@@ -12,26 +12,26 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.arrow import parquet_bytes, table_of
-from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
-from transforms.corpus import Columns, Span, UnitRows, read_span
-from transforms.corpus.spans import UNIT_TOKENS
-from transforms.index.parts import Coarse
-from transforms.index.vectors import prepared
-from transforms.search import Hits, Searcher
-from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
-from transforms.steps.joins.queries import Queries, StoredRows, stored_queries
-from transforms.steps.joins.work_files import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import parquet_bytes, table_of
+from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.corpus import Columns, Span, UnitRows, read_span
+from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
+from sentence_beam.transforms.index.parts import Coarse
+from sentence_beam.transforms.index.vectors import prepared
+from sentence_beam.transforms.search import Hits, Searcher
+from sentence_beam.transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
+from sentence_beam.transforms.steps.joins.queries import Queries, StoredRows, stored_queries
+from sentence_beam.transforms.steps.joins.work_files import (
     best_of,
     refuse_damaged_work,
     take_arrays,
     write_arrays,
 )
-from transforms.store.manifest import Manifest, read_resolved
-from transforms.store.records import Problem
-from transforms.store.shards.shard_files import take_numbered
+from sentence_beam.transforms.store.manifest import Manifest, read_resolved
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.shards.shard_files import take_numbered
 
 BLOCK_ROWS = 32_768
 BLOCK_BYTES = 128 << 20

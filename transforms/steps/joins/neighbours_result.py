@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base.entries import record
-from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
-from transforms.steps.joins.neighbours import WORK, BlockRecord
-from transforms.store.records import Problem
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import record
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.steps.joins.neighbours import WORK, BlockRecord
+from sentence_beam.transforms.store.records import Problem
 
 ROWS_AT_ONCE = 10_000
 RESULT = "_neighbours.json"  # readers of folders of Parquet leave out what begins so

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.corpus import Columns
-from transforms.corpus.reading import list_files, read_files
-from transforms.corpus.spans import estimated_tokens
-from transforms.corpus.syntax import Syntax
-from transforms.index.choose import automatic_index, plan_for
-from transforms.index.copies import with_copies
-from transforms.index.near_pairs import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.reading import list_files, read_files
+from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.index.choose import automatic_index, plan_for
+from sentence_beam.transforms.index.copies import with_copies
+from sentence_beam.transforms.index.near_pairs import (
     TopPairs,
     lists_for,
     lists_near,
@@ -23,12 +23,12 @@ from transforms.index.near_pairs import (
     share_of_nearest,
     top_pairs,
 )
-from transforms.search import Selection
-from transforms.space import Machine, Recipe, row_hashes
-from transforms.steps.joins.store_vectors import StoreVectors, first_copies, train_on
-from transforms.steps.options.joins import PairsOptions
-from transforms.store import open_store
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.space import Machine, Recipe, row_hashes
+from sentence_beam.transforms.steps.joins.store_vectors import StoreVectors, first_copies, train_on
+from sentence_beam.transforms.steps.options.joins import PairsOptions
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest
 
 EXACT_BELOW = 250_000  # texts; every pair of so many takes some minutes on two cores
 TEXTS_AT_ONCE = 32_768
@@ -157,7 +157,7 @@ def _embed(options: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
     They are not finite for texts that have none.
     """
     with progress.stage(progress.LOADING):
-        from transforms.encoder import Encoder
+        from sentence_beam.transforms.encoder import Encoder
 
         encoder = Encoder.of(
             Recipe.of(vars(options)), Machine(options.device, options.tokens_per_batch)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.base.arrow import as_matrix
-from transforms.store.shards.reading import open_shard, take_rows
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.store.shards.reading import open_shard, take_rows
 
 StoredRows = tuple[int, str, Sequence[int]]  # number and path of a shard, and rows of it
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.arrow import as_hashes, as_keys, as_matrix
-from transforms.index import IndexPlan, TrainedIndex, train
-from transforms.index.vectors import prepared
-from transforms.search import Selection
-from transforms.store.shards.shard_files import open_numbered, take_numbered
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_hashes, as_keys, as_matrix
+from sentence_beam.transforms.index import IndexPlan, TrainedIndex, train
+from sentence_beam.transforms.index.vectors import prepared
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.store.shards.shard_files import open_numbered, take_numbered
 
 TEXT_CHARACTERS = 200
 TEXT = "text"  # the column with the texts of rows in what a join writes

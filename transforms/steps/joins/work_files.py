@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from transforms import storage
-from transforms.base.errors import refuse_damage
-from transforms.index.exact import best_first, no_results
-from transforms.index.parts import TopK
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import refuse_damage
+from sentence_beam.transforms.index.exact import best_first, no_results
+from sentence_beam.transforms.index.parts import TopK
 
 
 def write_arrays(path: str, **arrays: Any) -> None:

@@ -6,10 +6,10 @@ docs/reference.py describes the same in its table.
 import re
 from dataclasses import dataclass
 
-from transforms.base.errors import OptionError
-from transforms.corpus.spans import UNIT_TOKENS
-from transforms.space import FLOAT32_ONLY, native_dtype
-from transforms.space.st_modules import METRICS, StModules
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
+from sentence_beam.transforms.space import FLOAT32_ONLY, native_dtype
+from sentence_beam.transforms.space.st_modules import METRICS, StModules
 
 UNKNOWN_PROCESSORS = (
     "--dtype auto cannot know the workers' processors; say --dtype float32 or bfloat16"

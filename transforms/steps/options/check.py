@@ -1,16 +1,16 @@
 """Checks of options that do not fit each other or the store."""
 
-from transforms.base.errors import OptionError, SpaceMismatchError
-from transforms.calibration import check_space
-from transforms.corpus.find import overlaps
-from transforms.corpus.lakes import is_table
-from transforms.index.budgets import check_row_bytes
-from transforms.space.int8_model import INT8
-from transforms.steps.index.choice import budgets_of
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.choose import Choice
-from transforms.store.manifest import Manifest
-from transforms.store.shards.columns import PIECE_COLUMNS, check_kept
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.calibration import check_space
+from sentence_beam.transforms.corpus.find import overlaps
+from sentence_beam.transforms.corpus.lakes import is_table
+from sentence_beam.transforms.index.budgets import check_row_bytes
+from sentence_beam.transforms.space.int8_model import INT8
+from sentence_beam.transforms.steps.index.choice import budgets_of
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.choose import Choice
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.columns import PIECE_COLUMNS, check_kept
 
 OF_VECTORS = (  # remembered options that decide vectors
     "model", "revision", "pooler", "prompt", "max_tokens", "chunks", "normalize",

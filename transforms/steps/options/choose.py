@@ -5,17 +5,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from transforms.base.errors import OptionError
-from transforms.base.option import Remembered, declared_in
-from transforms.calibration import Calibration
-from transforms.corpus import Columns
-from transforms.corpus.arrow_types import NO_TYPE
-from transforms.space import AUTO, PoolerSpec, Recipe, Space, parse_pooler, resolve_model
-from transforms.space.chunks import ChunksSpec
-from transforms.space.int8_model import INT8
-from transforms.space.st_modules import StModules
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.auto import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import Remembered, declared_in
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
+from sentence_beam.transforms.space import (
+    AUTO,
+    PoolerSpec,
+    Recipe,
+    Space,
+    parse_pooler,
+    resolve_model,
+)
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.int8_model import INT8
+from sentence_beam.transforms.space.st_modules import StModules
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.auto import (
     AUTOMATIC,
     Workers,
     decide_dtype,
@@ -23,13 +30,13 @@ from transforms.steps.options.auto import (
     decide_partition,
     decide_unit_tokens,
 )
-from transforms.steps.options.gates import gates_of
-from transforms.store.calibrations import kept_calibration, read_calibration
-from transforms.store.entries import RememberedOptions
-from transforms.store.index_entries import IndexRequest
-from transforms.store.int8_models import with_kept_int8
-from transforms.store.manifest import Manifest
-from transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.steps.options.gates import gates_of
+from sentence_beam.transforms.store.calibrations import kept_calibration, read_calibration
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.int8_models import with_kept_int8
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.gates import UsedGates
 
 OWN_PROMPTS = ("prompt", "query_prompt")  # which the model may have
 KEPT = ("keep_columns", "keep_types")  # of which one option speaks

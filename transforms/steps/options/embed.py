@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from transforms.base import values
-from transforms.base.option import option, options, read
-from transforms.base.python_names import parameters_of, python_names
-from transforms.base.values import StrPath
-from transforms.corpus.column_types import KeptColumn, parse_columns
-from transforms.corpus.spans import UNIT_TOKENS
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.option import option, options, read
+from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.base.values import StrPath
+from sentence_beam.transforms.corpus.column_types import KeptColumn, parse_columns
+from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
+from sentence_beam.transforms.options.common import (
     ACCEPT_ANSWERS,
     DEVICE,
     INDEX_ACCELERATOR,
@@ -26,12 +26,12 @@ from transforms.options.common import (
     TARGET_RECALL,
     TOKENS_PER_BATCH,
 )
-from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
-from transforms.steps.options.vectors import RUN, VectorOptions
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
+from sentence_beam.transforms.steps.options.vectors import RUN, VectorOptions
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 if TYPE_CHECKING:  # the module is written from the classes below
-    from transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
+    from sentence_beam.transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
 
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3

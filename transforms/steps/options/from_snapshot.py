@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from transforms.store.manifest import Manifest, read_resolved
-from transforms.store.records import UnitRecord, carried
-from transforms.store.runs.carried import NOTHING, Checked
-from transforms.store.runs.commit import Run
-from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.plan import PlannedFile, file_of
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.result import now, versions
+from sentence_beam.transforms.store.manifest import Manifest, read_resolved
+from sentence_beam.transforms.store.records import UnitRecord, carried
+from sentence_beam.transforms.store.runs.carried import NOTHING, Checked
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.runs.plan import PlannedFile, file_of
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.result import now, versions
 
 
 def run_like(manifest: Manifest, run_id: str, command: str) -> Run:

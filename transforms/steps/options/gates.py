@@ -7,12 +7,12 @@ looser one holds for its run alone: the next run has what the store remembered b
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from transforms.base.option import declared_in
-from transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
-from transforms.steps.options.index import IndexOptions, RecalibrateOptions
-from transforms.store.entries import RememberedOptions
-from transforms.store.runs.commit import Run
-from transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.base.option import declared_in
+from sentence_beam.transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
+from sentence_beam.transforms.steps.options.index import IndexOptions, RecalibrateOptions
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.gates import UsedGates
 
 NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
 OFF = 1.0

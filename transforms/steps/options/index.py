@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transforms.base import values
-from transforms.base.option import Declared, option, options
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.option import Declared, option, options
+from sentence_beam.transforms.options.common import (
     ACCEPT_ANSWERS,
     CSV,
     DELIMITER,

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from transforms.corpus import Columns
-from transforms.corpus.buckets import Buckets
-from transforms.corpus.lake_parts import TablePart
-from transforms.corpus.syntax import AS_FOUND, Syntax
-from transforms.index.spec import IndexSpec
-from transforms.space import Machine, Recipe
-from transforms.space.chunks import ChunksSpec
-from transforms.store.runs.commit import Run
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.lake_parts import TablePart
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.space import Machine, Recipe
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.store.runs.commit import Run
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The options of the commands that compare whole collections."""
 
-from transforms.base import values
-from transforms.base.errors import OptionError
-from transforms.base.option import Declared, Exclusive, option, options, read
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
+from sentence_beam.transforms.options.common import (
     CALIBRATION,
     CSV,
     DELIMITER,
@@ -33,8 +33,12 @@ from transforms.options.common import (
     named_input,
     named_k,
 )
-from transforms.options.common import MIN_SCORE as ANY_SCORE
-from transforms.steps.options.search import OF_QUERY_FILES, QUERY_FILES, refuse_without_queries
+from sentence_beam.transforms.options.common import MIN_SCORE as ANY_SCORE
+from sentence_beam.transforms.steps.options.search import (
+    OF_QUERY_FILES,
+    QUERY_FILES,
+    refuse_without_queries,
+)
 
 AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once
 QUERIES = Exclusive("queries", required=True)

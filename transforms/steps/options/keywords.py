@@ -7,7 +7,7 @@ several names a list. Written by docs/keywords.py from these classes; `make docs
 from collections.abc import Mapping, Sequence
 from typing import Required, TypedDict
 
-from transforms.base.values import StrPath
+from sentence_beam.transforms.base.values import StrPath
 
 
 class PlanKeywords(TypedDict, total=False):

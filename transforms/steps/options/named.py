@@ -2,14 +2,14 @@
 
 from dataclasses import fields, replace
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.resolve import Resolved
-from transforms.store.runs import lease
-from transforms.store.runs.lease_file import Lease
-from transforms.store.runs.named import UNNAMED, Naming, check_options
-from transforms.store.runs.run_ids import new_run, start_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import Resolved
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.lease_file import Lease
+from sentence_beam.transforms.store.runs.named import UNNAMED, Naming, check_options
+from sentence_beam.transforms.store.runs.run_ids import new_run, start_of
 
 STDIN = "-"
 SPACE = "the model and its recipe"

@@ -5,21 +5,27 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.calibration import Calibration
-from transforms.corpus.arrow_types import type_of
-from transforms.corpus.buckets import Buckets
-from transforms.corpus.lakes import absolute_input, is_table, version_of
-from transforms.corpus.syntax import Syntax
-from transforms.space import Machine, Space
-from transforms.steps.index.choice import least_ram
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.check import check
-from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose, columns_of_options
-from transforms.steps.options.job import EmbedJob
-from transforms.store.entries import ForgottenEntry, RangesEntry
-from transforms.store.forgetting.hashes import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.corpus.arrow_types import type_of
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.lakes import absolute_input, is_table, version_of
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.space import Machine, Space
+from sentence_beam.transforms.steps.index.choice import least_ram
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.check import check
+from sentence_beam.transforms.steps.options.choose import (
+    CONTENT,
+    KEPT,
+    Choice,
+    choose,
+    columns_of_options,
+)
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store.entries import ForgottenEntry, RangesEntry
+from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRows,
     entry_of,
     hash_of_id,
@@ -27,13 +33,13 @@ from transforms.store.forgetting.hashes import (
     read_rows,
     write_rows,
 )
-from transforms.store.index_entries import IndexRequest
-from transforms.store.manifest import Manifest, read_manifest, snapshots
-from transforms.store.runs.carried import stride
-from transforms.store.runs.commit import Run
-from transforms.store.runs.result import now, versions
-from transforms.store.shards.kept_types import stored_types
-from transforms.store.shards.precision import fitting, kept_ranges
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
+from sentence_beam.transforms.store.runs.carried import stride
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.result import now, versions
+from sentence_beam.transforms.store.shards.kept_types import stored_types
+from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.base.keywords import options_of
-from transforms.steps.options.embed import EmbedOptions
-from transforms.steps.options.resolve import Resolved, holding_lease, resolve
-from transforms.store.manifest import read_manifest
-from transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.steps.options.embed import EmbedOptions
+from sentence_beam.transforms.steps.options.resolve import Resolved, holding_lease, resolve
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 NAME = "collection"  # of the one file as which the rows are on record
 SOURCE = storage.ROWS + NAME

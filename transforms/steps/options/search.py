@@ -1,10 +1,10 @@
 """The options of the commands that answer queries."""
 
-from transforms.base import values
-from transforms.base.errors import OptionError
-from transforms.base.option import Declared, Exclusive, option, options, read
-from transforms.base.values import FOLDS
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
+from sentence_beam.transforms.base.values import FOLDS
+from sentence_beam.transforms.options.common import (
     CSV,
     DELIMITER,
     FORMAT,
@@ -105,7 +105,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         if self.id is not None:
-            from transforms.corpus.given_ids import ids_as_text  # late: pyarrow
+            from sentence_beam.transforms.corpus.given_ids import ids_as_text  # late: pyarrow
 
             object.__setattr__(self, "id", ids_as_text(self.id))
         read(self)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from transforms.base import values
-from transforms.base.errors import OptionError
-from transforms.base.option import Declared, Exclusive, option, options, read
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
+from sentence_beam.transforms.options.common import (
     CHECK_CARRIED,
     KEY,
     NEIGHBOURS,
@@ -16,7 +16,7 @@ from transforms.options.common import (
     WHERE,
     named_k,
 )
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 SHOWN = 100  # rows that are printed if no output is named
 OLDER_THAN = "7d"
@@ -189,7 +189,7 @@ class ForgetOptions:
     beam_flags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        from transforms.corpus.given_ids import ids_as_text  # late: pyarrow
+        from sentence_beam.transforms.corpus.given_ids import ids_as_text  # late: pyarrow
 
         object.__setattr__(self, "id", ids_as_text(self.id))
         read(self)

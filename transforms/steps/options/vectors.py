@@ -1,11 +1,11 @@
 """The options of `embed` that name the rows and decide their vectors."""
 
-from transforms.base import values
-from transforms.base.option import Exclusive, Remembered, option, options
-from transforms.corpus.column_types import TYPES, parse_columns
-from transforms.corpus.template import parse as parse_template
-from transforms.corpus.template import text_template
-from transforms.options.common import (
+from sentence_beam.transforms.base import values
+from sentence_beam.transforms.base.option import Exclusive, Remembered, option, options
+from sentence_beam.transforms.corpus.column_types import TYPES, parse_columns
+from sentence_beam.transforms.corpus.template import parse as parse_template
+from sentence_beam.transforms.corpus.template import text_template
+from sentence_beam.transforms.options.common import (
     CALIBRATION,
     CSV,
     DELIMITER,
@@ -25,9 +25,9 @@ from transforms.options.common import (
     TRUNCATE_DIM,
     named_input,
 )
-from transforms.space.chunks import ChunksSpec
-from transforms.space.identity import PRECISIONS
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.identity import PRECISIONS
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 CONTENT = Remembered.CONTENT
 RUN = Remembered.RUN

@@ -2,17 +2,17 @@
 
 from dataclasses import replace
 
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import InputFile
-from transforms.corpus.path_values import some_values
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.footers import checksum_of
-from transforms.store.entries import InputEntry
-from transforms.store.manifest import Manifest
-from transforms.store.runs.carried import CarriedShards
-from transforms.store.runs.commit import last_snapshot
-from transforms.store.runs.plan import PlannedFile, file_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.path_values import some_values
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.footers import checksum_of
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.carried import CarriedShards
+from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.plan import PlannedFile, file_of
 
 
 def by_names_on_record(files: list[InputFile], job: EmbedJob) -> list[InputFile]:

@@ -2,25 +2,25 @@
 
 from dataclasses import replace
 
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus import limit_spans
-from transforms.corpus.files import check_distinct
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.append import with_earlier
-from transforms.steps.plan.footers import read_footer
-from transforms.steps.plan.groups import in_groups
-from transforms.steps.plan.kept_types import retyped, with_types
-from transforms.steps.plan.planner import FilePlanner
-from transforms.steps.plan.rows import check_files_left, check_plan_rows
-from transforms.store.key_range import ALL_KEYS, NO_KEYS
-from transforms.store.manifest import Manifest
-from transforms.store.records import Problem
-from transforms.store.runs.carried import CarriedShards
-from transforms.store.runs.carry import carry_renamed, of_files_read
-from transforms.store.runs.commit import carried_shards, last_snapshot
-from transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from transforms.store.runs.plan import ROWS_AT_ONCE, PlannedFile
-from transforms.store.runs.plan_rows import RowReader
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus import limit_spans
+from sentence_beam.transforms.corpus.files import check_distinct
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.append import with_earlier
+from sentence_beam.transforms.steps.plan.footers import read_footer
+from sentence_beam.transforms.steps.plan.groups import in_groups
+from sentence_beam.transforms.steps.plan.kept_types import retyped, with_types
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.steps.plan.rows import check_files_left, check_plan_rows
+from sentence_beam.transforms.store.key_range import ALL_KEYS, NO_KEYS
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.carried import CarriedShards
+from sentence_beam.transforms.store.runs.carry import carry_renamed, of_files_read
+from sentence_beam.transforms.store.runs.commit import carried_shards, last_snapshot
+from sentence_beam.transforms.store.runs.packed_files import NO_FILES, PackedPlan
+from sentence_beam.transforms.store.runs.plan import ROWS_AT_ONCE, PlannedFile
+from sentence_beam.transforms.store.runs.plan_rows import RowReader
 
 LOOKED_UP = 1_000  # shards at most that are asked for one by one, not listed with all others
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996

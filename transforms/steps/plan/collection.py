@@ -8,35 +8,35 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from transforms.base import progress
-from transforms.base.errors import DataGateError, OptionError, SentenceBeamError
-from transforms.base.numbers import counted
-from transforms.base.python_names import parameters_of, python_names
-from transforms.corpus import Span
-from transforms.corpus.arrow_types import code_of
-from transforms.corpus.blocks import PackedRows, Packer
-from transforms.corpus.buckets import Buckets
-from transforms.steps.embed.cutting import pieces_of
-from transforms.steps.embed.erased import without_erased
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.content import buckets_for, unchanged, with_checked
-from transforms.steps.plan.footers import templates
-from transforms.steps.plan.kept_types import join_codes
-from transforms.steps.plan.row_batches import RowBatch, Types, too_much_text, unpacked
-from transforms.steps.plan.row_summary import RowsSummary
-from transforms.steps.plan.rows import check_rows
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs import lease
-from transforms.store.runs.commit import Run, carried_shards, last_snapshot
-from transforms.store.runs.lease_file import Lease
-from transforms.store.runs.plan import PlannedFile, has_plan
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import RecordedWork
-from transforms.store.runs.recorded_plan import read_plan
-from transforms.store.runs.result import Result, read_result
-from transforms.store.shards.kept_types import stored_types
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.corpus.arrow_types import code_of
+from sentence_beam.transforms.corpus.blocks import PackedRows, Packer
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.steps.embed.cutting import pieces_of
+from sentence_beam.transforms.steps.embed.erased import without_erased
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.content import buckets_for, unchanged, with_checked
+from sentence_beam.transforms.steps.plan.footers import templates
+from sentence_beam.transforms.steps.plan.kept_types import join_codes
+from sentence_beam.transforms.steps.plan.row_batches import RowBatch, Types, too_much_text, unpacked
+from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
+from sentence_beam.transforms.steps.plan.rows import check_rows
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.commit import Run, carried_shards, last_snapshot
+from sentence_beam.transforms.store.runs.lease_file import Lease
+from sentence_beam.transforms.store.runs.plan import PlannedFile, has_plan
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.plan_work import RecordedWork
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.result import Result, read_result
+from sentence_beam.transforms.store.shards.kept_types import stored_types
 
 AGAIN = "build the pipeline again, which makes a new run"
 

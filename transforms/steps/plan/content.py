@@ -9,30 +9,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.measures import with_waits
-from transforms.corpus import Columns, Span, UnitRows, read_span
-from transforms.corpus.beside import Beside, merged
-from transforms.corpus.blocks import PackedRows, Packer, slices, unit_rows, unpack
-from transforms.corpus.buckets import Buckets
-from transforms.corpus.counting import count_rows as count_rows_of
-from transforms.corpus.groups import spans_of
-from transforms.corpus.heavy import cut, without
-from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
-from transforms.steps.embed.cutting import pieces_of, read_unerased
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.elements import PlannedFiles, in_batches
-from transforms.steps.plan.kept_types import with_types
-from transforms.steps.plan.rows import check_rows
-from transforms.store.manifest import Manifest
-from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs.carried import CarriedShards, Checked
-from transforms.store.runs.carry import rows_of_entry, rows_of_file
-from transforms.store.runs.commit import carried_shards, last_snapshot
-from transforms.store.runs.plan import PlannedFile, Standing, rows_at_most
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import RecordedWork
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.measures import with_waits
+from sentence_beam.transforms.corpus import Columns, Span, UnitRows, read_span
+from sentence_beam.transforms.corpus.beside import Beside, merged
+from sentence_beam.transforms.corpus.blocks import PackedRows, Packer, slices, unit_rows, unpack
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.counting import count_rows as count_rows_of
+from sentence_beam.transforms.corpus.groups import spans_of
+from sentence_beam.transforms.corpus.heavy import cut, without
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
+from sentence_beam.transforms.steps.embed.cutting import pieces_of, read_unerased
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.elements import PlannedFiles, in_batches
+from sentence_beam.transforms.steps.plan.kept_types import with_types
+from sentence_beam.transforms.steps.plan.rows import check_rows
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
+from sentence_beam.transforms.store.runs.carried import CarriedShards, Checked
+from sentence_beam.transforms.store.runs.carry import rows_of_entry, rows_of_file
+from sentence_beam.transforms.store.runs.commit import carried_shards, last_snapshot
+from sentence_beam.transforms.store.runs.plan import PlannedFile, Standing, rows_at_most
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.plan_work import RecordedWork
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
 READS_WANTED = 64

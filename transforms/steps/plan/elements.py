@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import TypeVar
 
-from transforms.corpus import InputFile
-from transforms.store.key_range import AFTER, ALL_KEYS, KeyRange
-from transforms.store.runs.packed_files import PackedFiles
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.unchanged import UnchangedFile
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.store.key_range import AFTER, ALL_KEYS, KeyRange
+from sentence_beam.transforms.store.runs.packed_files import PackedFiles
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.unchanged import UnchangedFile
 
 SPANS_PER_ELEMENT = 8
 SPANS_FOR_ONE_PROCESS = 64

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from transforms.base.errors import OptionError
-from transforms.corpus import InputFile, Span
-from transforms.space.int8_model import INT8
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.options.resolve import Resolved
-from transforms.steps.plan.look import Looked, look
-from transforms.steps.plan.pace import Pace, measure
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.space.int8_model import INT8
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.options.resolve import Resolved
+from sentence_beam.transforms.steps.plan.look import Looked, look
+from sentence_beam.transforms.steps.plan.pace import Pace, measure
 
 
 @dataclass(frozen=True)

@@ -6,37 +6,37 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus import InputFile
-from transforms.corpus.beside import Beside, merged
-from transforms.corpus.find import find_inputs
-from transforms.corpus.groups import AnySpan, spans_of
-from transforms.corpus.syntax import Syntax
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan import content
-from transforms.steps.plan.append import by_names_on_record
-from transforms.steps.plan.checked import checked_plan
-from transforms.steps.plan.elements import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.beside import Beside, merged
+from sentence_beam.transforms.corpus.find import find_inputs
+from sentence_beam.transforms.corpus.groups import AnySpan, spans_of
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan import content
+from sentence_beam.transforms.steps.plan.append import by_names_on_record
+from sentence_beam.transforms.steps.plan.checked import checked_plan
+from sentence_beam.transforms.steps.plan.elements import (
     ListedFiles,
     PlannedFiles,
     by_key_ranges,
     spans_per_element,
 )
-from transforms.store.known_files import with_files_like
-from transforms.store.manifest import Manifest
-from transforms.store.manifest_parts import starts_of
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.carried_again import carried_again
-from transforms.store.runs.carried_ranges import CarriedRange, by_ranges
-from transforms.store.runs.commit import last_snapshot
-from transforms.store.runs.lease import kept_alive
-from transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from transforms.store.runs.plan import PlannedFile, Standing, has_plan
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import RecordedWork
-from transforms.store.runs.reuse import with_before
-from transforms.store.runs.unchanged import in_full
+from sentence_beam.transforms.store.known_files import with_files_like
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.manifest_parts import starts_of
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.carried_again import carried_again
+from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange, by_ranges
+from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.lease import kept_alive
+from sentence_beam.transforms.store.runs.packed_files import NO_FILES, PackedPlan
+from sentence_beam.transforms.store.runs.plan import PlannedFile, Standing, has_plan
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.plan_work import RecordedWork
+from sentence_beam.transforms.store.runs.reuse import with_before
+from sentence_beam.transforms.store.runs.unchanged import in_full
 
 
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:

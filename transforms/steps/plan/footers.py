@@ -4,16 +4,16 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus import InputFile, plan_file
-from transforms.corpus.files import BROKEN, broken_link
-from transforms.corpus.first_bytes import check_first_bytes
-from transforms.corpus.formats.registry import columns_of
-from transforms.corpus.reading import with_cut
-from transforms.corpus.rows import blocks_of
-from transforms.steps.options.job import EmbedJob
-from transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile, plan_file
+from sentence_beam.transforms.corpus.files import BROKEN, broken_link
+from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
+from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.reading import with_cut
+from sentence_beam.transforms.corpus.rows import blocks_of
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 FILES_AT_ONCE = 16
 

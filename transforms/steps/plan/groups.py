@@ -5,16 +5,16 @@ The last snapshot says which files its groups have. Sizes only decide if files g
 
 from dataclasses import dataclass, replace
 
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus.groups import GroupSpan, choose_bits, group_name, is_small
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.append import still_there
-from transforms.steps.plan.footers import read_footers
-from transforms.store.entries import InputEntry
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.carried import CarriedShards
-from transforms.store.runs.plan import PlannedFile, file_of
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus.groups import GroupSpan, choose_bits, group_name, is_small
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.append import still_there
+from sentence_beam.transforms.steps.plan.footers import read_footers
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.carried import CarriedShards
+from sentence_beam.transforms.store.runs.plan import PlannedFile, file_of
 
 Groups = dict[str, list[PlannedFile]]
 

@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.corpus import Span, read_span
-from transforms.corpus.groups import spans_of
-from transforms.space.hashing import row_hash, sha256_text
-from transforms.space.int8_model import INT8, Int8Model
-from transforms.space.recipe import Machine
-from transforms.steps.embed.cutting import texts_of_pieces
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.options.resolve import Resolved
-from transforms.steps.plan import content
-from transforms.steps.plan.footers import read_footers
-from transforms.steps.plan.look import plan_files
-from transforms.store.int8_models import claimed_int8, keep_int8
-from transforms.store.runs.canary import TEXTS
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.corpus import Span, read_span
+from sentence_beam.transforms.corpus.groups import spans_of
+from sentence_beam.transforms.space.hashing import row_hash, sha256_text
+from sentence_beam.transforms.space.int8_model import INT8, Int8Model
+from sentence_beam.transforms.space.recipe import Machine
+from sentence_beam.transforms.steps.embed.cutting import texts_of_pieces
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.options.resolve import Resolved
+from sentence_beam.transforms.steps.plan import content
+from sentence_beam.transforms.steps.plan.footers import read_footers
+from sentence_beam.transforms.steps.plan.look import plan_files
+from sentence_beam.transforms.store.int8_models import claimed_int8, keep_int8
+from sentence_beam.transforms.store.runs.canary import TEXTS
 
 _CPU = Machine("cpu")
 SAMPLE_SPANS = 16
@@ -50,8 +50,8 @@ def needs_int8_model(resolved: Resolved) -> bool:
 
 def _quantised(job: EmbedJob) -> Int8Model:
     """Return the job's model in int8, compared with float32."""
-    from transforms.encoder import Encoder
-    from transforms.encoder.quantise import quantise
+    from sentence_beam.transforms.encoder import Encoder
+    from sentence_beam.transforms.encoder.quantise import quantise
 
     options = job.run.options
     # workers may have the model elsewhere

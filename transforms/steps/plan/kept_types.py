@@ -9,15 +9,21 @@ import functools
 
 import pyarrow as pa
 
-from transforms.corpus.arrow_types import NO_TYPE, code_of, is_word, join_words, type_of
-from transforms.corpus.column_types import STR, TYPES
-from transforms.corpus.formats.registry import columns_of
-from transforms.corpus.type_join import join_types
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.footers import templates
-from transforms.store.manifest import Manifest
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.shards.kept_types import stored_types
+from sentence_beam.transforms.corpus.arrow_types import (
+    NO_TYPE,
+    code_of,
+    is_word,
+    join_words,
+    type_of,
+)
+from sentence_beam.transforms.corpus.column_types import STR, TYPES
+from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.type_join import join_types
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.footers import templates
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.shards.kept_types import stored_types
 
 
 def with_types(

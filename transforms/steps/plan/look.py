@@ -7,26 +7,26 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from transforms import storage
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.corpus import InputFile, Span
-from transforms.corpus.beside import Beside, merged
-from transforms.corpus.groups import AnySpan, spans_of
-from transforms.corpus.syntax import AS_FOUND, Syntax
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan import content
-from transforms.steps.plan.checked import checked_plan
-from transforms.steps.plan.files import list_files, put_together
-from transforms.steps.plan.footers import read_footers
-from transforms.steps.plan.planner import FilePlanner
-from transforms.store.manifest import Manifest
-from transforms.store.records import Problem
-from transforms.store.runs.carried import CarriedShards
-from transforms.store.runs.commit import last_snapshot
-from transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import count_lacking
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import dataclass_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.beside import Beside, merged
+from sentence_beam.transforms.corpus.groups import AnySpan, spans_of
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan import content
+from sentence_beam.transforms.steps.plan.checked import checked_plan
+from sentence_beam.transforms.steps.plan.files import list_files, put_together
+from sentence_beam.transforms.steps.plan.footers import read_footers
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.carried import CarriedShards
+from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.packed_files import NO_FILES, PackedPlan
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import count_lacking
 
 MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 

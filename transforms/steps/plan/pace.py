@@ -9,12 +9,12 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from transforms.base import progress
-from transforms.corpus import Span, UnitRows, read_span
-from transforms.corpus.counting import rows_about
-from transforms.corpus.spans import estimated_tokens
-from transforms.steps.embed.cutting import texts_of_pieces
-from transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.corpus import Span, UnitRows, read_span
+from sentence_beam.transforms.corpus.counting import rows_about
+from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.steps.embed.cutting import texts_of_pieces
+from sentence_beam.transforms.steps.options.job import EmbedJob
 
 MEASURED_SECONDS = 10.0
 MEASURED_BATCHES = 8  # embedded at a time: with fewer, some cores wait at the end
@@ -90,7 +90,7 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
 
     Returns None if the spans have no good row.
     """
-    from transforms.steps.embed.load_encoder import load_encoder
+    from sentence_beam.transforms.steps.embed.load_encoder import load_encoder
 
     began = time.monotonic()
     with progress.stage(progress.LOADING):

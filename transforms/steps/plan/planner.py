@@ -5,26 +5,31 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from time import perf_counter
 
-from transforms.base import progress
-from transforms.base.errors import InputChangedError, SentenceBeamError
-from transforms.corpus import InputFile
-from transforms.corpus.files import BROKEN
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.append import same_content, same_path_values
-from transforms.steps.plan.elements import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.files import BROKEN
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.append import same_content, same_path_values
+from sentence_beam.transforms.steps.plan.elements import (
     PlannedFiles,
 )
-from transforms.steps.plan.footers import FILES_AT_ONCE, check_readable, checksum_of, read_footer
-from transforms.store.entries import InputEntry
-from transforms.store.key_range import ALL_KEYS, KeyRange
-from transforms.store.known_files import KnownFiles, has_ranges, known_files
-from transforms.store.manifest import Manifest
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs import packed_files
-from transforms.store.runs.commit import carried_shards, last_snapshot
-from transforms.store.runs.packed_files import can_pack, pack_files
-from transforms.store.runs.plan import PlannedFile, file_of
-from transforms.store.runs.unchanged import by_name
+from sentence_beam.transforms.steps.plan.footers import (
+    FILES_AT_ONCE,
+    check_readable,
+    checksum_of,
+    read_footer,
+)
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.key_range import ALL_KEYS, KeyRange
+from sentence_beam.transforms.store.known_files import KnownFiles, has_ranges, known_files
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs import packed_files
+from sentence_beam.transforms.store.runs.commit import carried_shards, last_snapshot
+from sentence_beam.transforms.store.runs.packed_files import can_pack, pack_files
+from sentence_beam.transforms.store.runs.plan import PlannedFile, file_of
+from sentence_beam.transforms.store.runs.unchanged import by_name
 
 
 class FilePlanner:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import Columns, UnitRows
-from transforms.corpus.nested import value_at
-from transforms.corpus.row_columns import columns_of
-from transforms.corpus.rows import unit_of
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.row_summary import (
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import Columns, UnitRows
+from sentence_beam.transforms.corpus.nested import value_at
+from sentence_beam.transforms.corpus.row_columns import columns_of
+from sentence_beam.transforms.corpus.rows import unit_of
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.row_summary import (
     RowsSummary,
     rows_of,
     summarize_fields,
@@ -24,8 +24,8 @@ from transforms.steps.plan.row_summary import (
     summed,
     whole_span,
 )
-from transforms.steps.plan.row_values import Row, batch_of, fields_of
-from transforms.store.records import Problem
+from sentence_beam.transforms.steps.plan.row_values import Row, batch_of, fields_of
+from sentence_beam.transforms.store.records import Problem
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20

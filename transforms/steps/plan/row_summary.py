@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.base.arrow import plain_type
-from transforms.base.errors import OptionError
-from transforms.corpus import Columns, InputFile, Span
-from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.casts import can_read
-from transforms.corpus.column_types import word_for_value
-from transforms.corpus.column_values import first_reasons
-from transforms.corpus.columns import can_be_kept, is_id, is_text
-from transforms.corpus.nested import column_at, has_value, type_at, value_at
-from transforms.corpus.row_blocks import Rows
-from transforms.corpus.row_columns import plain_value
-from transforms.corpus.rows import unit_of
-from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
-from transforms.space import row_hashes
-from transforms.steps.options.rows import NAME, SOURCE
-from transforms.steps.plan.row_values import AGAINST, Row
-from transforms.store.records import Problem
+from sentence_beam.transforms.base.arrow import plain_type
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import Columns, InputFile, Span
+from sentence_beam.transforms.corpus.batch_rows import batch_rows
+from sentence_beam.transforms.corpus.casts import can_read
+from sentence_beam.transforms.corpus.column_types import word_for_value
+from sentence_beam.transforms.corpus.column_values import first_reasons
+from sentence_beam.transforms.corpus.columns import can_be_kept, is_id, is_text
+from sentence_beam.transforms.corpus.nested import column_at, has_value, type_at, value_at
+from sentence_beam.transforms.corpus.row_blocks import Rows
+from sentence_beam.transforms.corpus.row_columns import plain_value
+from sentence_beam.transforms.corpus.rows import unit_of
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.steps.options.rows import NAME, SOURCE
+from sentence_beam.transforms.steps.plan.row_values import AGAINST, Row
+from sentence_beam.transforms.store.records import Problem
 
 NAMES = 50  # of fields, for messages
 LANES = 2  # of 64 bits each, in a digest

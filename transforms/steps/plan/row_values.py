@@ -5,12 +5,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.corpus import Columns
-from transforms.corpus.column_values import KEPT_NOT_UTF8, NOT_UTF8, Reasons, first_reasons
-from transforms.corpus.files import is_utf8
-from transforms.corpus.nested import has_value, value_as_text, value_at
-from transforms.corpus.row_columns import plain_value, read_id, read_text
-from transforms.steps.embed.row_shapes import NoField, faults, no_row
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.column_values import (
+    KEPT_NOT_UTF8,
+    NOT_UTF8,
+    Reasons,
+    first_reasons,
+)
+from sentence_beam.transforms.corpus.files import is_utf8
+from sentence_beam.transforms.corpus.nested import has_value, value_as_text, value_at
+from sentence_beam.transforms.corpus.row_columns import plain_value, read_id, read_text
+from sentence_beam.transforms.steps.embed.row_shapes import NoField, faults, no_row
 
 # The name of a column with the reasons against rows of a batch.
 AGAINST = "reason against the row"

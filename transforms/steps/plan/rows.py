@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from transforms.corpus.counting import count_up_to
-from transforms.corpus.groups import AnySpan, spans_of
-from transforms.index.choose import check_rows_for
-from transforms.index.spec import IndexSpec
-from transforms.steps.options.job import EmbedJob
-from transforms.store.manifest import Manifest
-from transforms.store.runs.commit import check_deletes, check_rows_left
-from transforms.store.runs.deletes import row_keys, rows_of_files_left
-from transforms.store.runs.packed_files import PackedPlan
-from transforms.store.runs.plan import PlannedFile, rows_at_most
+from sentence_beam.transforms.corpus.counting import count_up_to
+from sentence_beam.transforms.corpus.groups import AnySpan, spans_of
+from sentence_beam.transforms.index.choose import check_rows_for
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.commit import check_deletes, check_rows_left
+from sentence_beam.transforms.store.runs.deletes import row_keys, rows_of_files_left
+from sentence_beam.transforms.store.runs.packed_files import PackedPlan
+from sentence_beam.transforms.store.runs.plan import PlannedFile, rows_at_most
 
 
 def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile], packed: PackedPlan) -> None:

@@ -3,11 +3,11 @@
 from dataclasses import asdict
 from typing import Any
 
-from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW
-from transforms.index.sizes import size_of
-from transforms.steps.index.choice import largest
-from transforms.steps.plan.estimate import Prediction
-from transforms.store.shards.precision import vector_bytes
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW
+from sentence_beam.transforms.index.sizes import size_of
+from sentence_beam.transforms.steps.index.choice import largest
+from sentence_beam.transforms.steps.plan.estimate import Prediction
+from sentence_beam.transforms.store.shards.precision import vector_bytes
 
 ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the vector
 TEXT_KEPT = 0.5  # compressed bytes in the store for a byte of text

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base import progress
-from transforms.search import Searcher
-from transforms.search.hits import Hits
-from transforms.search.queries import QueryEncoder
-from transforms.space.identity import SHORTEST
-from transforms.store.calibrations import kept_calibration
-from transforms.store.manifest import Manifest, with_units
-from transforms.store.shards.reading import take_rows
-from transforms.store.verify import place
-from transforms.store.watched import Answer, Answers, WatchedQueries
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.search.hits import Hits
+from sentence_beam.transforms.search.queries import QueryEncoder
+from sentence_beam.transforms.space.identity import SHORTEST
+from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.manifest import Manifest, with_units
+from sentence_beam.transforms.store.shards.reading import take_rows
+from sentence_beam.transforms.store.verify import place
+from sentence_beam.transforms.store.watched import Answer, Answers, WatchedQueries
 
 EXACT_ROWS = 1_000_000  # above so many rows without an index, some units are searched
 HALVES = 20  # at most: a sample has at least a millionth of the units

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transforms.steps.watch.ask import Asked, in_sample
-from transforms.steps.watch.causes import Reason, reasons
-from transforms.steps.watch.fates import Fates
-from transforms.steps.watch.measures import (
+from sentence_beam.transforms.steps.watch.ask import Asked, in_sample
+from sentence_beam.transforms.steps.watch.causes import Reason, reasons
+from sentence_beam.transforms.steps.watch.fates import Fates
+from sentence_beam.transforms.steps.watch.measures import (
     ndcg,
     numbered,
     overlap,
@@ -17,10 +17,10 @@ from transforms.steps.watch.measures import (
     rank_biased_overlap,
     recall,
 )
-from transforms.store import layout
-from transforms.store.manifest import Manifest
-from transforms.store.runs.answers import AnswerFigures, ChangedQuery, JudgedFigures
-from transforms.store.watched import Answer, Answers, Grades, WatchedQueries
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.answers import AnswerFigures, ChangedQuery, JudgedFigures
+from sentence_beam.transforms.store.watched import Answer, Answers, Grades, WatchedQueries
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms import storage
-from transforms.base import progress
-from transforms.base.arrow import as_hashes, as_matrix
-from transforms.base.errors import OptionError
-from transforms.corpus.passages import sentence_spans
-from transforms.index.kmeans import kmeans
-from transforms.index.vectors import prepared, scored_by
-from transforms.store.manifest import Manifest
-from transforms.store.shards.reading import read_shard, take_rows
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_hashes, as_matrix
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.passages import sentence_spans
+from sentence_beam.transforms.index.kmeans import kmeans
+from sentence_beam.transforms.index.vectors import prepared, scored_by
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.reading import read_shard, take_rows
 
 CANDIDATES = 12  # rows for each query, among which clusters and lengths are spread
 QUERIES_A_CLUSTER = 8

@@ -14,20 +14,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import storage
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import SentenceBeamError
-from transforms.index.vectors import prepared
-from transforms.steps.watch.ask import hash_column
-from transforms.steps.watch.causes import Gained, Lost
-from transforms.store import layout
-from transforms.store.ledger import span_name
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.answers import INDEX_LOST, NEW_ROW, ROW_CHANGED, VECTOR_MOVED
-from transforms.store.runs.deletes import PLACE
-from transforms.store.shards.reading import read_shard, take_rows
-from transforms.store.watched import Answer
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.index.vectors import prepared
+from sentence_beam.transforms.steps.watch.ask import hash_column
+from sentence_beam.transforms.steps.watch.causes import Gained, Lost
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.ledger import span_name
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.answers import (
+    INDEX_LOST,
+    NEW_ROW,
+    ROW_CHANGED,
+    VECTOR_MOVED,
+)
+from sentence_beam.transforms.store.runs.deletes import PLACE
+from sentence_beam.transforms.store.shards.reading import read_shard, take_rows
+from sentence_beam.transforms.store.watched import Answer
 
 Place = tuple[str, int]  # a shard, relative to the store, and a row in it
 MOVED = 1e-3  # difference of scores above which a vector moved, in parts of the larger score

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import storage
-from transforms.base.errors import OptionError
-from transforms.base.numbers import counted
-from transforms.corpus.formats.registry import compression_of, format_of
-from transforms.corpus.queries import QueryFiles, read_queries
-from transforms.store.manifest import Manifest
-from transforms.store.shards.reading import read_shard
-from transforms.store.watched import Grades
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.corpus.formats.registry import compression_of, format_of
+from sentence_beam.transforms.corpus.queries import QueryFiles, read_queries
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.watched import Grades
 
 NAMED = 3  # unknown queries or rows that a note names
 HEADERS = ("query-id", "query_id", "qid", "query")  # first cells of a header

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.report.answers import ShownAnswer, ShownQuery
-from transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
-from transforms.steps.watch.compare import ComparedAnswers, ComparedQuery, compare
-from transforms.store.entries import WatchEntry
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.shards.reading import take_rows
-from transforms.store.watched import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.report.answers import ShownAnswer, ShownQuery
+from sentence_beam.transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
+from sentence_beam.transforms.steps.watch.compare import ComparedAnswers, ComparedQuery, compare
+from sentence_beam.transforms.store.entries import WatchEntry
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.shards.reading import take_rows
+from sentence_beam.transforms.store.watched import (
     Answer,
     Answers,
     WatchedQueries,

@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
-from transforms.steps.watch.compare import ComparedAnswers, compare
-from transforms.store.entries import WatchEntry
-from transforms.store.index_entries import IndexEntry
-from transforms.store.manifest import Manifest
-from transforms.store.records import Problem
-from transforms.store.runs.commit import Run, coming_manifest, last_snapshot
-from transforms.store.runs.facts import RunFact, WatchRecord
-from transforms.store.runs.recorded_plan import shared_plan
-from transforms.store.runs.settled import Settled
-from transforms.store.watched import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
+from sentence_beam.transforms.steps.watch.compare import ComparedAnswers, compare
+from sentence_beam.transforms.store.entries import WatchEntry
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.commit import Run, coming_manifest, last_snapshot
+from sentence_beam.transforms.store.runs.facts import RunFact, WatchRecord
+from sentence_beam.transforms.store.runs.recorded_plan import shared_plan
+from sentence_beam.transforms.store.runs.settled import Settled
+from sentence_beam.transforms.store.watched import (
     WatchedQueries,
     answers_to_bytes,
     digest_of_queries,

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from transforms import storage
-from transforms.base.entries import JsonEntry, hex_digest
-from transforms.base.errors import OptionError, refuse_damage
-from transforms.store import layout
-from transforms.store.entries import ForgottenEntry
-from transforms.store.named_files import read_named
-from transforms.store.sealed_json import to_bytes
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import JsonEntry, hex_digest
+from sentence_beam.transforms.base.errors import OptionError, refuse_damage
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import ForgottenEntry
+from sentence_beam.transforms.store.named_files import read_named
+from sentence_beam.transforms.store.sealed_json import to_bytes
 
 KEY_BYTES = 32
 LEAST_KEY_BYTES = 16

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import refuse_damage
-from transforms.store import layout
-from transforms.store.manifest import Manifest
-from transforms.store.sealed_json import check_digest
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import refuse_damage
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.sealed_json import check_digest
 
 
 def receipts_of(root: str, after: str = "") -> Iterator[dict[str, Any]]:

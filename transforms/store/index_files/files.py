@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from hashlib import sha256 as hashed
 
-from transforms import storage
-from transforms.base.errors import DamagedIndexError
-from transforms.storage.base import OutsideFileError
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.storage.base import OutsideFileError
 
 
 def read(path: str, sha256: str) -> bytes:

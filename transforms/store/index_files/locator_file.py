@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base.errors import DamagedIndexError, refuse_damage
-from transforms.storage.cache import cached
-from transforms.store.index_entries import SegmentEntry
-from transforms.store.index_files import files as index_files
-from transforms.store.index_files import locators
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DamagedIndexError, refuse_damage
+from sentence_beam.transforms.storage.cache import cached
+from sentence_beam.transforms.store.index_entries import SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import locators
 
 TAIL = 64 << 10  # bytes at a file's end that are read first; most footers are shorter
 SHARD = locators.SCHEMA.get_field_index("shard")

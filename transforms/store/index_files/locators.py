@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.base.arrow import table_of
-from transforms.base.errors import refuse_damage
+from sentence_beam.transforms.base.arrow import table_of
+from sentence_beam.transforms.base.errors import refuse_damage
 
 SCHEMA = pa.schema(
     [

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from transforms import storage
-from transforms.base.errors import DamagedIndexError
-from transforms.index.refine import check_rows, decoded, row_type
-from transforms.store.index_files import files as index_files
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.refine import check_rows, decoded, row_type
+from sentence_beam.transforms.store.index_files import files as index_files
 
 GAP = 32 << 10  # bytes between rows: a smaller gap is read, not skipped
 REQUESTS = 16  # at once

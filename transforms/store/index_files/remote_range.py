@@ -5,12 +5,12 @@ from zlib import crc32
 
 import numpy as np
 
-from transforms.base.errors import DamagedIndexError
-from transforms.index.range_file import RangeHeader, header_bytes
-from transforms.index.range_readers import check_lists, shared_header
-from transforms.storage.bounded_cache import BoundedCache
-from transforms.store.index_entries import SegmentEntry
-from transforms.store.index_files import files as index_files
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.range_file import RangeHeader, header_bytes
+from sentence_beam.transforms.index.range_readers import check_lists, shared_header
+from sentence_beam.transforms.storage.bounded_cache import BoundedCache
+from sentence_beam.transforms.store.index_entries import SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
 
 CACHE = "lists"  # folder of the cache
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from transforms.base.errors import DataGateError
-from transforms.base.numbers import counted
-from transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.store.runs.gates import UsedGates
 
 FILE_GONE = "file_gone"
 ROW_DELETED = "row_deleted"

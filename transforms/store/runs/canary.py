@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.arrow import as_matrix, fixed_size, parquet_bytes, table_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.store import layout
-from transforms.store.entries import CanaryEntry
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import as_matrix, fixed_size, parquet_bytes, table_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import CanaryEntry
 
 TEXTS = (
     "ok",

@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.storage import Entry
-from transforms.store import layout
-from transforms.store.key_range import ALL_KEYS, KeyRange
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.storage import Entry
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.key_range import ALL_KEYS, KeyRange
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
 
 ROUND = 1 << 32
 ALMOST_SURELY = 20  # so many shards expected on a run's way: of e**20 runs one meets none

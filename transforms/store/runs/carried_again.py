@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from transforms.corpus import InputFile
-from transforms.store.known_files import has_ranges
-from transforms.store.ledger import span_name
-from transforms.store.manifest import Manifest
-from transforms.store.manifest_parts import read_parts, starts_of
-from transforms.store.records import UnitRecord, carried
-from transforms.store.runs.carried_ranges import CarriedRange, cut_ranges
-from transforms.store.runs.carry import under
-from transforms.store.runs.plan_work import CarriedSpan
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.store.known_files import has_ranges
+from sentence_beam.transforms.store.ledger import span_name
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.manifest_parts import read_parts, starts_of
+from sentence_beam.transforms.store.records import UnitRecord, carried
+from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange, cut_ranges
+from sentence_beam.transforms.store.runs.carry import under
+from sentence_beam.transforms.store.runs.plan_work import CarriedSpan
 
 
 @dataclass

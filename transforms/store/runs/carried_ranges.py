@@ -7,12 +7,12 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from transforms.corpus.files import key_of
-from transforms.store.key_range import ALL_KEYS, KeyRange
-from transforms.store.known_files import has_ranges, known_files
-from transforms.store.manifest import Manifest
-from transforms.store.manifest_parts import starts_of
-from transforms.store.records import UnitRecord, by_file, carried
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.store.key_range import ALL_KEYS, KeyRange
+from sentence_beam.transforms.store.known_files import has_ranges, known_files
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.manifest_parts import starts_of
+from sentence_beam.transforms.store.records import UnitRecord, by_file, carried
 
 UNITS_IN_A_RANGE = 2_000
 

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from transforms.corpus import Columns, InputFile
-from transforms.corpus.formats.registry import compression_of
-from transforms.corpus.path_values import some_values
-from transforms.store.entries import InputEntry
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.carried import CarriedShards
-from transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.corpus import Columns, InputFile
+from sentence_beam.transforms.corpus.formats.registry import compression_of
+from sentence_beam.transforms.corpus.path_values import some_values
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.carried import CarriedShards
+from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 Units = list[UnitRecord]
 

@@ -15,20 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from transforms import storage
-from transforms.base.arrow import parquet_bytes, table_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.pairs import paired
-from transforms.corpus.buckets import in_buckets
-from transforms.store import layout
-from transforms.store.changes_entry import ChangedRowsEntry, ChangesEntry
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.named_files import read_named
-from transforms.store.shards.columns import PIECE_COLUMNS, PUSHED_COLUMNS
-from transforms.store.shards.id_hashes import hash_ids
-from transforms.store.shards.reading import read_shard
-from transforms.store.shards.writing import without_times
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import parquet_bytes, table_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.pairs import paired
+from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.changes_entry import ChangedRowsEntry, ChangesEntry
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.named_files import read_named
+from sentence_beam.transforms.store.shards.columns import PIECE_COLUMNS, PUSHED_COLUMNS
+from sentence_beam.transforms.store.shards.id_hashes import hash_ids
+from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.shards.writing import without_times
 
 # Each row stands for `count` rows that only the new snapshot has, or -`count` that only the old
 # one has. `values` is a digest of what else a database would be told of the row.

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus.buckets import in_buckets
-from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs.changed_rows import (
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.changed_rows import (
     BLOCK,
     SnapshotShard,
     Step,
@@ -29,7 +29,7 @@ from transforms.store.runs.changed_rows import (
     read_changes,
     steps_between,
 )
-from transforms.store.shards.id_hashes import hash_ids
+from sentence_beam.transforms.store.shards.id_hashes import hash_ids
 
 BUCKET_ROWS = 1_000_000
 BUCKETS = 256  # of a comparison in one process: each is a file on its disk

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import DataGateError, SentenceBeamError
-from transforms.base.numbers import counted
-from transforms.corpus.arrow_types import NO_TYPE, is_word
-from transforms.space import Space
-from transforms.store import calibrations, layout
-from transforms.store.changes_entry import ChangesEntry
-from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
-from transforms.store.entries import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, is_word
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store import calibrations, layout
+from sentence_beam.transforms.store.changes_entry import ChangesEntry
+from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
+from sentence_beam.transforms.store.entries import (
     CanaryEntry,
     ForgottenEntry,
     Input,
@@ -21,12 +21,17 @@ from transforms.store.entries import (
     RememberedOptions,
     WatchEntry,
 )
-from transforms.store.forms import check_forms, run_form
-from transforms.store.index_entries import IndexEntry
-from transforms.store.kept import Kept
-from transforms.store.key_range import ALL_KEYS, KeyRange
-from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
-from transforms.store.manifest import (
+from sentence_beam.transforms.store.forms import check_forms, run_form
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.kept import Kept
+from sentence_beam.transforms.store.key_range import ALL_KEYS, KeyRange
+from sentence_beam.transforms.store.ledger import (
+    LEAST_UNKNOWN,
+    LEAST_UNKNOWN_FIRST,
+    Ledger,
+    check_counted,
+)
+from sentence_beam.transforms.store.manifest import (
     FORMAT,
     LATEST_FORMAT,
     WATCHED_FORMAT,
@@ -35,20 +40,20 @@ from transforms.store.manifest import (
     read_shared,
     with_units,
 )
-from transforms.store.records import Problem
-from transforms.store.runs import lease
-from transforms.store.runs.canary import CanaryFile
-from transforms.store.runs.carried import ROUND, CarriedShards
-from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
-from transforms.store.runs.rejected import reasons, record_rejected
-from transforms.store.runs.result import (
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.canary import CanaryFile
+from sentence_beam.transforms.store.runs.carried import ROUND, CarriedShards
+from sentence_beam.transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
+from sentence_beam.transforms.store.runs.rejected import reasons, record_rejected
+from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
     now,
 )
-from transforms.store.runs.settled import Settled, SettledStretch, Tally, join
-from transforms.store.sealed_json import FENCE, sealed, to_bytes
-from transforms.store.shards.precision import needs_ranges, of_floats
+from sentence_beam.transforms.store.runs.settled import Settled, SettledStretch, Tally, join
+from sentence_beam.transforms.store.sealed_json import FENCE, sealed, to_bytes
+from sentence_beam.transforms.store.shards.precision import needs_ranges, of_floats
 
 MORE_LANGUAGES = (
     "--model sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or --model"

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import as_hashes, hash_prefixes
-from transforms.corpus import InputFile
-from transforms.corpus.buckets import in_buckets
-from transforms.corpus.files import is_unnamed
-from transforms.store.entries import InputEntry, RememberedOptions
-from transforms.store.manifest import Manifest
-from transforms.store.runs.carry import content_of
-from transforms.store.shards.id_hashes import hash_ids
-from transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.base.arrow import as_hashes, hash_prefixes
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.corpus.files import is_unnamed
+from sentence_beam.transforms.store.entries import InputEntry, RememberedOptions
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.carry import content_of
+from sentence_beam.transforms.store.shards.id_hashes import hash_ids
+from sentence_beam.transforms.store.shards.reading import read_shard
 
 PLACE = re.compile(r"[#@][0-9]+$")  # in an id that was made: the number of a row, or its first byte
 OF_TEXTS = ("text_column", "text_template", "chunks", "chunk_prefix")

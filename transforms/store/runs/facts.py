@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from transforms.base.measures import Summary
-from transforms.store.changes_entry import ChangedRowsEntry
-from transforms.store.entries import RangesEntry, WatchEntry
-from transforms.store.index_entries import IndexEntry
-from transforms.store.records import Problem
-from transforms.store.runs.answers import AnswerFigures
-from transforms.store.runs.changed_rows import Changes
-from transforms.store.runs.settled import Settled, SettledStretch
+from sentence_beam.transforms.base.measures import Summary
+from sentence_beam.transforms.store.changes_entry import ChangedRowsEntry
+from sentence_beam.transforms.store.entries import RangesEntry, WatchEntry
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.answers import AnswerFigures
+from sentence_beam.transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.store.runs.settled import Settled, SettledStretch
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,17 @@ import time
 from dataclasses import asdict, replace
 from typing import Any
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, first_line
-from transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
-from transforms.calibration.moved import Moved
-from transforms.store.index_entries import IndexEntry
-from transforms.store.records import Problem
-from transforms.store.runs import lease
-from transforms.store.runs.changed_rows import Changes
-from transforms.store.runs.commit import Run, commit
-from transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
-from transforms.store.runs.result import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
+from sentence_beam.transforms.calibration.moved import Moved
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.store.runs.commit import Run, commit
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
+from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
     Result,
     has_committed,
@@ -25,7 +25,7 @@ from transforms.store.runs.result import (
     remember_result,
     timestamp,
 )
-from transforms.store.runs.settled import Settled, Tally
+from sentence_beam.transforms.store.runs.settled import Settled, Tally
 
 
 def finish(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 
 @dataclass(frozen=True)

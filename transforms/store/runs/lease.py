@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import Enum
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError
-from transforms.store import layout
-from transforms.store.runs.lease_file import Lease, read_lease
-from transforms.store.runs.named import has_ended
-from transforms.store.runs.result import has_committed
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.runs.lease_file import Lease, read_lease
+from sentence_beam.transforms.store.runs.named import has_ended
+from sentence_beam.transforms.store.runs.result import has_committed
 
 STALE_SECONDS = 600
 # Of an engine's job, which is silent while it waits for machines.

@@ -6,12 +6,12 @@ import socket
 import time
 from dataclasses import asdict, dataclass, field, replace
 
-from transforms import storage
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.store import layout
-from transforms.store.runs import process
-from transforms.store.runs.named import Naming
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import dataclass_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.runs import process
+from sentence_beam.transforms.store.runs.named import Naming
 
 WRITING_SECONDS = 1
 
@@ -23,9 +23,9 @@ class Lease:
     `job` is the engine's name of the job, `engine` the engine's address ("" if it cannot be
     queried). `name`, `options` and `tables` are those of a named run (`Naming`). `boot` and
     `pid_namespace` tell whether `pid` means a process of this machine, `process_start` which of all
-    that ever have that id (`transforms.store.runs.process`); all three are None in leases of
-    earlier versions. `machine` names the machine in all its boots, "" in case of doubt. `renewed`
-    is by the clock of the host that renewed it; taking over does not depend on it.
+    that ever have that id (`process.py`); all three are None if the host cannot tell. `machine`
+    names the machine in all its boots, "" in case of doubt. `renewed` is by the clock of the host
+    that renewed it; taking over does not depend on it.
 
     `unfinished` is the command whose work has to be brought to its end before another may write, ""
     if a run may follow wherever this one ended.

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transforms.base.errors import OptionError
-from transforms.store.manifest import read_manifest
-from transforms.store.runs.result import read_result
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs.result import read_result
 
 
 @dataclass(frozen=True)

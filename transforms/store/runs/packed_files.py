@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import parquet_bytes, table_of
-from transforms.corpus import InputFile, Span
-from transforms.corpus.files import check_distinct, is_unnamed
-from transforms.corpus.groups import AnySpan, is_small
-from transforms.corpus.syntax import Syntax
-from transforms.store.key_range import KeyRange
-from transforms.store.known_files import KnownFiles, with_files
-from transforms.store.manifest import Manifest
-from transforms.store.manifest_parts import starts_of
-from transforms.store.runs.carried import Checked
-from transforms.store.runs.carried_ranges import CarriedRange, cut_ranges
-from transforms.store.runs.carry import is_named_after
-from transforms.store.runs.plan import ROWS_AT_ONCE, SCHEMA, PlannedFile
-from transforms.store.runs.plan_rows import RowReader, table_rows
+from sentence_beam.transforms.base.arrow import parquet_bytes, table_of
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.files import check_distinct, is_unnamed
+from sentence_beam.transforms.corpus.groups import AnySpan, is_small
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.store.key_range import KeyRange
+from sentence_beam.transforms.store.known_files import KnownFiles, with_files
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.manifest_parts import starts_of
+from sentence_beam.transforms.store.runs.carried import Checked
+from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange, cut_ranges
+from sentence_beam.transforms.store.runs.carry import is_named_after
+from sentence_beam.transforms.store.runs.plan import ROWS_AT_ONCE, SCHEMA, PlannedFile
+from sentence_beam.transforms.store.runs.plan_rows import RowReader, table_rows
 
 FILES_AT_ONCE = 10_000  # whose ranges are cut together
 LEAST_UNITS = 200  # or spans, that are packed; fewer take less in another way

@@ -6,16 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.compact import by_values
-from transforms.corpus import InputFile, Span
-from transforms.corpus.formats.registry import compression_of
-from transforms.corpus.groups import AnySpan, GroupSpan
-from transforms.store import layout
-from transforms.store.entries import InputEntry
-from transforms.store.ledger import PlannedSpan, place_of, span_name
-from transforms.store.records import UnitRecord
-from transforms.store.runs.carried import NOTHING, Checked
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.formats.registry import compression_of
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.ledger import PlannedSpan, place_of, span_name
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.carried import NOTHING, Checked
 
 SCHEMA = pa.schema(
     [

@@ -10,16 +10,16 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.measures import summed
-from transforms.corpus.beside import Beside
-from transforms.corpus.buckets import Buckets
-from transforms.store import layout
-from transforms.store.runs.carried import Checked
-from transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from transforms.store.runs.plan import ADDED, ROWS_AT_ONCE, SCHEMA, PlannedFile
-from transforms.store.runs.plan_notes import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.measures import summed
+from sentence_beam.transforms.corpus.beside import Beside
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.runs.carried import Checked
+from sentence_beam.transforms.store.runs.packed_files import NO_FILES, PackedPlan
+from sentence_beam.transforms.store.runs.plan import ADDED, ROWS_AT_ONCE, SCHEMA, PlannedFile
+from sentence_beam.transforms.store.runs.plan_notes import (
     BAD,
     BESIDE,
     BUCKETS,
@@ -31,8 +31,8 @@ from transforms.store.runs.plan_notes import (
     WRITTEN,
     PlanNotes,
 )
-from transforms.store.runs.plan_rows import table_rows
-from transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.plan_rows import table_rows
+from sentence_beam.transforms.store.runs.result import now
 
 
 def write_plan(

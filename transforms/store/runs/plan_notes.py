@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from transforms.base.entries import dataclass_of, time
-from transforms.base.measures import Summary
-from transforms.corpus.buckets import Buckets
-from transforms.store.runs.carried import NOTHING, Checked
+from sentence_beam.transforms.base.entries import dataclass_of, time
+from sentence_beam.transforms.base.measures import Summary
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.store.runs.carried import NOTHING, Checked
 
 BUCKETS = b"buckets"
 CHECKED = b"checked"

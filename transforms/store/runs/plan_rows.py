@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import mask_array, mask_of
-from transforms.corpus import InputFile, Span
-from transforms.corpus.groups import AnySpan, GroupSpan
-from transforms.corpus.syntax import AS_FOUND, Syntax
-from transforms.store.ledger import PLAN_FIELDS
-from transforms.store.runs.plan import FILE, MEMBER, PlannedFile, entry_of, file_of
+from sentence_beam.transforms.base.arrow import mask_array, mask_of
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.store.ledger import PLAN_FIELDS
+from sentence_beam.transforms.store.runs.plan import FILE, MEMBER, PlannedFile, entry_of, file_of
 
 
 def table_rows(planned: PlannedFile) -> list[dict[str, Any]]:

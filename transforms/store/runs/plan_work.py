@@ -6,13 +6,13 @@ from functools import cached_property
 
 import pyarrow.compute as pc
 
-from transforms.corpus import InputFile
-from transforms.corpus.groups import AnySpan
-from transforms.corpus.syntax import AS_FOUND, Syntax
-from transforms.store.runs.plan import FILE
-from transforms.store.runs.plan_file import PlanFile
-from transforms.store.runs.plan_notes import PlanNotes
-from transforms.store.runs.plan_rows import RowReader
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.groups import AnySpan
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.store.runs.plan import FILE
+from sentence_beam.transforms.store.runs.plan_file import PlanFile
+from sentence_beam.transforms.store.runs.plan_notes import PlanNotes
+from sentence_beam.transforms.store.runs.plan_rows import RowReader
 
 
 @dataclass(frozen=True)

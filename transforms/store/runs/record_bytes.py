@@ -17,10 +17,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from transforms.base.measures import STAGES
-from transforms.corpus.files import key_of
-from transforms.store import layout
-from transforms.store.records import COUNTS, UnitRecord
+from sentence_beam.transforms.base.measures import STAGES
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.records import COUNTS, UnitRecord
 
 FIGURES = tuple(figure.name for figure in STAGES["embed"])
 SAME = ""  # the digest of rejects that is the shard's; a digest has sixteen digits

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import mask_array
-from transforms.corpus.spans import BYTES_PER_TOKEN
-from transforms.corpus.unit_files import LONG_BYTES
-from transforms.store.entries import InputEntry
-from transforms.store.kept import Kept
-from transforms.store.ledger import PlannedSpan
-from transforms.store.runs.plan import FILE, ROWS_AT_ONCE, SCHEMA, entry_of
-from transforms.store.runs.plan_file import PlanFile
-from transforms.store.runs.plan_rows import is_first_of_file
-from transforms.store.runs.stretches import stretch_of_file, stretches_of
+from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN
+from sentence_beam.transforms.corpus.unit_files import LONG_BYTES
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.kept import Kept
+from sentence_beam.transforms.store.ledger import PlannedSpan
+from sentence_beam.transforms.store.runs.plan import FILE, ROWS_AT_ONCE, SCHEMA, entry_of
+from sentence_beam.transforms.store.runs.plan_file import PlanFile
+from sentence_beam.transforms.store.runs.plan_rows import is_first_of_file
+from sentence_beam.transforms.store.runs.stretches import stretch_of_file, stretches_of
 
 OF_SPAN = ("name", "start", "stop", "rows", "carried")
 FILES = pa.schema([*(SCHEMA.field(name) for name in (*FILE, "rows")), ("has_span", pa.bool_())])

@@ -10,22 +10,28 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
 
-from transforms import storage
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
-from transforms.corpus import Rejected
-from transforms.corpus.column_types import NOT_OF_TYPE, STR, WIDER, KeptColumn, word_for
-from transforms.corpus.formats.registry import columns_of
-from transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
-from transforms.store import layout
-from transforms.store.entries import stored
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.open import named_run
-from transforms.store.runs.plan import file_of
-from transforms.store.runs.recorded_plan import RecordedPlan
-from transforms.store.runs.run_ids import runs_of
-from transforms.store.sealed_json import to_bytes
-from transforms.store.shards.rejects import rejects_from_bytes
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import dataclass_of
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.corpus import Rejected
+from sentence_beam.transforms.corpus.column_types import (
+    NOT_OF_TYPE,
+    STR,
+    WIDER,
+    KeptColumn,
+    word_for,
+)
+from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import stored
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.open import named_run
+from sentence_beam.transforms.store.runs.plan import file_of
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan
+from sentence_beam.transforms.store.runs.run_ids import runs_of
+from sentence_beam.transforms.store.sealed_json import to_bytes
+from sentence_beam.transforms.store.shards.rejects import rejects_from_bytes
 
 FILES_AT_ONCE = 16
 

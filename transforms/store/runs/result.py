@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Annotated, Any
 
-from transforms import storage
-from transforms.base.entries import count, dataclass_of, record
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.measures import Measures
-from transforms.store import layout
-from transforms.store.entries import ShownOptions
-from transforms.store.index_entries import IndexEntry
-from transforms.store.ledger import Ledger
-from transforms.store.manifest import Manifest
-from transforms.store.sealed_json import check_digest, sealed, to_bytes
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import count, dataclass_of, record
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.measures import Measures
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import ShownOptions
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.ledger import Ledger
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.sealed_json import check_digest, sealed, to_bytes
 
 COMMITTED = "committed"
 RESULTS_HERE = 16

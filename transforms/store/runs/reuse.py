@@ -7,23 +7,23 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.arrow import as_hashes, as_matrix, hash_prefixes
-from transforms.base.errors import SentenceBeamError
-from transforms.base.gather import places_of
-from transforms.corpus import InputFile, UnitRows
-from transforms.corpus.buckets import Bucket, parse_name
-from transforms.corpus.files import key_of
-from transforms.corpus.groups import AnySpan, GroupSpan, spans_of
-from transforms.space import Space
-from transforms.store.kept import Kept
-from transforms.store.manifest import Manifest, read_shared
-from transforms.store.records import UnitRecord
-from transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from transforms.store.runs.result import has_committed
-from transforms.store.shards.columns import REUSED_COLUMNS
-from transforms.store.shards.reading import pooled_vectors, read_checked, read_shard
-from transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import as_hashes, as_matrix, hash_prefixes
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.gather import places_of
+from sentence_beam.transforms.corpus import InputFile, UnitRows
+from sentence_beam.transforms.corpus.buckets import Bucket, parse_name
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, spans_of
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.kept import Kept
+from sentence_beam.transforms.store.manifest import Manifest, read_shared
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.packed_files import NO_FILES, PackedPlan
+from sentence_beam.transforms.store.runs.result import has_committed
+from sentence_beam.transforms.store.shards.columns import REUSED_COLUMNS
+from sentence_beam.transforms.store.shards.reading import pooled_vectors, read_checked, read_shard
+from sentence_beam.transforms.store.shards.vectors import Vectors
 
 FEW_BYTES = 64 << 20
 ALWAYS_READ = 16  # shards that a unit may take from however few rows they give

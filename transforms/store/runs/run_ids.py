@@ -9,8 +9,8 @@ import re
 import uuid
 from datetime import UTC, datetime, timedelta
 
-from transforms import storage
-from transforms.store import layout
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.store import layout
 
 
 def new_run(root: str | None = None) -> str:

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
-from transforms.base.errors import LedgerError, SentenceBeamError
-from transforms.base.measures import Sketches, Stopwatch, Summary, sketched, summaries
-from transforms.calibration.moved import add_sums
-from transforms.store import manifest
-from transforms.store.entries import PartEntry
-from transforms.store.ledger import (
+from sentence_beam.transforms.base.errors import LedgerError, SentenceBeamError
+from sentence_beam.transforms.base.measures import Sketches, Stopwatch, Summary, sketched, summaries
+from sentence_beam.transforms.calibration.moved import add_sums
+from sentence_beam.transforms.store import manifest
+from sentence_beam.transforms.store.entries import PartEntry
+from sentence_beam.transforms.store.ledger import (
     Ledger,
     check_apart,
     check_bucket_rows,
@@ -23,11 +23,11 @@ from transforms.store.ledger import (
     check_plan,
     pieces_apart,
 )
-from transforms.store.manifest_parts import read_parts, write_parts
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.record_bytes import pack, unpack
-from transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
-from transforms.store.runs.stretches import STRETCHES, buckets_in
+from sentence_beam.transforms.store.manifest_parts import read_parts, write_parts
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.record_bytes import pack, unpack
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
+from sentence_beam.transforms.store.runs.stretches import STRETCHES, buckets_in
 
 PARTS_AT_ONCE = 16
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.corpus.buckets import parse_name
-from transforms.corpus.files import key_of
-from transforms.corpus.groups import bits_of
+from sentence_beam.transforms.corpus.buckets import parse_name
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.groups import bits_of
 
 STRETCHES = 64
 KEY_DIGITS = 16  # in the key of a file, with which names of its units begin

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from transforms.base.compact import by_values
-from transforms.corpus.syntax import AS_FOUND, Syntax
-from transforms.store.known_files import KnownFiles
-from transforms.store.manifest import Manifest
-from transforms.store.runs.carried import Checked
-from transforms.store.runs.plan import PlannedFile, file_of
+from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.store.known_files import KnownFiles
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.carried import Checked
+from sentence_beam.transforms.store.runs.plan import PlannedFile, file_of
 
 Known = Manifest | KnownFiles
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from transforms.base.errors import OptionError
-from transforms.corpus.pieces import PIECES
-from transforms.space import Space
-from transforms.store.entries import TEXT, RememberedOptions
-from transforms.store.shards.precision import embedding_type
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.pieces import PIECES
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.entries import TEXT, RememberedOptions
+from sentence_beam.transforms.store.shards.precision import embedding_type
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, first_line
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.store.manifest import Manifest
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -30,7 +30,7 @@ def dataset_of(manifest: Manifest) -> "ds.Dataset":
     if storage.is_local(manifest.root):
         with _refuse_footer(paths[0]):
             return ds.dataset(paths, format=kind)
-    from transforms.store.shards.shard_files import shard_files
+    from sentence_beam.transforms.store.shards.shard_files import shard_files
 
     files = shard_files(manifest)
     with _refuse_footer(paths[0]):

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
-from transforms import storage
-from transforms.corpus.buckets import in_buckets
-from transforms.store import layout
-from transforms.store.shards.reading import read_shard
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.shards.reading import read_shard
 
 MARK = b"SBIDS1\0\0"
 HASHES = np.dtype("<u8")

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus.arrow_types import NO_TYPE
-from transforms.store.manifest import Manifest
-from transforms.store.shards.reading import open_shard
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.reading import open_shard
 
 
 def stored_types(last: Manifest, names: Iterable[str]) -> dict[str, pa.DataType]:

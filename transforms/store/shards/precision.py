@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.arrow import values_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.space import Space, canonical_json, sha256_text
-from transforms.space.identity import SHORTEST
-from transforms.store import layout
-from transforms.store.entries import RangesEntry
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import values_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.space import Space, canonical_json, sha256_text
+from sentence_beam.transforms.space.identity import SHORTEST
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import RangesEntry
 
 RANGED = ("int8", "uint8")
 CODES: dict[str, type[np.generic]] = {

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base.arrow import as_matrix, fixed_size, index_array
-from transforms.base.errors import SentenceBeamError, first_line, refuse_damage
-from transforms.store.records import COUNTS
-from transforms.store.shards.columns import PIECE_COLUMNS, schema_of_own
-from transforms.store.shards.precision import Coding
-from transforms.store.shards.writing import ROW_GROUP_ROWS
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import as_matrix, fixed_size, index_array
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line, refuse_damage
+from sentence_beam.transforms.store.records import COUNTS
+from sentence_beam.transforms.store.shards.columns import PIECE_COLUMNS, schema_of_own
+from sentence_beam.transforms.store.shards.precision import Coding
+from sentence_beam.transforms.store.shards.writing import ROW_GROUP_ROWS
 
 FETCHED_WHOLE = 16 << 20
 # Errors of parsing damaged bytes. The engine retries after errors of a remote storage's client.

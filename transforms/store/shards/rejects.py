@@ -5,11 +5,11 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.arrow import table_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.corpus import Rejected
-from transforms.store.shards.writing import parquet_of
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import table_of
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.corpus import Rejected
+from sentence_beam.transforms.store.shards.writing import parquet_of
 
 REJECTS_SCHEMA = pa.schema(
     [
@@ -35,6 +35,14 @@ def rejects_from_bytes(data: bytes) -> list[Rejected]:
     """
     with refuse_damage("not a reject file"):
         return [Rejected(**row) for row in table_of(data).cast(REJECTS_SCHEMA).to_pylist()]
+
+
+def count_rejects(data: bytes) -> int | None:
+    """Return the rows of a reject file, None for other bytes."""
+    try:
+        return len(rejects_from_bytes(data))
+    except SentenceBeamError:
+        return None
 
 
 def read_rejects(path: str, sha256: str | None) -> list[Rejected]:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from transforms import storage
-from transforms.store.manifest import Manifest
-from transforms.store.shards.reading import open_shard, take_rows
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.reading import open_shard, take_rows
 
 
 def open_numbered(manifest: Manifest, number: int) -> AbstractContextManager[pq.ParquetFile]:

@@ -9,20 +9,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms import storage
-from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.measures import Stopwatch
-from transforms.corpus import InputFile, Rejected, UnitRows, blank_lines, forgotten_rows
-from transforms.corpus.pieces import piece_sums
-from transforms.space import Space
-from transforms.store import layout
-from transforms.store.forms import shard_form
-from transforms.store.records import UnitRecord
-from transforms.store.shards import reading, writing
-from transforms.store.shards.columns import PIECE_COLUMNS, own_columns
-from transforms.store.shards.precision import Coding, Ranges
-from transforms.store.shards.rejects import read_rejects, rejects_bytes, rejects_from_bytes
-from transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.measures import Stopwatch
+from sentence_beam.transforms.corpus import (
+    InputFile,
+    Rejected,
+    UnitRows,
+    blank_lines,
+    forgotten_rows,
+)
+from sentence_beam.transforms.corpus.pieces import piece_sums
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.forms import shard_form
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.shards import reading, writing
+from sentence_beam.transforms.store.shards.columns import PIECE_COLUMNS, own_columns
+from sentence_beam.transforms.store.shards.precision import Coding, Ranges
+from sentence_beam.transforms.store.shards.rejects import (
+    count_rejects,
+    read_rejects,
+    rejects_bytes,
+    rejects_from_bytes,
+)
+from sentence_beam.transforms.store.shards.vectors import Vectors
 
 
 @dataclass(frozen=True)
@@ -256,7 +267,7 @@ class UnitStore:
         if len(unit.rows.rejects) == record.rejected:
             return self._write_sidecar(unit, self._put_rejects(unit, record, unit.rows.rejects))
         found = self._storage.read_versioned(storage.join(self.root, unit.rejects))
-        if found is None or _number_of_rejects(found[0]) != record.rejected:
+        if found is None or count_rejects(found[0]) != record.rejected:
             return None
         return self._write_sidecar(
             unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(found[0]))
@@ -269,14 +280,6 @@ def _holds(data: bytes, other: bytes) -> bool:
         return data == other or rejects_from_bytes(data) == rejects_from_bytes(other)
     except SentenceBeamError:
         return False
-
-
-def _number_of_rejects(data: bytes) -> int | None:
-    """Return the rows of a reject file, None for other bytes."""
-    try:
-        return len(rejects_from_bytes(data))
-    except SentenceBeamError:
-        return None
 
 
 COUNTED = (

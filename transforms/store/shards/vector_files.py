@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms import storage
-from transforms.base.errors import OptionError, first_line
-from transforms.index.vectors import as_vectors
-from transforms.space import Space
-from transforms.store.shards.reading import OF_BYTES, decoder
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.index.vectors import as_vectors
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.shards.reading import OF_BYTES, decoder
 
 COLUMN = "embedding"
 

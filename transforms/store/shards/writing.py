@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from transforms.base.arrow import as_hashes, fixed_size, parquet_bytes
-from transforms.corpus import UnitRows
-from transforms.corpus.pieces import own_texts
-from transforms.space import Space
-from transforms.store.entries import TEXT
-from transforms.store.shards.columns import OPTIONAL_COLUMNS, PIECE_COLUMNS, schema_of
-from transforms.store.shards.precision import Coding, Ranges
-from transforms.store.shards.vectors import Vectors, pooled_of
+from sentence_beam.transforms.base.arrow import as_hashes, fixed_size, parquet_bytes
+from sentence_beam.transforms.corpus import UnitRows
+from sentence_beam.transforms.corpus.pieces import own_texts
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.entries import TEXT
+from sentence_beam.transforms.store.shards.columns import OPTIONAL_COLUMNS, PIECE_COLUMNS, schema_of
+from sentence_beam.transforms.store.shards.precision import Coding, Ranges
+from sentence_beam.transforms.store.shards.vectors import Vectors, pooled_of
 
 ROW_GROUP_ROWS = 25_000
 # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte

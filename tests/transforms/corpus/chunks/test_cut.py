@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from transforms.base.errors import OptionError
-from transforms.corpus import Cutter, chunk
-from transforms.space import resolve_model
-from transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import Cutter, chunk
+from sentence_beam.transforms.space import resolve_model
+from sentence_beam.transforms.space.chunks import ChunksSpec
 
 TRAINING = [
     "the cat sat on the mat and read about antidisestablishmentarianism, twice",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transforms.corpus.chunks.ends import text_ends
+from sentence_beam.transforms.corpus.chunks.ends import text_ends
 
 BLANKS = ("\n", "\r\n", " \n", "\t\n", "\n\u3000")
 

@@ -5,7 +5,7 @@ plain boundary.
 import pytest
 import regex
 
-from transforms.corpus.chunks.graphemes import LONGEST, is_boundary
+from sentence_beam.transforms.corpus.chunks.graphemes import LONGEST, is_boundary
 
 RUNS = {
     "decomposed letters": "e\u0301" * 400,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transforms.corpus.chunks.markdown import read_structure
+from sentence_beam.transforms.corpus.chunks.markdown import read_structure
 
 TEXTS = {
     "front matter of Jekyll": ("---\ntitle: x\n# no\n---\n\n## Yes\n", ["Yes"]),

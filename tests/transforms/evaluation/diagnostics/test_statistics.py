@@ -17,26 +17,30 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from scipy.spatial.distance import cdist, pdist
 
-from transforms.evaluation.diagnostics.figures import Row
-from transforms.evaluation.diagnostics.impact import sentence_figures
-from transforms.evaluation.diagnostics.pairs import (
+from sentence_beam.transforms.evaluation.diagnostics.figures import Row
+from sentence_beam.transforms.evaluation.diagnostics.impact import sentence_figures
+from sentence_beam.transforms.evaluation.diagnostics.pairs import (
     Pairs,
     area,
     edit_distance,
     gold_figures,
     pair_figures,
 )
-from transforms.evaluation.diagnostics.sample import Smallest
-from transforms.evaluation.diagnostics.tokens import gather, head_figures, layer_figures
-from transforms.evaluation.diagnostics.vectors import effective_rank, vector_figures
-from transforms.evaluation.diagnostics.words import (
+from sentence_beam.transforms.evaluation.diagnostics.sample import Smallest
+from sentence_beam.transforms.evaluation.diagnostics.tokens import (
+    gather,
+    head_figures,
+    layer_figures,
+)
+from sentence_beam.transforms.evaluation.diagnostics.vectors import effective_rank, vector_figures
+from sentence_beam.transforms.evaluation.diagnostics.words import (
     WordCounts,
     bins,
     nearest,
     weights_of,
     word_figures,
 )
-from transforms.pooling import TokenStates, TokenStatistics
+from sentence_beam.transforms.pooling import TokenStates, TokenStatistics
 
 PLAIN = settings(max_examples=examples(25), deadline=None)
 seeds = st.integers(0, 10**6)

@@ -5,9 +5,9 @@ from math import log2
 import numpy as np
 import pytest
 
-from transforms.base.errors import SentenceBeamError
-from transforms.evaluation.evidence import ALL
-from transforms.evaluation.kinds.judgements import (
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.evaluation.evidence import ALL
+from sentence_beam.transforms.evaluation.kinds.judgements import (
     DEPTH,
     KEEP,
     Judgements,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from helpers import fake_storage
 
-from transforms.base.errors import SentenceBeamError
-from transforms.steps.embed import crash_guard
-from transforms.steps.embed.crash_guard import Death, Tell, death_of, marked
-from transforms.storage.local import LocalStorage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.steps.embed import crash_guard
+from sentence_beam.transforms.steps.embed.crash_guard import Death, Tell, death_of, marked
+from sentence_beam.transforms.storage.local import LocalStorage
 
 
 def steps(fatal: int | None, by: int, tell: Tell) -> None:

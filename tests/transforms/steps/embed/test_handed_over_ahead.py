@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from helpers.tiny_models import TEXTS, save_tiny_model
 
-from transforms.corpus import UnitRows
-from transforms.encoder import Encoder
-from transforms.space import Machine, Recipe
-from transforms.steps.embed.rows import RowEmbedder, RowsJob
-from transforms.steps.embed.units import UnitEmbedder
-from transforms.store.runs.reuse import NOTHING
+from sentence_beam.transforms.corpus import UnitRows
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import Machine, Recipe
+from sentence_beam.transforms.steps.embed.rows import RowEmbedder, RowsJob
+from sentence_beam.transforms.steps.embed.units import UnitEmbedder
+from sentence_beam.transforms.store.runs.reuse import NOTHING
 
 UNITS = 5
 

@@ -5,10 +5,10 @@ another row may have.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.corpus import InputFile, UnitRows
-from transforms.corpus.rows import Parts
-from transforms.space import row_hashes
-from transforms.steps.embed.inputs import hashes_of
+from sentence_beam.transforms.corpus import InputFile, UnitRows
+from sentence_beam.transforms.corpus.rows import Parts
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.steps.embed.inputs import hashes_of
 
 PIECES = st.lists(
     st.tuples(st.text("ab\x00\x01\x02\x1e", max_size=4), st.integers(0, 3)), min_size=1, max_size=3

@@ -18,12 +18,12 @@ from helpers.tiny_models import WORDS, save_tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.cli import main
-from transforms.base.errors import OptionError, SpaceMismatchError
-from transforms.encoder import Encoder
-from transforms.space import Machine, Recipe
-from transforms.steps.embed.rows import RowEmbedder, RowsJob
-from transforms.store import open_store
+from sentence_beam.pipelines.cli import main
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.space import Machine, Recipe
+from sentence_beam.transforms.steps.embed.rows import RowEmbedder, RowsJob
+from sentence_beam.transforms.store import open_store
 
 DOCUMENT = "a man is riding. the dog was eating. a woman in the park. an apple is red."
 

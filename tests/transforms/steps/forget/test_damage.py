@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transforms.steps.forget.damage import ReadableRows, readable_groups
+from sentence_beam.transforms.steps.forget.damage import ReadableRows, readable_groups
 
 ROWS = 10
 COLUMNS = ["id", "row_hash"]

@@ -14,13 +14,13 @@ import pytest
 from helpers import fake_storage
 from helpers.snapshots import night, numbered, run_name
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.steps.forget.check import forgotten_faults, unlisted
-from transforms.steps.forget.erase import erase, find_rows, finish_unfinished
-from transforms.steps.forget.request import ForgetRequest
-from transforms.store.forgetting.hashes import hash_of_id, read_rows
-from transforms.store.manifest import Manifest, read_manifest, snapshots
-from transforms.store.verify import faults
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.steps.forget.check import forgotten_faults, unlisted
+from sentence_beam.transforms.steps.forget.erase import erase, find_rows, finish_unfinished
+from sentence_beam.transforms.steps.forget.request import ForgetRequest
+from sentence_beam.transforms.store.forgetting.hashes import hash_of_id, read_rows
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
+from sentence_beam.transforms.store.verify import faults
 
 RUN = run_name(7)
 

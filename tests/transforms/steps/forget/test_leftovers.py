@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
-from transforms.space import row_hashes
-from transforms.steps.forget.leftovers import (
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.steps.forget.leftovers import (
     files_of,
     leftovers,
     named,
     scrubbed,
     scrubbed_results,
 )
-from transforms.steps.forget.select import ErasedRows, TextHashes
-from transforms.store.manifest import read_manifest
-from transforms.store.sealed_json import sealed, to_bytes
+from sentence_beam.transforms.steps.forget.select import ErasedRows, TextHashes
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
 
 
 @pytest.fixture

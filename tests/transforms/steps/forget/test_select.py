@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from helpers.snapshots import night, numbered, run_name
 
-from transforms.base.errors import DataGateError, OptionError
-from transforms.space import row_hashes
-from transforms.steps.forget.request import ForgetRequest
-from transforms.steps.forget.select import ErasedRows, select
-from transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.base.errors import DataGateError, OptionError
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.steps.forget.request import ForgetRequest
+from sentence_beam.transforms.steps.forget.select import ErasedRows, select
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 from helpers import nights as helper
 from helpers.nights import DIM, Nights
 
-from transforms.beam import IndexRequest
-from transforms.index.vectors import prepared
-from transforms.search import Searcher
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index.vectors import prepared
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import Manifest
 
 pytest.importorskip("faiss")
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.index_year import Year
-from transforms.index import IndexSpec, choose, choose_index
-from transforms.index.upkeep import MOST_DELTAS, MOST_IN_DELTAS
-from transforms.steps.index.files import SEGMENT_ROWS
+from sentence_beam.transforms.index import IndexSpec, choose, choose_index
+from sentence_beam.transforms.index.upkeep import MOST_DELTAS, MOST_IN_DELTAS
+from sentence_beam.transforms.steps.index.files import SEGMENT_ROWS
 
 ROWS = 2_000_000
 PLAN = choose_index(ROWS, 96, IndexSpec.parse("IVF512,SQ8"))

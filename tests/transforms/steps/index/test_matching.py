@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.steps.index import matching
+from sentence_beam.transforms.steps.index import matching
 
 rows = st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc")), max_size=12)  # (text, id)
 

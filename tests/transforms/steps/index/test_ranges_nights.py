@@ -16,12 +16,12 @@ from helpers.nights import Nights, run_steps, vector_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.beam import IndexRequest
-from transforms.index import choose, upkeep
-from transforms.index.range_readers import MappedRange
-from transforms.steps.index import update_decision, update_segments
-from transforms.store.manifest import WATCHED_FORMAT
-from transforms.store.verify import faults
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index import choose, upkeep
+from sentence_beam.transforms.index.range_readers import MappedRange
+from sentence_beam.transforms.steps.index import update_decision, update_segments
+from sentence_beam.transforms.store.manifest import WATCHED_FORMAT
+from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 

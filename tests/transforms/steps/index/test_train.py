@@ -21,33 +21,33 @@ from apache_beam.portability.common_urns import resource_hints
 from helpers.nights import Nights, nearest, train_steps, vector_of
 from helpers.settled import settled
 
-from transforms.beam import BuildIndex, IndexRequest
-from transforms.index import cells, choose_index
-from transforms.index.spec import IndexSpec
-from transforms.steps.index import (
+from sentence_beam.transforms.beam import BuildIndex, IndexRequest
+from sentence_beam.transforms.index import cells, choose_index
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.steps.index import (
     build as index_build,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     files as index_files,
 )
-from transforms.steps.index import find_lists
-from transforms.steps.index import sample as index_sample
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import find_lists
+from sentence_beam.transforms.steps.index import sample as index_sample
+from sentence_beam.transforms.steps.index import (
     train as index_train,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     work as index_work,
 )
-from transforms.steps.index.choice import least_ram
-from transforms.steps.index.sample import sample
-from transforms.steps.index.training_items import (
+from sentence_beam.transforms.steps.index.choice import least_ram
+from sentence_beam.transforms.steps.index.sample import sample
+from sentence_beam.transforms.steps.index.training_items import (
     CellWork,
     SamplePart,
     TrainingItem,
     cells_of,
     groups_of,
 )
-from transforms.store.verify import faults
+from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 

@@ -8,26 +8,26 @@ from pathlib import Path
 import pytest
 from helpers.nights import Nights, run_steps
 
-from transforms import storage
-from transforms.beam import IndexRequest
-from transforms.index import choose
-from transforms.steps.index import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index import choose
+from sentence_beam.transforms.steps.index import (
     build as index_build,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     files as index_files,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     held_out,
     matching,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     update_recall as index_update_recall,
 )
-from transforms.steps.index import (
+from sentence_beam.transforms.steps.index import (
     work as index_work,
 )
-from transforms.store.index_files import locators
+from sentence_beam.transforms.store.index_files import locators
 
 pytest.importorskip("faiss")
 

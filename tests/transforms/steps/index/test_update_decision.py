@@ -7,10 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from transforms.steps.index.update import IndexUpdate
-from transforms.steps.index.update_decision import MatchedRows, TargetSegment, decision_of
-from transforms.steps.index.update_rows import BucketMatch
-from transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
+from sentence_beam.transforms.steps.index.update import IndexUpdate
+from sentence_beam.transforms.steps.index.update_decision import (
+    MatchedRows,
+    TargetSegment,
+    decision_of,
+)
+from sentence_beam.transforms.steps.index.update_rows import BucketMatch
+from sentence_beam.transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
 
 BASE = ("base", 1000, 0)
 DELTA = ("delta", 50, 0)

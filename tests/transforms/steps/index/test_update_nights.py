@@ -10,10 +10,10 @@ import pytest
 from helpers.corpora import edit_manifest
 from helpers.nights import Files, Nights, nearest
 
-from transforms.index import upkeep
-from transforms.steps.index import held_out, update_segments
-from transforms.store.index_entries import IndexRequest
-from transforms.store.verify import faults
+from sentence_beam.transforms.index import upkeep
+from sentence_beam.transforms.steps.index import held_out, update_segments
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 

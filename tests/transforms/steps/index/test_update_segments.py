@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from transforms.steps.index import files, scratch, update_decision
-from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
-from transforms.steps.index.update_decision import TargetSegment, decide
-from transforms.steps.index.update_rows import BucketMatch
-from transforms.store import layout
-from transforms.store.index_entries import (
+from sentence_beam.transforms.steps.index import files, scratch, update_decision
+from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from sentence_beam.transforms.steps.index.update_decision import TargetSegment, decide
+from sentence_beam.transforms.steps.index.update_rows import BucketMatch
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.index_entries import (
     IndexEntry,
     IndexFileEntry,
     IndexRequest,

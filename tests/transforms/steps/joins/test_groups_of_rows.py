@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from helpers.nights import DIM, Nights, vector_of
 
-from transforms.base.errors import OptionError
-from transforms.beam import IndexRequest
-from transforms.index.spec import IndexSpec
-from transforms.search import Selection
-from transforms.steps.joins import cluster, dedup
-from transforms.store.manifest import Manifest
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.search import Selection
+from sentence_beam.transforms.steps.joins import cluster, dedup
+from sentence_beam.transforms.store.manifest import Manifest
 
 pytest.importorskip("faiss")
 
@@ -38,7 +38,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 def stored(manifest: Manifest) -> tuple[list[str], np.ndarray]:
     """Ids and vectors, in the order of the shards."""
-    from transforms.store.open import Store
+    from sentence_beam.transforms.store.open import Store
 
     ids, vectors = Store(manifest).numpy()
     return ids.tolist(), vectors.astype(np.float64)

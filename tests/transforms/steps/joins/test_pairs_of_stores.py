@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from helpers.nights import Nights
 
-from transforms.index.spec import IndexSpec
-from transforms.steps.joins import pairs
-from transforms.steps.joins.pairs import Collection, most_similar, read_store
-from transforms.steps.options.joins import PairsOptions
-from transforms.store.open import Store
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.steps.joins import pairs
+from sentence_beam.transforms.steps.joins.pairs import Collection, most_similar, read_store
+from sentence_beam.transforms.steps.options.joins import PairsOptions
+from sentence_beam.transforms.store.open import Store
 
 pytest.importorskip("faiss")
 

@@ -6,10 +6,10 @@ Covers transforms/steps/options/resolve.py.
 
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.space.dtypes import native_dtype
-from transforms.space.st_modules import StModules
-from transforms.steps.options.auto import (
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space.dtypes import native_dtype
+from sentence_beam.transforms.space.st_modules import StModules
+from sentence_beam.transforms.steps.options.auto import (
     UNIT_TOKENS,
     UNIT_TOKENS_ACCELERATOR,
     Workers,

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from helpers.snapshots import SPACE
 
-from transforms.base.errors import OptionError
-from transforms.space import Recipe
-from transforms.space.chunks import ChunksSpec
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.check import check
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.space import Recipe
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.check import check
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 
 def given(**values: Any) -> EmbedOptions:

@@ -8,13 +8,18 @@ import pytest
 from helpers.settled import finish
 from helpers.snapshots import night, numbered, run_name
 
-from transforms.base.errors import SentenceBeamError
-from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like, units_of
-from transforms.store import open_store
-from transforms.store.manifest import read_manifest
-from transforms.store.runs import lease
-from transforms.store.runs.recorded_plan import read_plan
-from transforms.store.verify import faults
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.steps.options.from_snapshot import (
+    carried_units,
+    record_plan,
+    run_like,
+    units_of,
+)
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.verify import faults
 
 
 def test_a_run_that_carries_everything_over_commits_the_same_rows(tmp_path: Path) -> None:

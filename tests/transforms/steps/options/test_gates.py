@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 from helpers.few_words import mind_unknown_words
 
-from transforms.steps.options import EmbedOptions
-from transforms.steps.options.gates import ANSWER_GATES, DEFAULTS, MAX_DRIFT, NAMES, gates_of
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.gates import (
+    ANSWER_GATES,
+    DEFAULTS,
+    MAX_DRIFT,
+    NAMES,
+    gates_of,
+)
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 
 @pytest.fixture(autouse=True)

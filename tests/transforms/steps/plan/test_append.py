@@ -9,9 +9,9 @@ import pytest
 from helpers.corpora import write_jsonl, write_parquet
 from helpers.plans import ids_in, night
 
-from transforms import storage
-from transforms.store.manifest import read_manifest
-from transforms.store.runs.result import Result
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs.result import Result
 
 LARGE, ROWS = 60, 3
 

@@ -15,19 +15,19 @@ from helpers.corpora import edit_manifest, sentences, write_bytes
 from helpers.jobs import embed_job
 from helpers.plans import UNIT_TOKENS, handed_out, ids_in, job_of, night
 
-from transforms.corpus import Span
-from transforms.corpus.blocks import unpack
-from transforms.corpus.buckets import Buckets
-from transforms.corpus.groups import spans_of
-from transforms.space.chunks import ChunksSpec
-from transforms.steps.embed.cutting import read_units
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.content import ToRead, read_rows
-from transforms.steps.plan.files import list_files
-from transforms.steps.plan.planner import FilePlanner
-from transforms.store import open_store
-from transforms.store.manifest import read_manifest
-from transforms.store.runs.result import Result
+from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.corpus.blocks import unpack
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.groups import spans_of
+from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.steps.embed.cutting import read_units
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.content import ToRead, read_rows
+from sentence_beam.transforms.steps.plan.files import list_files
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.runs.result import Result
 
 ROWS = 900
 TEXTS = sentences(ROWS)

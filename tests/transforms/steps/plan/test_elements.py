@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.corpus import InputFile
-from transforms.steps.plan.elements import (
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.steps.plan.elements import (
     FILES_PER_ELEMENT,
     SPANS_FOR_ONE_PROCESS,
     SPANS_PER_ELEMENT,

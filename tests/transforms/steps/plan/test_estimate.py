@@ -13,16 +13,16 @@ from helpers.plans import job_of
 from helpers.snapshots import SPACE, write_unit
 from helpers.units import make_unit
 
-from transforms.corpus import InputFile, Span, match_inputs
-from transforms.corpus.beside import Beside
-from transforms.corpus.reading import plan_reading
-from transforms.steps.options.resolve import Resolved
-from transforms.steps.plan.estimate import Estimate, Prediction, estimate
-from transforms.steps.plan.look import Looked, in_buckets
-from transforms.steps.plan.pace import Pace, planned_tokens, samples, texts_of
-from transforms.steps.plan.sizes import index_name, index_size, shard_bytes
-from transforms.store.index_entries import IndexRequest
-from transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.corpus import InputFile, Span, match_inputs
+from sentence_beam.transforms.corpus.beside import Beside
+from sentence_beam.transforms.corpus.reading import plan_reading
+from sentence_beam.transforms.steps.options.resolve import Resolved
+from sentence_beam.transforms.steps.plan.estimate import Estimate, Prediction, estimate
+from sentence_beam.transforms.steps.plan.look import Looked, in_buckets
+from sentence_beam.transforms.steps.plan.pace import Pace, planned_tokens, samples, texts_of
+from sentence_beam.transforms.steps.plan.sizes import index_name, index_size, shard_bytes
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 PACE = Pace(loading=2.0, seconds=4.0, rows=10, expected=100.0, real=80, pieces=25)
 

@@ -14,12 +14,16 @@ from helpers.plans import UNIT_TOKENS, handed_out, ids_in, job_of, night
 from helpers.settled import finish
 from helpers.snapshots import SPACE, run_name
 
-from transforms import storage
-from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
-from transforms.store import manifest as manifests
-from transforms.store.manifest import read_manifest
-from transforms.store.records import Problem
-from transforms.store.runs import lease
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.steps.options.from_snapshot import (
+    carried_units,
+    record_plan,
+    run_like,
+)
+from sentence_beam.transforms.store import manifest as manifests
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
 
 LARGE, ROWS = 60, 3
 # What has a run read all files again, each with the name that its line has.

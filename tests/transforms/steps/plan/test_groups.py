@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
-from transforms.corpus import InputFile
-from transforms.corpus.groups import SMALL, group_name
-from transforms.steps.plan.groups import groups_by_size, groups_on_record, stuck_groups
-from transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.groups import SMALL, group_name
+from sentence_beam.transforms.steps.plan.groups import (
+    groups_by_size,
+    groups_on_record,
+    stuck_groups,
+)
+from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 NAMES = [f"{number}.txt" for number in range(SMALL)]
 

@@ -14,19 +14,19 @@ import pytest
 from helpers.corpora import write_bytes, write_jsonl, write_lines, write_parquet
 from helpers.snapshots import SPACE
 
-from transforms.base.errors import OptionError
-from transforms.corpus import Columns, match_inputs
-from transforms.space import Recipe
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.footers import read_footer
-from transforms.steps.plan.kept_types import with_types
-from transforms.store.entries import RememberedOptions
-from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import RecordedWork
-from transforms.store.runs.recorded_plan import read_plan
-from transforms.store.runs.result import now
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import Columns, match_inputs
+from sentence_beam.transforms.space import Recipe
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.footers import read_footer
+from sentence_beam.transforms.steps.plan.kept_types import with_types
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.plan_work import RecordedWork
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.result import now
 
 Types = dict[str, str]
 

@@ -14,26 +14,26 @@ import pytest
 from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, ids_in, job_of, night
 
-from transforms.base.errors import InputChangedError, SentenceBeamError
-from transforms.corpus import InputFile
-from transforms.corpus.files import key_of
-from transforms.corpus.syntax import Syntax
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan import files as plan_files
-from transforms.steps.plan import planner
-from transforms.steps.plan.checked import check_bad
-from transforms.steps.plan.elements import ListedFiles
-from transforms.steps.plan.files import (
+from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan import files as plan_files
+from sentence_beam.transforms.steps.plan import planner
+from sentence_beam.transforms.steps.plan.checked import check_bad
+from sentence_beam.transforms.steps.plan.elements import ListedFiles
+from sentence_beam.transforms.steps.plan.files import (
     begin_by_content,
     check_were_no_files,
     file_batches,
     list_files,
 )
-from transforms.steps.plan.planner import FilePlanner
-from transforms.store.manifest import read_manifest
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.plan import PlannedFile, Standing
-from transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.plan import PlannedFile, Standing
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 LARGE = 60  # rows: more than files have that share units
 

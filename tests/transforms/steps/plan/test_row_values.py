@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.corpus import Columns
-from transforms.corpus.column_values import KEPT_NOT_UTF8, NOT_UTF8
-from transforms.corpus.row_blocks import ID_NOT_STRING, NULL_ID, NULL_TEXT, TEXT_NOT_STRING
-from transforms.corpus.row_columns import plain_value
-from transforms.steps.plan.row_values import AGAINST, batch_of, fields_of
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.column_values import KEPT_NOT_UTF8, NOT_UTF8
+from sentence_beam.transforms.corpus.row_blocks import (
+    ID_NOT_STRING,
+    NULL_ID,
+    NULL_TEXT,
+    TEXT_NOT_STRING,
+)
+from sentence_beam.transforms.corpus.row_columns import plain_value
+from sentence_beam.transforms.steps.plan.row_values import AGAINST, batch_of, fields_of
 
 COLUMNS = Columns("text", "id", ("lang",))
 LONE = "\ud800"  # half of a pair, which UTF-8 does not have

@@ -14,10 +14,10 @@ import pytest
 from helpers.nights import vector_of
 from helpers.watching import WatchedNights, watched_nights
 
-from transforms.search import Searcher
-from transforms.store.entries import RememberedOptions
-from transforms.store.index_entries import IndexRequest
-from transforms.store.runs.answers import (
+from sentence_beam.transforms.search import Searcher
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.runs.answers import (
     FILE_GONE,
     INDEX_LOST,
     NEW_ROW,
@@ -26,7 +26,7 @@ from transforms.store.runs.answers import (
     VECTOR_MOVED,
     AnswerFigures,
 )
-from transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.runs.gates import UsedGates
 
 LETTERS = "abcdefgh"
 QUERIES = [f"{letter}?" for letter in LETTERS]
@@ -129,7 +129,8 @@ def test_a_vector_that_moved_though_its_text_did_not(
     monkeypatch.setattr("helpers.nights.vector_of", lambda text, dim: vector_of("?" + text, dim))
     nights.space = replace(nights.space, calibration=None, pooler={"name": "cls"})
     monkeypatch.setattr(
-        "transforms.steps.watch.watch_run.current_queries", lambda watched, *_: watched
+        "sentence_beam.transforms.steps.watch.watch_run.current_queries",
+        lambda watched, *_: watched,
     )
     figures, result = nights.night(corpus(), UsedGates(max_answer_change=0.5))
     assert figures.by_ids

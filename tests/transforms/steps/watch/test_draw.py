@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from helpers.nights import Nights
 
-from transforms.base.errors import OptionError
-from transforms.steps.watch.ask import in_sample, sampled_part
-from transforms.steps.watch.draw import draw_queries, sentence_of
-from transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.steps.watch.ask import in_sample, sampled_part
+from sentence_beam.transforms.steps.watch.draw import draw_queries, sentence_of
+from sentence_beam.transforms.store.entries import RememberedOptions
 
 
 class KeepingNights(Nights):

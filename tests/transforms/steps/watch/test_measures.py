@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from transforms.steps.watch.measures import (
+from sentence_beam.transforms.steps.watch.measures import (
     ndcg,
     overlap,
     paired_interval,

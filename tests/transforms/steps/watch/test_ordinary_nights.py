@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from helpers.watching import WatchedNights, watched_nights
 
-from transforms.report.history import RUNS_SEEN, RunSummary, recommended_answer_change
-from transforms.store.runs.answers import (
+from sentence_beam.transforms.report.history import RUNS_SEEN, RunSummary, recommended_answer_change
+from sentence_beam.transforms.store.runs.answers import (
     FILE_GONE,
     NEW_ROW,
     ROW_CHANGED,
     ROW_DELETED,
 )
-from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.runs.result import COMMITTED
 
 LETTERS = "abcdefghij"
 NIGHTS = 12

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from helpers.corpora import write_jsonl, write_lines
 
-from transforms.base.errors import OptionError
-from transforms.steps.watch.query_files import read_judgement_file, read_query_file
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.steps.watch.query_files import read_judgement_file, read_query_file
 
 
 def test_lines_are_queries_whose_ids_are_their_texts(tmp_path: Path) -> None:

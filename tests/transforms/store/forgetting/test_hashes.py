@@ -7,8 +7,8 @@ from helpers.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.store.forgetting.hashes import (
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRow,
     ForgottenRows,
     Returning,

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from transforms import storage
-from transforms.base.errors import DamagedIndexError
-from transforms.store import layout
-from transforms.store.index_entries import SegmentEntry
-from transforms.store.index_files import locators
-from transforms.store.index_files.locator_file import LocatorFile
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.index_entries import SegmentEntry
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.index_files.locator_file import LocatorFile
 
 ROWS = 1000
 
@@ -76,7 +76,7 @@ def test_only_the_footer_is_read_to_open_and_only_the_groups_of_the_rows_asked_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "transforms.store.index_files.locator_file.TAIL", 100
+        "sentence_beam.transforms.store.index_files.locator_file.TAIL", 100
     )  # less than the footer, which is read again then
     read: list[int] = []
     original = storage.read_range

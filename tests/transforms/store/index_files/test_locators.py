@@ -5,8 +5,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.store.index_files import locators
-from transforms.store.index_files.locators import LocatorBuilder, Moves
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.index_files.locators import LocatorBuilder, Moves
 
 
 def hash_of(number: int) -> bytes:

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transforms import storage
-from transforms.base.errors import DamagedIndexError
-from transforms.index.refine import RefineWriter
-from transforms.store.index_files import refine_file
-from transforms.store.index_files.refine_file import RefineFile
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.refine import RefineWriter
+from sentence_beam.transforms.store.index_files import refine_file
+from sentence_beam.transforms.store.index_files.refine_file import RefineFile
 
 DIM, ROWS = 8, 1000
 VECTORS = np.random.default_rng(0).standard_normal((ROWS, DIM)).astype(np.float32)
@@ -40,7 +40,8 @@ def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
     if request.param == "remote":
         monkeypatch.setattr(storage, "is_local", lambda path: False)
         monkeypatch.setattr(
-            "transforms.storage.dispatch.storage_of", lambda path: storage.local.LocalStorage()
+            "sentence_beam.transforms.storage.dispatch.storage_of",
+            lambda path: storage.local.LocalStorage(),
         )
     return found
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store.entries import CanaryEntry
-from transforms.store.runs.canary import TEXTS, Canary, CanaryFile
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.entries import CanaryEntry
+from sentence_beam.transforms.store.runs.canary import TEXTS, Canary, CanaryFile
 
 POOLED = np.random.default_rng(0).standard_normal((len(TEXTS), 6)).astype(np.float32)
 

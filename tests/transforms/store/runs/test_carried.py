@@ -13,12 +13,12 @@ from helpers.snapshots import night, numbered, write_unit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import storage
-from transforms.storage.local import LocalStorage
-from transforms.store import open_store
-from transforms.store.records import UnitRecord
-from transforms.store.runs import carried
-from transforms.store.runs.carried import ROUND, CarriedShards, stride
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.storage.local import LocalStorage
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs import carried
+from sentence_beam.transforms.store.runs.carried import ROUND, CarriedShards, stride
 
 
 @given(st.floats(1e-3, 1), st.integers(0, ROUND - 1))
@@ -36,7 +36,7 @@ def test_of_few_shards_one_at_least_is_read_in_each_run_and_each_in_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, in_parts: bool
 ) -> None:
     if in_parts:
-        monkeypatch.setattr("transforms.store.manifest.UNITS_IN_ONE_FILE", 0)
+        monkeypatch.setattr("sentence_beam.transforms.store.manifest.UNITS_IN_ONE_FILE", 0)
     root = str(tmp_path / "store")
     night(root, 0, *(numbered(n, n + 1) for n in range(shards)))
     manifest = open_store(root).manifest

@@ -8,9 +8,9 @@ import pytest
 from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, job_of, night
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store import open_store
-from transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.records import Problem, UnitRecord
 
 KEPT: dict[str, Any] = {"keep_columns": ("lang",), "keep_types": {"lang": "str"}}
 

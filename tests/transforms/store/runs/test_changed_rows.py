@@ -12,14 +12,14 @@ from helpers.snapshots import run_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms.steps.commit import count_changes
-from transforms.store import open_store
-from transforms.store.manifest import Manifest
-from transforms.store.runs import changed_rows, changes
-from transforms.store.runs.changed_rows import BLOCK, Changes
-from transforms.store.runs.facts import RunFact
-from transforms.store.vacuum import find_rubbish, remove
-from transforms.store.verify import faults
+from sentence_beam.transforms.steps.commit import count_changes
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs import changed_rows, changes
+from sentence_beam.transforms.store.runs.changed_rows import BLOCK, Changes
+from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.vacuum import find_rubbish, remove
+from sentence_beam.transforms.store.verify import faults
 
 FIRST = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")]}
 SECOND = {"a": [("1", "x"), ("2", "other"), ("5", "v")], "b": [("4", "u")]}

@@ -13,12 +13,12 @@ from helpers.snapshots import night, numbered, run_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms.space import row_hashes
-from transforms.store import open_store
-from transforms.store.manifest import Manifest
-from transforms.store.runs import changed_rows, changes
-from transforms.store.runs.changed_rows import Changes, SnapshotShard
-from transforms.store.runs.changes import SCHEMA, diff, differing
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs import changed_rows, changes
+from sentence_beam.transforms.store.runs.changed_rows import Changes, SnapshotShard
+from sentence_beam.transforms.store.runs.changes import SCHEMA, diff, differing
 
 Rows = list[tuple[str, str]]
 
@@ -118,7 +118,7 @@ def test_what_both_snapshots_have_is_not_read(root: str, monkeypatch: pytest.Mon
 
 
 def test_of_equal_units_as_many_cancel_out_as_both_have() -> None:
-    from transforms.store.records import UnitRecord
+    from sentence_beam.transforms.store.records import UnitRecord
 
     def unit(name: str, sha256: str | None) -> UnitRecord:
         path = f"embeddings/{name}.parquet" if sha256 else None

@@ -16,34 +16,39 @@ import pytest
 from helpers.settled import finish, stretches
 from helpers.units import make_unit, make_vectors
 
-from transforms import storage
-from transforms.base.errors import DataGateError, SentenceBeamError
-from transforms.corpus import InputFile, Span
-from transforms.space import Space
-from transforms.store import layout, manifest, manifest_parts, open_store
-from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
-from transforms.store.entries import RangesEntry, RememberedOptions
-from transforms.store.index_entries import IndexEntry, IndexFileEntry, IndexRequest, TrainedEntry
-from transforms.store.ledger import Ledger
-from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs import lease
-from transforms.store.runs.carried import ROUND
-from transforms.store.runs.changed_rows import Changes
-from transforms.store.runs.commit import (
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store import layout, manifest, manifest_parts, open_store
+from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
+from sentence_beam.transforms.store.entries import RangesEntry, RememberedOptions
+from sentence_beam.transforms.store.index_entries import (
+    IndexEntry,
+    IndexFileEntry,
+    IndexRequest,
+    TrainedEntry,
+)
+from sentence_beam.transforms.store.ledger import Ledger
+from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.carried import ROUND
+from sentence_beam.transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.store.runs.commit import (
     Run,
     carried_shards,
     check_deletes,
     check_unknown,
     settle,
 )
-from transforms.store.runs.finish import failed
-from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.recorded_plan import read_plan
-from transforms.store.runs.result import now, read_result, result_here
-from transforms.store.shards.units import UnitCounts, UnitStore
-from transforms.store.verify import faults
+from sentence_beam.transforms.store.runs.finish import failed
+from sentence_beam.transforms.store.runs.gates import UsedGates
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.result import now, read_result, result_here
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
+from sentence_beam.transforms.store.verify import faults
 
 FILE = InputFile("/in/a.txt", "a.txt", "text", "", 300, "sum", "v")
 
@@ -454,7 +459,7 @@ def test_a_record_that_cannot_be_written_is_said_after_the_commit(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("transforms.store.runs.finish.record_result", full)
+    monkeypatch.setattr("sentence_beam.transforms.store.runs.finish.record_result", full)
     run = commit_one(tmp_path, space, "run1", [], None)
     result = finish(run, [written(run.root, space, ["x"])], [])
     assert (result.status, result.exit_code) == ("committed", 0)

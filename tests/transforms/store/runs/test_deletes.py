@@ -8,11 +8,11 @@ import pytest
 from helpers.corpora import sentences, write_lines, write_parquet
 from helpers.plans import job_of, night
 
-from transforms import storage
-from transforms.corpus import InputFile
-from transforms.store.entries import InputEntry, RememberedOptions
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.deletes import RowKeys, renamed, row_keys
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.store.entries import InputEntry, RememberedOptions
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.runs.deletes import RowKeys, renamed, row_keys
 
 NO_IDS: dict[str, Any] = {"id_column": None, "keep_text": True}
 

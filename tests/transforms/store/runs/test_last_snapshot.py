@@ -9,21 +9,21 @@ from helpers.settled import finish
 from helpers.snapshots import SPACE, begin, night, numbered, run_name, write_unit
 from helpers.units import make_unit, make_vectors
 
-from transforms import storage
-from transforms.corpus import InputFile, Span, UnitRows
-from transforms.corpus.buckets import Bucket, Buckets
-from transforms.corpus.groups import GroupSpan
-from transforms.space import row_hashes
-from transforms.store.entries import RememberedOptions
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs import reuse
-from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.result import now
-from transforms.store.runs.reuse import Known, LastSnapshot, OldShards, with_before
-from transforms.store.shards.units import UnitCounts, UnitStore
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.corpus import InputFile, Span, UnitRows
+from sentence_beam.transforms.corpus.buckets import Bucket, Buckets
+from sentence_beam.transforms.corpus.groups import GroupSpan
+from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs import reuse
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.reuse import Known, LastSnapshot, OldShards, with_before
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
 
 
 def input_file(relative: str, checksum: str = "sum", **values: object) -> InputFile:

@@ -17,9 +17,9 @@ from helpers import fake_storage
 from helpers.clock import Clock
 from helpers.snapshots import run_name
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store.runs import lease, lease_file, process
-from transforms.store.runs.result import Result, record_result
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store.runs import lease, lease_file, process
+from sentence_beam.transforms.store.runs.result import Result, record_result
 
 OLD_FIELDS = ("run", "host", "pid", "runner", "job", "renewed")
 

@@ -10,18 +10,18 @@ import pytest
 from helpers.corpora import sentences, write_bytes, write_jsonl, write_lines, write_parquet
 from helpers.plans import job_of, looked_at, night, planned_by_ranges
 
-from transforms.corpus.groups import AnySpan, GroupSpan, spans_of
-from transforms.index.spec import IndexSpec
-from transforms.steps.options.job import EmbedJob
-from transforms.steps.plan.elements import PlannedFiles
-from transforms.steps.plan.files import put_together, record
-from transforms.steps.plan.planner import FilePlanner
-from transforms.store import layout
-from transforms.store.manifest import read_manifest
-from transforms.store.records import Problem
-from transforms.store.runs import packed_files
-from transforms.store.runs.packed_files import PackedPlan
-from transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, spans_of
+from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.elements import PlannedFiles
+from sentence_beam.transforms.steps.plan.files import put_together, record
+from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import packed_files
+from sentence_beam.transforms.store.runs.packed_files import PackedPlan
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 ROWS = 40  # of a file: more than files have that share units
 

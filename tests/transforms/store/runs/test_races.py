@@ -13,14 +13,14 @@ import pytest
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, write_unit
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store import open_store
-from transforms.store.manifest import read_manifest
-from transforms.store.records import UnitRecord
-from transforms.store.runs import lease
-from transforms.store.runs.commit import Run
-from transforms.store.vacuum import Rubbish, find_rubbish, remove
-from transforms.store.verify import faults
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.vacuum import Rubbish, find_rubbish, remove
+from sentence_beam.transforms.store.verify import faults
 
 LATER = 2 * 86_400.0  # when the work of a run that did not end may go
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.beam.graph import UnitRecordCoder
-from transforms.corpus import InputFile
-from transforms.store import layout
-from transforms.store.records import COUNTS, UnitRecord
-from transforms.store.runs.record_bytes import FIGURES, pack, unpack
+from sentence_beam.transforms.beam.graph import UnitRecordCoder
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.records import COUNTS, UnitRecord
+from sentence_beam.transforms.store.runs.record_bytes import FIGURES, pack, unpack
 
 HEX = "0123456789abcdef"
 PATH = "exports/2026-11-22/region=europe-west4/part-000017.parquet.." + "x"

@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.unit_records import unit_record
 
-from transforms.base.errors import SentenceBeamError
-from transforms.corpus import InputFile, Span
-from transforms.corpus.groups import AnySpan, GroupSpan
-from transforms.store import layout
-from transforms.store.entries import InputEntry
-from transforms.store.runs import plan_file
-from transforms.store.runs.plan import ADDED, PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.plan_work import CarriedSpan, RecordedWork
-from transforms.store.runs.recorded_plan import read_plan
-from transforms.store.runs.stretches import STRETCHES
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.runs import plan_file
+from sentence_beam.transforms.store.runs.plan import ADDED, PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.plan_work import CarriedSpan, RecordedWork
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.stretches import STRETCHES
 
 RUN = "run1"
 

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from helpers.snapshots import night, numbered, run_name
 
-from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import Rejected
-from transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
-from transforms.store import layout
-from transforms.store.runs.rejected import (
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus import Rejected
+from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.runs.rejected import (
     reasons,
     record_rejected,
     rejected_rows,
     rejecting_run,
 )
-from transforms.store.shards.rejects import rejects_bytes
+from sentence_beam.transforms.store.shards.rejects import rejects_bytes
 
 LISTED = layout.rejects("0123456789abcdef-000000000000", "0" * 16)
 OTHER = layout.rejects("0123456789abcdef-000000000000", "1" * 16)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from helpers.snapshots import night, numbered, run_name
 
-from transforms.base.errors import SentenceBeamError
-from transforms.store import open_store
-from transforms.store.runs.result import checked_result, has_committed, read_result
-from transforms.store.verify import faults
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs.result import checked_result, has_committed, read_result
+from sentence_beam.transforms.store.verify import faults
 
 NO_RESULTS = {
     "empty": b"",

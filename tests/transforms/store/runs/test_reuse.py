@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from helpers.units import make_unit, make_vectors
 
-from transforms.space import Space, row_hashes
-from transforms.store.records import UnitRecord
-from transforms.store.runs import reuse
-from transforms.store.runs.reuse import OldShards
-from transforms.store.shards.units import UnitCounts, UnitStore
-from transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.space import Space, row_hashes
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs import reuse
+from sentence_beam.transforms.store.runs.reuse import OldShards
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.vectors import Vectors
 
 
 @pytest.fixture

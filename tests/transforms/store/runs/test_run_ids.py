@@ -8,8 +8,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.store import layout
-from transforms.store.runs.run_ids import following, in_order, last_run, new_run, start_of
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.runs.run_ids import (
+    following,
+    in_order,
+    last_run,
+    new_run,
+    start_of,
+)
 
 times = st.datetimes(datetime(2000, 1, 1), datetime(2999, 12, 31), timezones=st.just(UTC))
 hex_digits = st.integers(0, 16**6 - 1).map("{:06x}".format)

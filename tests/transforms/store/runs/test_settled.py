@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from helpers.unit_records import unit_record
 
-from transforms.base.errors import LedgerError, SentenceBeamError
-from transforms.corpus import InputFile, Span
-from transforms.corpus.buckets import Buckets
-from transforms.store import layout, manifest
-from transforms.store.ledger import Ledger
-from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.record_bytes import pack
-from transforms.store.runs.recorded_plan import RecordedPlan, read_plan
-from transforms.store.runs.settled import SettledStretch, Settler, Tally, join
-from transforms.store.runs.stretches import STRETCHES, stretch_of
+from sentence_beam.transforms.base.errors import LedgerError, SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.store import layout, manifest
+from sentence_beam.transforms.store.ledger import Ledger
+from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.record_bytes import pack
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
+from sentence_beam.transforms.store.runs.settled import SettledStretch, Settler, Tally, join
+from sentence_beam.transforms.store.runs.stretches import STRETCHES, stretch_of
 
 FILE = InputFile("/in/a.txt", "a.txt", "text", "", 100, "sum", "v")
 NAME = f"{FILE.key}-{0:012d}"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from transforms.corpus import InputFile, Span
-from transforms.corpus.syntax import AS_FOUND, Syntax
-from transforms.steps.plan.elements import PlannedFiles
-from transforms.store.entries import InputEntry
-from transforms.store.manifest import Manifest, with_units
-from transforms.store.records import UnitRecord
-from transforms.store.runs.carried import Checked
-from transforms.store.runs.plan import PlannedFile
-from transforms.store.runs.unchanged import UnchangedFile, by_name, in_full
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.steps.plan.elements import PlannedFiles
+from sentence_beam.transforms.store.entries import InputEntry
+from sentence_beam.transforms.store.manifest import Manifest, with_units
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs.carried import Checked
+from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.unchanged import UnchangedFile, by_name, in_full
 
 FILE = InputFile("/in/2026/a.csv.gz", "2026/a.csv.gz", "csv", ".gz", 100, "5" * 64, "v1")
 SMALL = InputFile("/in/2026/b.md", "2026/b.md", "file", "", 3, "6" * 64, "v2")

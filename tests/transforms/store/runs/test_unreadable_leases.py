@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transforms.store.runs import lease, lease_file
+from sentence_beam.transforms.store.runs import lease, lease_file
 
 WHOLE = {"run": "r", "host": "h", "pid": 1, "runner": "x", "job": "j", "renewed": 0.0}
 UNREADABLE = [

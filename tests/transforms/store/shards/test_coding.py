@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.units import make_unit, make_vectors
 
-from transforms.base.arrow import as_matrix
-from transforms.base.errors import SentenceBeamError
-from transforms.space import Space
-from transforms.space.identity import PRECISIONS
-from transforms.store.shards.precision import RANGED, Coding, Ranges, quantize
-from transforms.store.shards.reading import read_pooled, read_shard
-from transforms.store.shards.units import UnitCounts, UnitStore
-from transforms.store.shards.vectors import Vectors
-from transforms.store.shards.writing import shard_bytes, unit_digest
+from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.space.identity import PRECISIONS
+from sentence_beam.transforms.store.shards.precision import RANGED, Coding, Ranges, quantize
+from sentence_beam.transforms.store.shards.reading import read_pooled, read_shard
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.writing import shard_bytes, unit_digest
 
 TYPES = {
     "float32": pa.list_(pa.float32(), 4),

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from transforms.base.errors import OptionError
-from transforms.store.entries import RememberedOptions
-from transforms.store.shards import columns
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.shards import columns
 
 
 def test_a_new_own_column_is_one_edit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from transforms.base.errors import SentenceBeamError
-from transforms.space.identity import PRECISIONS
-from transforms.store.shards.precision import (
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.space.identity import PRECISIONS
+from sentence_beam.transforms.store.shards.precision import (
     CODES,
     RANGED,
     Ranges,

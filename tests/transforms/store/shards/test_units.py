@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.units import make_unit, make_vectors
 
-from transforms.space import Space
-from transforms.store.shards.precision import Coding
-from transforms.store.shards.reading import inspect_shard
-from transforms.store.shards.units import UnitCounts, UnitStore
-from transforms.store.shards.writing import shard_bytes
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.shards.precision import Coding
+from sentence_beam.transforms.store.shards.reading import inspect_shard
+from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.writing import shard_bytes
 
 COUNTS = UnitCounts(embedded=3, reused=0, duplicates=0, real=15, padded=16)
 
