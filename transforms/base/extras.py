@@ -16,13 +16,13 @@ def pip_line(extra: str, home: Path = _HOME) -> str:
     It works in any folder if this code is in a clone, else only in a clone.
     """
     if not (home / CONSTRAINTS).is_file():
-        return f"pip install -c {CONSTRAINTS} -e '.[{extra}]' in a clone of sentence-beam"
+        return f"pip install -c {CONSTRAINTS} '.[{extra}]' in a clone of sentence-beam"
     constraints = CONSTRAINTS
     package = f".[{extra}]"
     if Path.cwd() != home:
         constraints = str(home / CONSTRAINTS)
         package = f"{home}[{extra}]"
-    return f"{_pip()} install -c {shlex.quote(constraints)} -e {shlex.quote(package)}"
+    return f"{_pip()} install -c {shlex.quote(constraints)} {shlex.quote(package)}"
 
 
 def _pip() -> str:
