@@ -42,7 +42,7 @@ def embed(glob: str, store: Path, *flags: str, threads: int = 1) -> None:
     command = [
         sys.executable,
         "-m",
-        "sentence_beam.pipelines.cli",
+        "sentence_beam",
         "embed",
         "--input",
         glob,

@@ -55,11 +55,9 @@ def main() -> None:
         texts = (" ".join(text.split()) for text in real_texts(args.sentences, args.rows))
         file.write_text("".join(f"{text}\n" for text in texts), encoding="utf8")
         works = {
-            "pairs": partial(
-                alone, "-m", "sentence_beam.pipelines.cli", "pairs", "--input", str(file)
-            ),
+            "pairs": partial(alone, "-m", "sentence_beam", "pairs", "--input", str(file)),
             "peer": partial(alone, "-c", PEER, str(resolve_model("minilm").root), str(file)),
-            "start": partial(alone, "-m", "sentence_beam.pipelines.cli", "history", "--help"),
+            "start": partial(alone, "-m", "sentence_beam", "history", "--help"),
         }
         works["start"]()  # compiles what was never imported
         took = interleaved(works, args.runs)

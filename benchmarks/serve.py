@@ -103,7 +103,8 @@ def measure(root: str, texts: list[str], clients: int, requests: int) -> None:
     command = [
         sys.executable,
         "-m",
-        "sentence_beam.pipelines.serve",
+        "sentence_beam",
+        "serve",
         "--store",
         root,
         "--port",

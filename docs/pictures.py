@@ -122,7 +122,8 @@ def served(store: Path) -> Iterator[str]:
     command = [
         sys.executable,
         "-m",
-        "sentence_beam.pipelines.serve",
+        "sentence_beam",
+        "serve",
         "--store",
         str(store),
         "--port",

@@ -331,7 +331,7 @@ def test_an_output_that_is_full_is_one_line(there: Path) -> None:
         argv = [
             sys.executable,
             "-m",
-            "sentence_beam.pipelines.cli",
+            "sentence_beam",
             "files",
             "--store",
             str(there / "s"),

@@ -2,7 +2,8 @@
 
 import sys
 
-from sentence_beam.pipelines.embed import main
+from sentence_beam.__main__ import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.argv.insert(1, "embed")
+    sys.exit(run())

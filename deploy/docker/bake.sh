@@ -13,7 +13,7 @@ fi
 HF_HUB_OFFLINE=1 python - "$model" "$revision" <<'PYTHON'
 import sys
 
-from sentence_beam.transforms.encoder import Encoder
+from sentence_beam import Encoder
 
 encoder = Encoder.load(sys.argv[1], revision=sys.argv[2] or None, device="cpu", dtype="float32")
 print(f"{sys.argv[1]}: {encoder.encode(['a text']).shape[1]} dimensions, space {encoder.space.id}")

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -205,8 +206,11 @@ def test_the_script_says_what_it_lacks(gcloud: Path) -> None:
     assert not (gcloud / "calls").exists() or "run" not in (gcloud / "calls").read_text().split()
 
 
-def test_the_launcher_runs_embed_from_the_worker_image() -> None:
+def test_the_launcher_runs_embed_from_the_worker_image(tmp_path: Path) -> None:
     text = (FOLDER / "Dockerfile").read_text(encoding="utf8")
     assert "FROM ${IMAGE}" in text
     assert "FLEX_TEMPLATE_PYTHON_PY_FILE=/template/main.py" in text
-    assert (FOLDER / "main.py").is_file()
+    main = [sys.executable, str(FOLDER / "main.py")]
+    done = subprocess.run([*main, "--limt", "3"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "sentence-beam embed: unknown option --limt; did you mean --limit?\n"

@@ -65,7 +65,7 @@ def submit(on_flink: Flink, corpus: str, store: Path, model: Path, *options: obj
     launcher = Path(sys.executable).with_name("sentence-beam-worker")
     engine = [*kept, "--parallelism", 2, "--no_wait_until_finish", "--environment_type", "PROCESS"]
     engine += ["--environment_config", f'\'{{"command":"{launcher}"}}\'']
-    command = f"{sys.executable} -m sentence_beam.pipelines.cli embed {' '.join(map(str, [*own, *engine]))}"
+    command = f"{sys.executable} -m sentence_beam embed {' '.join(map(str, [*own, *engine]))}"
 
     address = on_flink.cluster.address
     jar = upload(address, os.environ["SENTENCE_BEAM_FLINK_JAR"])

@@ -254,7 +254,7 @@ def test_a_dry_run_over_a_store_touches_nothing_of_it(embed: Run, glob: Path, st
 
 
 def command_line(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "sentence_beam.pipelines.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "sentence_beam", *map(str, arguments)]
 
 
 def test_a_real_process_says_nothing_on_stderr_and_a_closed_pipe_is_no_error(
