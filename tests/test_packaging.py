@@ -226,24 +226,20 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", PARTS)
-def test_a_user_may_name_a_package_like_a_folder_of_ours(
-    installed: Environment, name: str, form: str
+def test_a_user_may_name_packages_like_folders_of_ours(
+    installed: Environment, form: str, tmp_path: Path
 ) -> None:
-    assert f"No module named '{name}'" in installed.run("python", "-c", f"import {name}").stderr
-    path = installed.place / FORMS[form].format(name=name)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("")
-    theirs = f"{name}.own" if form == "folder" else name
-    code = (
-        f"import sys, {theirs}; from sentence_beam import OptionError, embed, open_store\n"
-        f"import sentence_beam.{name}; print(sys.modules['{theirs}'].__file__)"
-    )
-    done = installed.run("python", "-c", code)
-    path.unlink()
-    if path.parent != installed.place:
-        shutil.rmtree(path.parent)
-    assert done.stdout == f"{path}\n", done.stderr
+    paths = [tmp_path / FORMS[form].format(name=name) for name in PARTS]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("print(__file__)")
+    theirs = ", ".join(f"{name}.own" if form == "folder" else name for name in PARTS)
+    code = f"import {theirs}; from sentence_beam import OptionError, embed, open_store"
+    done = installed.run("python", "-c", code, PYTHONPATH=str(tmp_path))
+    assert done.stdout.split() == [str(path) for path in paths], done.stderr
+    done = installed.run("sentence-beam", "files", "--store", "nowhere", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")  # no file of theirs was run
+    assert "holds no store" in done.stderr
 
 
 def test_an_archive_that_was_unpacked_without_links_says_what_is_missing(

@@ -168,11 +168,28 @@ def test_a_type_checker_takes_a_users_program_and_finds_its_mistakes(tmp_path: P
 # The folders of a checkout
 
 
-@pytest.mark.parametrize("name", ["pipelines", "transforms"])
-def test_a_folder_of_the_checkout_is_no_package_of_its_own(name: str) -> None:
-    done = python("-c", f"import {name}")
+BY_FOLDER = {
+    "import transforms": "transforms",
+    "import pipelines.embed": "pipelines",
+    "from transforms.store import open_store": "transforms",
+    "import sentence_beam.transforms.store, sentence_beam.pipelines, transforms.store": "transforms",
+}
+
+
+@pytest.mark.parametrize("code", BY_FOLDER)
+def test_a_folder_of_the_checkout_is_no_package_of_its_own(code: str) -> None:
+    done = python("-c", code)
     assert done.returncode == 1
-    assert done.stderr.endswith(f"ImportError: this package is sentence_beam.{name}\n")
+    assert done.stderr.endswith(f"ImportError: this package is sentence_beam.{BY_FOLDER[code]}\n")
+
+
+@pytest.mark.parametrize("module", ["pipelines.embed", "pipelines", "transforms.store"])
+def test_a_folder_of_the_checkout_is_not_run_by_its_own_name(module: str) -> None:
+    done = python("-m", module, "--help")
+    assert done.returncode == 1
+    assert (
+        f"this package is sentence_beam.{module.partition('.')[0]}" in done.stderr.splitlines()[-1]
+    )
 
 
 # Logging
