@@ -24,7 +24,7 @@ from benchmarks.index_nights import Nights
 from sentence_beam.transforms.beam import IndexRequest, Neighbours, NeighboursJob
 from sentence_beam.transforms.index.faiss_module import use_threads
 from sentence_beam.transforms.steps.joins.dedup import deduplicate
-from sentence_beam.transforms.steps.joins.neighbours import blocks_of
+from sentence_beam.transforms.steps.joins.neighbours import query_blocks
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 
 K = 10
@@ -129,7 +129,7 @@ def neighbours(manifest: Manifest, output: Path) -> pa.Table:
     with beam.Pipeline("FnApiRunner") as pipeline:
         _ = (
             pipeline
-            | "Blocks" >> beam.Create(blocks_of(manifest))
+            | "Blocks" >> beam.Create(query_blocks(manifest))
             | "Neighbours" >> Neighbours(job)
         )
     return ds.dataset(str(output)).to_table()

@@ -89,9 +89,8 @@ def resolved(where: Path, unit_tokens: int) -> Any:
     """The job of a night, as `embed` resolves it."""
     from sentence_beam.pipelines.common.embed_options import parser
     from sentence_beam.transforms.steps.options import EmbedOptions
-    from sentence_beam.transforms.steps.options.resolve import resolve
+    from sentence_beam.transforms.steps.options.resolve import resolve_run
     from sentence_beam.transforms.store.manifest import read_manifest
-    from sentence_beam.transforms.store.runs.run_ids import new_run
 
     argv = [
         "--input",
@@ -102,7 +101,7 @@ def resolved(where: Path, unit_tokens: int) -> Any:
         str(unit_tokens),
     ]
     options = EmbedOptions(**vars(parser().parse_args(argv)))
-    return resolve(options, read_manifest(f"{where}/store"), new_run(), local=True)
+    return resolve_run(options, read_manifest(f"{where}/store"), local=True)
 
 
 @cache

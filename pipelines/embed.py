@@ -44,11 +44,10 @@ from sentence_beam.transforms.steps.options.resolve import (
     holding_lease,
     index_ram,
     on_workers,
-    resolve,
+    resolve_run,
 )
 from sentence_beam.transforms.steps.plan.int8_model import with_int8_model
 from sentence_beam.transforms.store import Store, open_store
-from sentence_beam.transforms.store.calibrations import keep_calibration
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.runs.result import Result
 
@@ -179,7 +178,8 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
     engines.check_shared(beam_options, input=options.input[0], store=root)
     local = engines.in_process(beam_options)
     # a mistake should not touch the store
-    resolved = go_on(options, resolve(options, read_manifest(root), run_id, local), begun)
+    resolved = resolve_run(options, read_manifest(root), run_id, local=local)
+    resolved = go_on(options, resolved, begun)
     naming = naming_of(options, resolved)
     with writing(root, run_id, beam_options, naming) as writer:
         current = read_manifest(root)
@@ -187,7 +187,8 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
         if current:
             version = current.version
         if version != resolved.job.run.version:
-            resolved = go_on(options, resolve(options, current, run_id, local), begun)
+            resolved = resolve_run(options, current, run_id, local=local)
+            resolved = go_on(options, resolved, begun)
         with recorded(resolved.job.run, writer):
             resolved = with_int8_model(resolved)
         resolved = on_workers(resolved, options.accelerator)
@@ -199,8 +200,7 @@ def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Resu
     failed run.
     """
     run = resolved.job.run
-    if resolved.calibration is not None:
-        keep_calibration(run.root, resolved.calibration)
+    resolved.keep_calibration()
     with recorded(run, writer), writer.pipeline() as pipeline:
         embedding = hints(accelerator=options.accelerator, min_ram=options.min_ram)
         indexing = hints(

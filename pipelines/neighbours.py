@@ -33,7 +33,7 @@ from sentence_beam.transforms.corpus.reading import plan_reading
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.options.common import NEIGHBOURS
 from sentence_beam.transforms.search import NO_QUERY_PROMPT, Searcher
-from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
+from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, query_blocks
 from sentence_beam.transforms.steps.joins.neighbours_result import (
     RESULT,
     begin,
@@ -198,7 +198,7 @@ def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, An
     """The rows of the other store in blocks, and what identifies them."""
     what = f"--of {other.root} has vectors of another space than {store.root}"
     store.space.check(other.space, what, "embed both alike", ignoring=("prompt", "precision"))
-    blocks = blocks_of(other.manifest)
+    blocks = query_blocks(other.manifest)
     if not blocks:
         raise OptionError(f"--of {other.root} holds no rows")
     return blocks, {"queries": other.manifest.digest}

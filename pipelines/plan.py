@@ -32,7 +32,7 @@ from sentence_beam.transforms.beam.plan import LookAt
 from sentence_beam.transforms.steps.index.choice import budgets_of
 from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.estimate import Estimate, Prediction, predict
 from sentence_beam.transforms.steps.plan.look import Looked, look, read_looked
 from sentence_beam.transforms.steps.plan.pace import Pace
@@ -55,9 +55,10 @@ def run_plan(
     `store` says whether the store is named.
     """
     previous = read_manifest(storage.absolute(options.store))
-    resolved = resolve(options, previous, new_run(), engines.in_process(beam_options))
+    local = engines.in_process(beam_options)
+    resolved = resolve_run(options, previous, new_run(), local=local)
     look_by = look
-    if not engines.in_process(beam_options):
+    if not local:
         look_by = partial(look_by_workers, beam_options=beam_options)
     found = predict(resolved, options.calibration, look_by)
     root = None

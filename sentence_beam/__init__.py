@@ -57,17 +57,20 @@ if TYPE_CHECKING:
         WriteStore,
     )
     from sentence_beam.transforms.beam.ml import EncoderModelHandler, TextEmbeddings
+    from sentence_beam.transforms.corpus import chunk
     from sentence_beam.transforms.encoder import Encoder
     from sentence_beam.transforms.evaluation.diagnostics.diagnose import Diagnosis
     from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseOptions
     from sentence_beam.transforms.evaluation.evaluate import Evaluation
     from sentence_beam.transforms.evaluation.options import EvaluateOptions
     from sentence_beam.transforms.search import Hit
-    from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob
+    from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob, query_blocks
     from sentence_beam.transforms.steps.options import EmbedOptions
     from sentence_beam.transforms.steps.options.job import EmbedJob
+    from sentence_beam.transforms.steps.options.resolve import resolve_run
     from sentence_beam.transforms.store import Store, open_store
     from sentence_beam.transforms.store.index_entries import IndexRequest
+    from sentence_beam.transforms.store.records import Problem
 
     __version__: str
 else:  # a checker that saw this function would take every name for one of the package's
@@ -110,6 +113,7 @@ else:  # a checker that saw this function would take every name for one of the p
             "WriteStore",
         ),
         "sentence_beam.transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
+        "sentence_beam.transforms.corpus": ("chunk",),
         "sentence_beam.transforms.encoder": ("Encoder",),
         "sentence_beam.transforms.base.errors": (
             "DataGateError",
@@ -128,8 +132,10 @@ else:  # a checker that saw this function would take every name for one of the p
         "sentence_beam.transforms.evaluation.options": ("EvaluateOptions",),
         "sentence_beam.transforms.search": ("Hit",),
         "sentence_beam.transforms.steps.options.job": ("EmbedJob",),
-        "sentence_beam.transforms.steps.joins.neighbours": ("NeighboursJob",),
+        "sentence_beam.transforms.steps.options.resolve": ("resolve_run",),
+        "sentence_beam.transforms.steps.joins.neighbours": ("NeighboursJob", "query_blocks"),
         "sentence_beam.transforms.store.index_entries": ("IndexRequest",),
+        "sentence_beam.transforms.store.records": ("Problem",),
         "sentence_beam.transforms.steps.options": ("EmbedOptions",),
         "sentence_beam.transforms.store": ("Store", "open_store"),
     }
@@ -177,6 +183,7 @@ __all__ = [
     "NeighboursJob",
     "OptionError",
     "Plan",
+    "Problem",
     "SentenceBeamError",
     "Settle",
     "SpaceMismatchError",
@@ -184,6 +191,7 @@ __all__ = [
     "TextEmbeddings",
     "WriteStore",
     "__version__",
+    "chunk",
     "cluster",
     "dedup",
     "diagnose",
@@ -203,9 +211,11 @@ __all__ = [
     "pairs",
     "plan",
     "push",
+    "query_blocks",
     "recalibrate",
     "rejects",
     "report",
+    "resolve_run",
     "rollback",
     "search",
     "serve",

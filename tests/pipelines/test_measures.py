@@ -24,8 +24,7 @@ from sentence_beam.transforms.beam import embed as beam_embed
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.steps.embed import cutting, inputs
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.resolve import resolve
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.store.shards import writing
 
 
@@ -244,7 +243,7 @@ def test_beam_has_the_figures_as_distributions(glob: Path, store: Path, model: P
     ]
     pipeline = beam.Pipeline(runner="FnApiRunner")
     options = EmbedOptions(**vars(parser().parse_args(named)))
-    build(pipeline, resolve(options, None, new_run(), True))
+    build(pipeline, resolve_run(options, None, local=True))
     result = pipeline.run()
     result.wait_until_finish()
     found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("sentence_beam"))[

@@ -10,7 +10,7 @@ from helpers.corpora import sentences, write_jsonl, write_parquet
 from sentence_beam.pipelines.common import beam_flags, embed_options
 from sentence_beam.pipelines.plan import speeds
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
 
 
@@ -26,7 +26,7 @@ def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -
     ]
     flags = [*arguments, "--dtype", "float32"]
     args, _ = beam_flags.parse(embed_options.parser("plan"), flags)
-    return predict(resolve(EmbedOptions(**vars(args)), None, "run", local=True), None)
+    return predict(resolve_run(EmbedOptions(**vars(args)), None, "run", local=True), None)
 
 
 @pytest.fixture

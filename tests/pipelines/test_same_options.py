@@ -19,7 +19,7 @@ from sentence_beam.transforms.base.option import aliases_in
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.steps.options import EmbedOptions, joins
 from sentence_beam.transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
-from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.store.manifest import read_manifest
 
 # Every option with a value that is not its default, which a run of the tiny model could have.
@@ -113,7 +113,7 @@ def test_flags_and_python_give_the_same_run(model: Path, inputs: Path, store: Pa
     by_python = EmbedOptions(**given)
     assert by_flags == by_python
     assert set(GIVEN) | {"input", "store", "model"} <= {item.name for item in fields(EmbedOptions)}
-    one, other = (resolve(asked, None, "run", True) for asked in (by_flags, by_python))
+    one, other = (resolve_run(asked, None, "run", local=True) for asked in (by_flags, by_python))
     started = other.job.run.started
     assert replace(one.job, run=replace(one.job.run, started=started)) == other.job
     assert one.index == other.index
@@ -136,7 +136,7 @@ def test_what_a_store_remembers_gives_the_same_recipe_and_space(
     first = sb.embed(f"{inputs}/*.txt", store=str(store), model=str(model), **given)
     assert first is not None
     asked = EmbedOptions(input=f"{inputs}/*.txt", store=str(store))
-    again = resolve(asked, read_manifest(str(store)), "later", True)
+    again = resolve_run(asked, read_manifest(str(store)), "later", local=True)
     before = manifest_of(store)
     assert again.space.to_json() == before["space"]
     assert again.job.run.options.to_json() == before["options"]

@@ -38,7 +38,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.look import plan_files
 from sentence_beam.transforms.store import open_store
 
@@ -731,7 +731,9 @@ def test_planning_reads_footers_alone(
         "100",
     ]
     planned, _ = plan_files(
-        resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True).job
+        resolve_run(
+            EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", local=True
+        ).job
     )
     assert sum(span.rows for item in planned for span in item.spans) == 30
     assert sum(len(item.spans) for item in planned) > 1

@@ -41,7 +41,6 @@ from sentence_beam.transforms.steps.plan.collection import (
 )
 from sentence_beam.transforms.steps.plan.row_batches import RowBatch, RowBatcher
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
-from sentence_beam.transforms.store.calibrations import keep_calibration
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
 
@@ -86,8 +85,7 @@ class WriteStore(beam.PTransform):
         fields = fields_of(rows.element_type)
         if fields is not None:
             check_named(set(fields), fields, job)
-        if resolved.calibration is not None:
-            keep_calibration(job.root, resolved.calibration)
+        resolved.keep_calibration()
         return self._written(rows, resolved, engine)
 
     def _written(

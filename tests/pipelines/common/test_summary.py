@@ -13,8 +13,7 @@ from helpers.corpora import manifest_of, sentences, write_parquet
 
 from sentence_beam.pipelines.embed import build, parser
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.resolve import resolve
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.steps.options.resolve import resolve_run
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -94,11 +93,10 @@ def test_beam_counts_what_the_ledger_counts(run: Run, glob: Path, store: Path, m
     pipeline = beam.Pipeline(runner="FnApiRunner")
     build(
         pipeline,
-        resolve(
+        resolve_run(
             EmbedOptions(**vars(parser().parse_args([*named, "--max-rejects", "0.1"]))),
             None,
-            new_run(),
-            True,
+            local=True,
         ),
     )
     result = pipeline.run()

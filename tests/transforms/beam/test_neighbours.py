@@ -27,7 +27,7 @@ from sentence_beam.transforms.index import choose
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.search.opened import SnapshotIndex
 from sentence_beam.transforms.steps.joins import compare, neighbours
-from sentence_beam.transforms.steps.joins.neighbours import BlockRecord, NeighboursJob, blocks_of
+from sentence_beam.transforms.steps.joins.neighbours import BlockRecord, NeighboursJob, query_blocks
 from sentence_beam.transforms.steps.joins.neighbours_result import begin
 from sentence_beam.transforms.store.records import Problem
 
@@ -111,7 +111,7 @@ def test_they_are_those_of_a_search(
     monkeypatch.setattr(compare, "GROUP_ROWS", 300)
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
     nights, others = store(tmp_path / "s", index), store(tmp_path / "o", None, ASKED)
-    records = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
+    records = eager.run(Neighbours(job_of(nights, tmp_path / "out")), query_blocks(others.manifest))
     assert sorted((record.queries, record.rows) for record in records) == [
         (6, 42),
         (32, 224),
@@ -157,7 +157,7 @@ def test_queries_are_read_only_for_groups_that_they_look_into(
         queries.clear()
         output = tmp_path / f"out-{rows}-{size}"
         job = job_of(nights, output, 3, itself=True)
-        eager.run(Neighbours(job), blocks_of(nights.manifest))
+        eager.run(Neighbours(job), query_blocks(nights.manifest))
         tables.append(table_of(output))
         sums.append(sum(queries))
     assert tables[0].equals(tables[1])
@@ -169,14 +169,14 @@ def test_queries_are_read_only_for_groups_that_they_look_into(
 def test_more_lists_are_looked_into_where_these_hold_too_few(tmp_path: Path, k: int) -> None:
     few = {"f0": [(f"{j}", f"{'abcdefgh'[j % 8]} {j}") for j in range(60)], "f3": [("x", "a x")]}
     nights, others = store(tmp_path / "s", "IVF30,SQ8", few), store(tmp_path / "o", None, ASKED)
-    eager.run(Neighbours(job_of(nights, tmp_path / "out", k)), blocks_of(others.manifest))
+    eager.run(Neighbours(job_of(nights, tmp_path / "out", k)), query_blocks(others.manifest))
     check_same(by_query(tmp_path / "out"), searched(nights, ASKED["q"], k))
 
 
 def test_no_row_is_found_for_itself_and_none_below_the_least_score(tmp_path: Path) -> None:
     nights = store(tmp_path / "s", "IVF8,SQ8", {"f0": [*ROWS["f0"], ("copy", ROWS["f0"][0][1])]})
     job = job_of(nights, tmp_path / "out", 4, itself=True, min_score=0.8)
-    eager.run(Neighbours(job), blocks_of(nights.manifest))
+    eager.run(Neighbours(job), query_blocks(nights.manifest))
     found = by_query(tmp_path / "out")
     assert found["0-0"][0] == ("copy", pytest.approx(1, abs=0.01))
     assert found["copy"][0] == ("0-0", pytest.approx(1, abs=0.01))
@@ -192,7 +192,7 @@ def test_what_is_finished_is_not_made_again_after_a_crash(
 ) -> None:
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 16)
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
-    blocks = blocks_of(others.manifest)
+    blocks = query_blocks(others.manifest)
     eager.run(Neighbours(job_of(nights, tmp_path / "whole")), blocks)
     finish, finished = neighbours.NeighbourSearch.finish, list[str]()
 
@@ -228,7 +228,7 @@ def test_what_is_finished_is_not_made_again_after_a_crash(
 @variants("left", [b"", b"PAR1", b"cut"], (2,))
 def test_a_damaged_file_of_a_block_is_made_again(tmp_path: Path, left: bytes) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
-    job, blocks = job_of(nights, tmp_path / "out"), blocks_of(others.manifest)
+    job, blocks = job_of(nights, tmp_path / "out"), query_blocks(others.manifest)
     eager.run(Neighbours(job), blocks)
     (path,) = (tmp_path / "out").glob("*.parquet")
     whole = path.read_bytes()
@@ -245,7 +245,7 @@ def test_what_a_killed_run_left_of_its_work_is_written_over(tmp_path: Path) -> N
         work.mkdir(parents=True)
         if name == "out":
             (work / "000000.npz").write_bytes(b"cut")
-        eager.run(Neighbours(job_of(nights, tmp_path / name)), blocks_of(others.manifest))
+        eager.run(Neighbours(job_of(nights, tmp_path / name)), query_blocks(others.manifest))
     assert by_query(tmp_path / "out") == by_query(tmp_path / "whole")
 
 
@@ -257,7 +257,9 @@ def test_a_file_of_the_work_that_is_damaged_meanwhile_is_a_problem(
     monkeypatch.setattr(
         neighbours, "write_arrays", lambda path, **arrays: (write(path, **arrays), cut(Path(path)))
     )
-    problems = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
+    problems = eager.run(
+        Neighbours(job_of(nights, tmp_path / "out")), query_blocks(others.manifest)
+    )
     assert problems
     assert all("000000.npz is not what the job wrote" in problem.message for problem in problems)
 
@@ -282,7 +284,9 @@ def test_a_damaged_index_is_a_problem_and_no_file(tmp_path: Path) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     segment = tmp_path / "s" / nights.index["segments"][0]["path"]
     segment.write_bytes(segment.read_bytes()[:-100])
-    (problem,) = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
+    (problem,) = eager.run(
+        Neighbours(job_of(nights, tmp_path / "out")), query_blocks(others.manifest)
+    )
     assert isinstance(problem, Problem)
     assert segment.name in problem.message
     assert not list((tmp_path / "out").glob("*.parquet"))

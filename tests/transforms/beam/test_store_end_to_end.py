@@ -17,7 +17,7 @@ from sentence_beam.pipelines.embed import build, parser
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.resolve import resolve
+from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.store import Store, open_store
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
@@ -255,7 +255,9 @@ def test_index_command_and_its_options(folder: Path, capsys: pytest.CaptureFixtu
 def test_the_graph_reads_like_the_design(folder: Path, tmp_path: Path) -> None:
     arguments = [*command(folder)[1:], "--index", "auto", "--accelerator", "type:nvidia-l4;count:1"]
     arguments[arguments.index("--store") + 1] = str(tmp_path / "new")
-    resolved = resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True)
+    resolved = resolve_run(
+        EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", local=True
+    )
     pipeline = beam.Pipeline("FnApiRunner")
     build(
         pipeline,

@@ -124,8 +124,8 @@ class BlockRecord:
     rejected: int
 
 
-def blocks_of(manifest: Manifest) -> list[StoredBlock]:
-    """Return the rows of a snapshot in blocks of even length, all shards in order."""
+def query_blocks(manifest: Manifest) -> list[StoredBlock]:
+    """Return the rows of a snapshot as queries, in blocks of even length, all shards in order."""
     most = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * manifest.space.dim)))
     units = [unit for unit in manifest.units if unit.path]
     parts: list[list[tuple[int, str, int, int]]] = [[]]

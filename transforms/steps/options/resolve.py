@@ -24,6 +24,7 @@ from sentence_beam.transforms.steps.options.choose import (
     columns_of_options,
 )
 from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.store.calibrations import keep_calibration
 from sentence_beam.transforms.store.entries import ForgottenEntry, RangesEntry
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRows,
@@ -38,6 +39,7 @@ from sentence_beam.transforms.store.manifest import Manifest, read_manifest, sna
 from sentence_beam.transforms.store.runs.carried import stride
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.result import now, versions
+from sentence_beam.transforms.store.runs.run_ids import new_run
 from sentence_beam.transforms.store.shards.kept_types import stored_types
 from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
 
@@ -62,13 +64,23 @@ class Resolved:
         """The space of the vectors that the run writes."""
         return self.job.run.space
 
+    def keep_calibration(self) -> None:
+        """Copy the calibration into the store, where workers and queries read it."""
+        if self.calibration is not None:
+            keep_calibration(self.job.root, self.calibration)
 
-def resolve(options: EmbedOptions, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
+
+def resolve_run(
+    options: EmbedOptions, previous: Manifest | None, run_id: str | None = None, *, local: bool
+) -> Resolved:
     """Resolve options to a run: given ones first, then those of the store, then defaults.
 
-    `local` says that this process does the work, so that this machine decides the dtype.
-    Raises OptionError for options that do not fit each other or the store.
+    `previous` is the store's current snapshot, None for a new store. Without a `run_id`, the run
+    starts now. `local` says that this process does the work, so that this machine decides the
+    dtype. Raises OptionError for options that do not fit each other or the store.
     """
+    if run_id is None:
+        run_id = new_run(storage.absolute(options.store))
     choice = choose(options, previous, local)
     check(options, choice, previous)
     run = _run(options, choice, previous, run_id)

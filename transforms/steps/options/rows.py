@@ -8,9 +8,8 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.keywords import options_of
 from sentence_beam.transforms.steps.options.embed import EmbedOptions
-from sentence_beam.transforms.steps.options.resolve import Resolved, holding_lease, resolve
+from sentence_beam.transforms.steps.options.resolve import Resolved, holding_lease, resolve_run
 from sentence_beam.transforms.store.manifest import read_manifest
-from sentence_beam.transforms.store.runs.run_ids import new_run
 
 NAME = "collection"  # of the one file as which the rows are on record
 SOURCE = storage.ROWS + NAME
@@ -74,4 +73,4 @@ def resolve_for_rows(options: EmbedOptions, in_process: bool) -> Resolved:
         if previous is not None:
             remembered = previous.options.id_column
         options = replace(options, id_column=remembered or ID)
-    return holding_lease(resolve(options, previous, new_run(root), in_process))
+    return holding_lease(resolve_run(options, previous, local=in_process))
