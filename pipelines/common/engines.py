@@ -63,6 +63,14 @@ MEANINGS = (
         ),
     ),
     (
+        # what Flink makes of a worker that cannot read its first step
+        r"No client connected within timeout",
+        (
+            "workers did not begin their work in time, and their log says why; if they have another"
+            " version of sentence-beam, build their image with this version"
+        ),
+    ),
+    (
         r'Cannot run program "([^"]+)"|Process died.*?command[^\n]*?(/\S+)',
         "a worker could not be started by {0}: install sentence-beam on every TaskManager, or name"
         " the launcher there "

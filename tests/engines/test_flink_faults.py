@@ -236,22 +236,6 @@ def test_the_package_is_missing_for_the_workers_python(
     )
 
 
-def test_another_version_on_the_workers(
-    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
-) -> None:
-    lines = (
-        "import sentence_beam",
-        "from sentence_beam.pipelines.worker import main",
-        "sentence_beam.__path__ = []  # as in an image of a version without these modules",
-        "sys.exit(main())",
-    )
-    script = launcher(tmp_path, *lines)
-    arguments = embed(corpus, tmp_path / "store", model)
-    on_flink.run(*arguments, launcher=script).failed(
-        1, "another version of sentence-beam", "no sentence_beam.transforms)", "build their image"
-    )
-
-
 def test_another_beam_on_the_workers(
     on_flink: Flink, corpus: str, model: Path, tmp_path: Path
 ) -> None:

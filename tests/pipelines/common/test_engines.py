@@ -206,6 +206,10 @@ COMPLAINTS = {
         "another version of sentence-beam",
         "has no Run)",
     ),
+    "Pipeline job-1 failed in state FAILED: java.lang.RuntimeException: No client connected within timeout": (
+        "another version of sentence-beam",
+        "build their image with this version",
+    ),
     "No module named 'torch'": ("no module torch", "constraints.txt"),
     "versions used at pipeline construction time. Submission environment: beam:version:sdk_base:apache/"
     "beam_python3.11_sdk:2.77.0. Runtime environment: beam:version:sdk_base:apache/beam_python3.12_sdk:2.99.0.": (
