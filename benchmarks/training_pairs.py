@@ -3,9 +3,10 @@
     python -m benchmarks.training_pairs --before CHECKOUT [--lists 65536] [--rows-a-list 64]
         [--dim 64] [--runs 3] [--output FILE.json]
 
-CHECKOUT is a folder of the earlier version. Both train on the same made-up vectors, one thread, in
-turn. "Rows scanned" are those in the lists that a search visits to find nine tenths, and 95 %, of
-ten neighbours; the neighbours are among the first --searched vectors.
+CHECKOUT is a folder of an earlier version whose modules are below `sentence_beam`. Both train on
+the same made-up vectors, one thread, in turn. "Rows scanned" are those in the lists that a search
+visits to find nine tenths, and 95 %, of ten neighbours; the neighbours are among the first
+--searched vectors.
 """
 
 import argparse
@@ -55,6 +56,10 @@ def main() -> None:
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--output")
     args = p.parse_args()
+    if not (args.before / "sentence_beam" / "transforms").is_dir():
+        p.error(
+            f"--before {args.before}: {SCRIPT.name} needs a version with sentence_beam/transforms"
+        )
     vectors, queries = synthetic(args.lists * args.rows_a_list, args.dim)
     vectors = vectors[np.random.default_rng(2).permutation(len(vectors))]
     checkouts = {"before": args.before.resolve(), "now": Path(__file__).resolve().parents[1]}

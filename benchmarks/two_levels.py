@@ -2,7 +2,8 @@
 
     PYTHONPATH=CHECKOUT python benchmarks/two_levels.py SAMPLE.npy FOUND.npy LISTS METRIC
 
-CHECKOUT is this version or an earlier one. FOUND gets the centroids; prints processor seconds.
+CHECKOUT is a version whose modules are below `sentence_beam`. FOUND gets the centroids; prints
+processor seconds.
 """
 
 from __future__ import annotations

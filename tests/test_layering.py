@@ -1,14 +1,16 @@
 """The layers: who may import whom, read from the source."""
 
 import ast
+import contextlib
 import functools
 import re
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
+from helpers.module_names import OF_A_FOLDER
 
 ROOT = Path(__file__).resolve().parents[1]
 # What each layer may import, itself aside.
@@ -269,18 +271,46 @@ def test_no_module_imports_itself_through_others() -> None:
     assert not circle, " -> ".join(circle)
 
 
+# pages and programs of earlier versions
+EARLIER = ("CHANGELOG.md", "docs/upgrade.md", "tests/fixtures/")
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    """The text files of the repository, by their path."""
+    folders = (*PACKAGES, ".ci", "benchmarks", "deploy", "docs", "tests")
+    below = (path for folder in folders for path in (ROOT / folder).rglob("*"))
+    for path in (*ROOT.glob("*"), *below):
+        name = str(path.relative_to(ROOT))
+        if path.is_file() and "__pycache__" not in path.parts and not name.startswith(EARLIER):
+            with contextlib.suppress(UnicodeDecodeError):
+                yield name, path.read_text(encoding="utf8")
+
+
 def test_nothing_is_imported_by_the_name_of_a_folder() -> None:
     """A module under two names would be two modules: its classes and caches would be there twice."""
-    folders = ("pipelines", "sentence_beam", "transforms", "benchmarks", "deploy", "docs", "tests")
-    wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for folder in folders
-        for path in _files(folder)
-        if "fixtures" not in path.parts  # programs for earlier versions
-        for name in _imports(path)
-        if name.split(".")[0] in ("pipelines", "transforms")
-    ]
-    assert not wrong
+    wrong = {name: found for name, text in _texts() if (found := OF_A_FOLDER.findall(text))}
+    assert not wrong, "modules are below sentence_beam"
+
+
+@pytest.mark.parametrize("part", ["pipelines", "transforms"])
+def test_names_of_a_folder_are_found(part: str) -> None:
+    module = f"{part}.{'embed' if part == 'pipelines' else 'store'}"
+    for text in (
+        f"import {part}",
+        f"import {module} as found",
+        f"x = 1; from {part} import y",
+        f"from {module} import y",
+        f"import_module('{module}')",
+        f"python -m {module}",
+        f'["python", "-m", "{part}"]',
+        f"{module}.*",
+        module.replace(".", r"\."),
+    ):
+        assert OF_A_FOLDER.search(text), text
+        qualified = text.replace(part, f"sentence_beam.{part}")
+        assert not OF_A_FOLDER.search(qualified), qualified
+    for text in (f"from sentence_beam import {part}", f"{part}/store.py", f"beam.{module}"):
+        assert not OF_A_FOLDER.search(text), text
 
 
 def test_a_circle_is_found() -> None:

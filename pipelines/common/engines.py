@@ -45,10 +45,29 @@ REFUSED = "Pipeline has validations errors:"
 # the pattern.
 MEANINGS = (
     (
-        (rf"Process died with exit code {NO_PACKAGE}\b|No module named 'sentence_beam[^']*'"),
+        rf"Process died with exit code {NO_PACKAGE}\b|No module named 'sentence_beam'",
         (
             "the workers' Python has no module sentence_beam: install sentence-beam for the"
             " interpreter that runs them"
+        ),
+    ),
+    (
+        (
+            r"No module named '(sentence_beam\.[^']+)'"
+            r"|Can't get attribute '([^']+)' on <module 'sentence_beam\b"
+            r"|cannot import name '([^']+)' from 'sentence_beam\b"
+        ),
+        (
+            "workers have another version of sentence-beam than the machine that submitted the job"
+            " (theirs has no {0}); build their image with this version, or install it on both"
+        ),
+    ),
+    (
+        # what Flink makes of a worker that cannot read its first step
+        r"No client connected within timeout",
+        (
+            "workers did not begin their work in time, and their log says why; if they have another"
+            " version of sentence-beam, build their image with this version"
         ),
     ),
     (
@@ -299,8 +318,8 @@ def explained() -> Iterator[None]:
 def meaning(text: str) -> str | None:
     """The meaning of an engine's message and what mends it; None for an unknown message.
 
-    >>> meaning("ModuleNotFoundError: No module named 'sentence_beam.transforms.beam'")[:42]
-    "the workers' Python has no module sentence"
+    >>> meaning("ModuleNotFoundError: No module named 'sentence_beam.transforms.beam'")[:46]
+    'workers have another version of sentence-beam '
     """
     for pattern, line in MEANINGS:
         found = re.search(pattern, text, flags=re.DOTALL)

@@ -62,8 +62,5 @@ class CNN003(Module):
 def _source() -> str:
     """Return this file with the network in place of its import, so that it needs no package."""
     own = Path(__file__).read_text(encoding="utf-8")
-    imported = re.compile(
-        r"^from sentence_beam.transforms\.pooling\.cnn import CnnNetwork\n(\n_ = .*\n)?",
-        re.MULTILINE,
-    )
+    imported = re.compile(r"^from \S+ import CnnNetwork\n(\n_ = .*\n)?", re.MULTILINE)
     return imported.sub(lambda _: f"\n{inspect.getsource(CnnNetwork)}", own)

@@ -188,9 +188,27 @@ COMPLAINTS = {
         "/x/sentence-beam-worker",
         "install",
     ),
-    "\n  ModuleNotFoundError: No module named 'sentence_beam.transforms'\n": (
-        "no module sentence_beam",
+    "\n  ModuleNotFoundError: No module named 'sentence_beam'\n": (
+        "no module sentence_beam:",
         "install sentence-beam",
+    ),
+    "Process died with exit code 78": ("no module sentence_beam:", "install sentence-beam"),
+    "\n  ModuleNotFoundError: No module named 'sentence_beam.transforms'\n": (
+        "another version of sentence-beam",
+        "has no sentence_beam.transforms)",
+        "build their image with this version",
+    ),
+    "AttributeError: Can't get attribute 'CountRows' on <module 'sentence_beam.transforms.beam.commit' from '/x.py'>": (
+        "another version of sentence-beam",
+        "has no CountRows)",
+    ),
+    "ImportError: cannot import name 'Run' from 'sentence_beam.transforms.store' (/x.py)": (
+        "another version of sentence-beam",
+        "has no Run)",
+    ),
+    "Pipeline job-1 failed in state FAILED: java.lang.RuntimeException: No client connected within timeout": (
+        "another version of sentence-beam",
+        "build their image with this version",
     ),
     "No module named 'torch'": ("no module torch", "constraints.txt"),
     "versions used at pipeline construction time. Submission environment: beam:version:sdk_base:apache/"

@@ -64,10 +64,7 @@ def test_its_files_need_nothing_of_ours_and_are_written_again_alike(tiny, tmp_pa
     _theirs(folder, trust_remote_code=True).save(str(tmp_path / "again"))
     for name in ("modeling_cnn.py", "modules.json", "1_CNN003/model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    assert "import sentence_beam.transforms" not in (
-        code := (folder / "modeling_cnn.py").read_text()
-    )
-    assert not [line for line in code.splitlines() if line.startswith("from sentence_beam")]
+    assert "sentence_beam" not in (folder / "modeling_cnn.py").read_text()
     with pytest.raises(ValueError, match="trust_remote_code=True"):
         _theirs(folder)
 
