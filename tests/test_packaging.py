@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from helpers.pages import names, tables
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -252,6 +253,27 @@ def test_the_default_model_comes_with_an_extra_and_not_without(installed: Enviro
         for extra in extras
         if any(wanted.marker.evaluate({"extra": extra}) for wanted in minilm)
     ] == ["minilm", "cpu", "gpu"]
+
+
+def test_the_page_about_installing_lists_every_extra(installed: Environment) -> None:
+    (extras, _) = tables((ROOT / "docs/install.md").read_text(encoding="utf8"))
+    listed = [name for row in extras for name in names(row[0])]
+    assert sorted(listed) == sorted(installed.metadata().get_all("Provides-Extra"))
+
+
+@pytest.mark.parametrize("target", ["demo", "lint"])
+def test_make_takes_torch_from_an_index_of_its_own_if_one_is_named(
+    target: str, tmp_path: Path
+) -> None:
+    def installs(*variables: str) -> list[str]:
+        make = ["make", "--dry-run", f"VENV={tmp_path}", *variables, target]
+        done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if "pip install" in line]
+
+    first, *others = installs("TORCH_INDEX=https://example.org/cpu")
+    assert first.endswith(" --no-deps -c constraints.txt --index-url https://example.org/cpu torch")
+    assert others == installs() != []
+    assert "--index-url" not in str(others)
 
 
 def test_an_editable_install_is_a_folder_on_the_path_where_type_checkers_and_editors_look(
