@@ -374,14 +374,13 @@ def requirements(name: str, extras: set[str], path: list[str] | None = None) -> 
 def test_everything_that_is_installed_is_pinned_to_a_version_that_fits(
     installed: Environment,
 ) -> None:
-    pins = dict(
-        re.findall(
-            r"^([\w.-]+)==(\S+)$",
-            (ROOT / "constraints.txt").read_text(encoding="utf8"),
-            re.MULTILINE,
-        )
-    )
-    pins = {canonicalize_name(name): pin for name, pin in pins.items()}
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf8").splitlines()[1:]
+    pinned = [Requirement(line) for line in lines]
+    pins = {
+        canonicalize_name(r.name): str(r.specifier).removeprefix("==")
+        for r in pinned
+        if r.marker is None or r.marker.evaluate()
+    }
     left, seen = (
         requirements("sentence-beam", {"cpu", "dev", "docs"}, [str(installed.packages)]),
         set(),
