@@ -1,10 +1,15 @@
-# `make demo` and `make test` set up everything they need; `make PYTHON=python3.11 ...` chooses another interpreter.
+# `make demo` and `make test` set up everything they need; `make PYTHON=python3.13 ...` chooses another interpreter.
 PYTHON ?= python3
 VENV := .venv
 COMMAND := .venv-command
 BIN := $(VENV)/bin
 # `make test ARGS='-k store -x'` hands options to pytest.
 ARGS ?=
+
+# The package index's torch brings 3.4 GB of CUDA on Linux; PyTorch's own index has a build without:
+# make TORCH_INDEX=https://download.pytorch.org/whl/cpu demo
+TORCH_INDEX ?=
+torch = $(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt --index-url $(TORCH_INDEX) torch,:)
 
 .PHONY: demo test test-command coverage mutants test-engines faults bench gpu-check lint format docs clean
 
@@ -88,11 +93,13 @@ clean:
 # A stamp is newer than what its installation was made from, or the installation is brought up to date.
 $(VENV)/cpu.stamp: setup.py constraints.txt | $(BIN)/python
 	@echo "--- install into $(VENV) (some minutes the first time)"
+	@$(torch)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu]'
 	@touch $@
 
 $(VENV)/dev.stamp: setup.py constraints.txt | $(BIN)/python
 	@echo "--- install into $(VENV) with what the tests need (some minutes the first time)"
+	@$(torch)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu,dev,docs]'
 	@touch $(VENV)/cpu.stamp $@
 

