@@ -227,7 +227,7 @@ def build(
     globs = pipeline | "Inputs" >> beam.Create(list(job.run.globs))
     planned = globs | "Plan" >> Plan(job)
     embedded = planned.spans | "Embed" >> Embed(job, embedding)
-    known = (embedded.units, planned.carried, embedded.problems, planned.problems)
+    known = (embedded.units, embedded.problems, planned.problems)
     return finished(known, embedded.ranges, resolved, indexing, raises)
 
 

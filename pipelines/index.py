@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
-import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from sentence_beam.pipelines.common import beam_flags, command, engines, options
@@ -19,7 +18,6 @@ from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Sett
 from sentence_beam.transforms.space import resolve_model
 from sentence_beam.transforms.steps.index.choice import least_ram
 from sentence_beam.transforms.steps.options.from_snapshot import (
-    carried_units,
     record_plan,
     run_like,
 )
@@ -79,12 +77,7 @@ def index_store(
         run = with_answer_gates(run, options)
         record_plan(manifest, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
-            units = (
-                pipeline
-                | "Snapshot" >> beam.Create([manifest.run])
-                | "Units" >> beam.FlatMap(carried_units, root)
-            )
-            settled = (units,) | "Commit/Settle" >> Settle(run)
+            settled = pipeline | "Commit/Settle" >> Settle(run)
             record = settled | "Index" >> build(manifest, run)
             facts = with_watch([settled, record], run)
             _ = facts | "Commit" >> Commit(run, raises=not writer.waits)

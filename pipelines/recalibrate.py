@@ -23,13 +23,14 @@ from sentence_beam.transforms.steps.fit.recalibrate import (
     check_fits,
     recalibrating_run,
 )
-from sentence_beam.transforms.steps.options.from_snapshot import record_plan, units_of
+from sentence_beam.transforms.steps.options.from_snapshot import record_plan, units_of_part
 from sentence_beam.transforms.steps.options.gates import with_answer_gates
 from sentence_beam.transforms.steps.options.index import RecalibrateOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.calibrations import keep_calibration, read_calibration
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.plan import ALL
 from sentence_beam.transforms.store.runs.result import Result
 from sentence_beam.transforms.store.runs.run_ids import new_run
 
@@ -67,7 +68,7 @@ def recalibrate_store(options: RecalibrateOptions, beam_options: PipelineOptions
         run = with_answer_gates(recalibrating_run(manifest, run_id, calibration), options)
         if calibration is not None:
             keep_calibration(root, calibration)
-        record_plan(manifest, run_id)
+        record_plan(manifest, run_id, ALL)
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, manifest, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
@@ -82,11 +83,11 @@ def build(
     """Return the whole graph, up to the PCollection of the one Result; the index is built again."""
     units = (
         pipeline
-        | "Snapshot" >> beam.Create([manifest.run])
-        | "Units" >> beam.FlatMap(units_of, manifest.root)
+        | "Parts" >> beam.Create(list(manifest.units.parts))
+        | "Units" >> beam.FlatMap(units_of_part, manifest.root)
     )
     made = units | "Recalibrate" >> Recalibrate(
-        RecalibrateJob(run, manifest.space, len(manifest.units))
+        RecalibrateJob(run, manifest.space, manifest.units.rows)
     )
     settled = (made.units, made.problems) | "Commit/Settle" >> Settle(run)
     found = [settled]

@@ -20,7 +20,7 @@ from sentence_beam.transforms.steps.commit.restore import (
     restoring_run,
     snapshot_to_restore,
 )
-from sentence_beam.transforms.steps.options.from_snapshot import carried_units, record_plan
+from sentence_beam.transforms.steps.options.from_snapshot import record_plan
 from sentence_beam.transforms.steps.options.store import RollbackOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
@@ -53,7 +53,7 @@ def _rollback(options: RollbackOptions, beam_options: PipelineOptions) -> Comman
         earlier = snapshot_to_restore(root, restored)
         run = restoring_run(earlier, current, run_id, options.check_carried)
         checked = check_shards(earlier, current, run, every_returning=options.check_carried is None)
-        record_plan(earlier, run_id, checked)
+        record_plan(earlier, run_id, checked=checked)
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
@@ -68,12 +68,7 @@ def build(
     pipeline: beam.Pipeline, earlier: Manifest, run: Run, raises: bool = False
 ) -> beam.PCollection:
     """The whole graph; gives the one Result."""
-    units = (
-        pipeline
-        | "Snapshot" >> beam.Create([earlier.run])
-        | "Units" >> beam.FlatMap(carried_units, run.root)
-    )
-    settled = (units,) | "Commit/Settle" >> Settle(run)
+    settled = pipeline | "Commit/Settle" >> Settle(run)
     found = [settled]
     if earlier.index:
         found.append(pipeline | "Index" >> beam.Create([RunFact(index=IndexRecord(earlier.index))]))

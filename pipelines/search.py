@@ -127,7 +127,7 @@ def _tables(
 
 def shown_columns(options: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
     """Return the columns beside id and text: those in --where; with --full all kept ones."""
-    if not manifest.shard_units:
+    if not len(manifest.shards):
         return []
     kept = list(manifest.options.keep_columns) if options.full else []
     named = []

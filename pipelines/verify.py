@@ -96,13 +96,15 @@ def _sound(manifest: Manifest, extent: Extent) -> CommandOutput:
     if index:
         segments = len(index.segments)
         parts = f"{segments} index segments"
-    read = len(extent.read(manifest))
+    read = manifest.units.rows
     whole = "whole"
     if not extent.is_whole:
+        units = manifest.read_units("unit", "path", "sha256")
+        read = int(extent.reads(manifest, units).sum())
         whole = "sound as far as was read"
         parts = f"{counted(read, 'unit')} read, the others by size, the index not at all"
     rows = manifest.rows.written
-    shards = len(manifest.shard_units)
+    shards = len(manifest.shards)
     values = {
         "store": manifest.root,
         "run": manifest.run,

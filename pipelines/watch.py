@@ -20,7 +20,6 @@ from sentence_beam.transforms.report.answers import answers_page
 from sentence_beam.transforms.report.history import known_summaries, run_summaries
 from sentence_beam.transforms.search.queries import QueryEncoder
 from sentence_beam.transforms.steps.options.from_snapshot import (
-    carried_units,
     record_plan,
     run_like,
 )
@@ -98,12 +97,7 @@ def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) ->
         run = replace(run_like(manifest, run_id, "watch"), watch=entry)
         record_plan(manifest, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
-            units = (
-                pipeline
-                | "Snapshot" >> beam.Create([manifest.run])
-                | "Units" >> beam.FlatMap(carried_units, root)
-            )
-            found = [(units,) | "Commit/Settle" >> Settle(run)]
+            found = [pipeline | "Commit/Settle" >> Settle(run)]
             if manifest.index:
                 facts = [RunFact(index=IndexRecord(manifest.index))]
                 found.append(pipeline | "Index" >> beam.Create(facts))

@@ -42,6 +42,7 @@ from sentence_beam.transforms.store.manifest import snapshots
 from sentence_beam.transforms.store.runs.changed_rows import CHANGED_ROWS
 from sentence_beam.transforms.store.runs.lease_file import Lease
 from sentence_beam.transforms.store.shards.columns import OWN_COLUMNS
+from sentence_beam.transforms.store.tables.columns import FILES, UNITS
 from sentence_beam.transforms.store.verify import faults
 
 PAGES = [Page(path) for path in (*BESIDE, *DEPLOY, *DOCS)]
@@ -97,6 +98,8 @@ PRINTS = {
     ("docs/reading.md", "datasets"): "(384,)",
     ("docs/reading.md", "Files for other programs"): "['shop.",
     ("docs/push.md", "Other databases"): "20",
+    ("docs/store.md", "Both tables in DuckDB"): "[(300,)]\n",
+    ("docs/store.md", "Both tables in pandas"): ": 300} 1\n",
     ("docs/evaluation.md", "From Python"): "spearman 8",
     ("docs/documents.md", "From Python"): "A paragraph is a better end.",
     ("docs/diagnostics.md", "From Python"): "0.",
@@ -549,7 +552,9 @@ def test_the_values_of_count_and_layer_are_said() -> None:
 
 
 def test_a_store_holds_what_the_tables_say(made: Path) -> None:
-    layout, changed, held, columns, of_pieces, fields = tables(BY_NAME["docs/store.md"].text)
+    layout, changed, held, columns, of_pieces, fields, files, units = tables(
+        BY_NAME["docs/store.md"].text
+    )
     assert [names(row[0])[0] for row in changed] == CHANGED_ROWS.names
     assert sorted(name for row in held for name in names(row[0])) == sorted(
         field.name for field in dataclasses.fields(Lease)
@@ -567,20 +572,8 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
     for group in ("rows", "work", "tokens"):
         said = set(names(next(row[1] for row in fields if names(row[0]) == [group])))
         assert said - {"--chunks", "pieces"} == set(data[group])
-    said = names(next(row[1] for row in fields if names(row[0]) == ["shards"]))
-    # of units with rejected rows, of remote stores, of pieces
-    sometimes = {
-        "rejects_sha256",
-        "checksum",
-        "gs://",
-        "s3://",
-        "documents",
-        "pieces_sum",
-        "documents_sum",
-        "blank",
-        "forgotten",
-    }
-    assert set(said) - sometimes == set(data["shards"][0]) - sometimes
+    assert {name for row in files for name in names(row[0])} == set(FILES.names)
+    assert {name for row in units for name in names(row[0])} == set(UNITS.names)
 
 
 def test_the_page_of_python_lists_exactly_the_public_names() -> None:

@@ -40,7 +40,7 @@ def _modules() -> Iterator[Path]:
 @functools.cache
 def _tests() -> list[Path]:
     paths = (ROOT / "tests").rglob("*.py")
-    return sorted(path for path in paths if "fixtures" not in path.parts)
+    return sorted(paths)
 
 
 def _code_lines(path: Path) -> int:

@@ -2,8 +2,10 @@
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.lines import line
@@ -14,7 +16,7 @@ from sentence_beam.transforms.corpus.reading import describe_files
 from sentence_beam.transforms.report.snapshot import known_reasons
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.plan import file_of
+from sentence_beam.transforms.store.runs.plan import input_files
 from sentence_beam.transforms.store.runs.rejected import mend_of
 from sentence_beam.transforms.store.runs.result import Result
 
@@ -80,14 +82,13 @@ def header_lines(resolved: Resolved, result: Result) -> list[str]:
     if manifest is None:
         return []
     syntax = resolved.job.syntax
-    files = [
-        replace(file_of(entry), syntax=syntax)
-        for entry in manifest.input.files
-        if entry.format in FORMATS and FORMATS[entry.format].has_header
-    ]
-    lines = syntax_lines(files)
-    if resolved.previous is None and files:
-        names = ", ".join(f'"{name}"' for name in _trimmed_names(files[0]))
+    headed = [name for name, known in FORMATS.items() if known.has_header]
+    files = manifest.read_files()
+    files = files.filter(pc.is_in(files.column("format"), pa.array(headed)))
+    named = list(input_files(files, syntax))
+    lines = syntax_lines(named)
+    if resolved.previous is None and named:
+        names = ", ".join(f'"{name}"' for name in _trimmed_names(named[0]))
         if names:
             lines.append(line("columns", f"blanks around names left out: {names}"))
     return lines

@@ -12,6 +12,7 @@ import pytest
 from helpers.corpora import check_ledger, manifest_of, sentences, write_parquet
 from helpers.engines import OPTIONS, Flink, Started, sidecars, start, the_same
 from helpers.flink import wait
+from helpers.snapshots import units_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 KILLS = 5
@@ -174,7 +175,7 @@ def test_the_job_is_cancelled(
     done = sidecars(store)
     on_flink.pace(0.0)
     on_flink.run(*embed(corpus, store, model)).ok()
-    assert the_same(store)["shards"] == the_same(calm)["shards"]
+    assert units_of(store) == units_of(calm)
     check_ledger(store, 360)
     again = len(on_flink.seen("forwards")) - sidecars(calm) - len(on_flink.seen("loads"))
     assert done >= 2

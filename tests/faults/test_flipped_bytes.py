@@ -20,6 +20,7 @@ import pytest
 from helpers.calibrations import fit_on
 from helpers.commands import Outcome, Run
 from helpers.corpora import sentences, write_parquet
+from helpers.snapshots import small_parts, units_of
 
 from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms.base.arrow import parquet_bytes
@@ -72,7 +73,7 @@ class Made:
 def named_files(store: Path) -> frozenset[Path]:
     """The files of a store that its snapshot consists of, within the store."""
     manifest = open_store(str(store)).manifest
-    said = str([*manifest.content()]) + manifest.run
+    said = str([manifest.data, units_of(store, manifest.data)]) + manifest.run
     digests = {manifest.space.calibration}
     files = (path.relative_to(store) for path in store.rglob("*") if path.is_file())
     kept = (
@@ -140,7 +141,7 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     ]
     options += ["--max-rejects", 1, "--input", folder / "in" / "*", "--model", model]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sentence_beam.transforms.store.manifest.UNITS_IN_ONE_FILE", 1)
+        small_parts(patch)
         for night in range(2):
             for name in "ab":
                 texts = [*sentences(60, 100 * night if name == "a" else 500), ""]

@@ -31,7 +31,7 @@ from helpers.hostile import (
 )
 from helpers.nights import DIM, Nights
 from helpers.settled import finish, settled
-from helpers.snapshots import begin, night, numbered, run_name, write_unit
+from helpers.snapshots import begin, night, numbered, records_of, run_name, write_unit
 from helpers.tiny_models import save_tiny_model
 from helpers.units import make_vectors
 from helpers.watching import watched_nights
@@ -211,7 +211,7 @@ def shard_files(folder: Path) -> tuple[Any, Check]:
             take_rows(str(path), np.array([0, 8]), ["id"])
         found = (
             LastSnapshot(root, manifest.run, manifest.space)
-            .shards(manifest.units)
+            .shards(records_of(root))
             .find(row_hashes(texts))
         )
         assert found.vectors is None or np.array_equal(

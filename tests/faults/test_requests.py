@@ -4,7 +4,6 @@ day.
 `tests/pipelines/test_gs.py` has the same for gs://.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.s3 import disturbed
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms import storage
 
@@ -21,10 +21,8 @@ pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 
 
 def shards(root: str) -> list[tuple[Any, ...]]:
-    manifest = json.loads(storage.read_bytes(f"{root}/manifest.json"))
     return [
-        tuple(unit[name] for name in ("unit", "path", "rows", "sha256"))
-        for unit in manifest["shards"]
+        tuple(unit[name] for name in ("unit", "path", "rows", "sha256")) for unit in units_of(root)
     ]
 
 

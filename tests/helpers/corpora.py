@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
+from helpers.snapshots import units_of
 from helpers.tiny_models import WORDS
 
 from sentence_beam.transforms.store import open_store
@@ -106,8 +107,9 @@ def vectors_of(store: Path) -> dict[str, list[float]]:
 
 def rejects_of(store: Path) -> list[dict[str, Any]]:
     """The rejected rows that the current snapshot names, in the snapshot's order."""
-    manifest = manifest_of(store) or {"shards": []}
-    paths = [unit["rejects"] for unit in manifest["shards"] if unit["rejects"]]
+    if manifest_of(store) is None:
+        return []
+    paths = [unit["rejects"] for unit in units_of(store) if unit["rejects"]]
     return [row for path in paths for row in pq.read_table(store / path).to_pylist()]
 
 

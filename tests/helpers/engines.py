@@ -13,6 +13,7 @@ from typing import Any
 from helpers.commands import Outcome
 from helpers.corpora import manifest_of
 from helpers.flink import Cluster
+from helpers.snapshots import units_of
 
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -27,10 +28,8 @@ def the_same(store: Path) -> dict[str, Any]:
     """Units, shard names, bytes, counts and the index of the current snapshot."""
     manifest = manifest_of(store)
     assert manifest is not None, f"{store} holds no snapshot"
-    return {
-        name: manifest[name]
-        for name in ("space", "partition", "rows", "work", "tokens", "shards", "index")
-    }
+    names = ("space", "partition", "rows", "work", "tokens", "index")
+    return {**{name: manifest[name] for name in names}, "units": units_of(store)}
 
 
 def neighbours_of(store: Path, output: Path) -> list[object]:

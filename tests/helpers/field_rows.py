@@ -10,11 +10,12 @@ from helpers.snapshots import SPACE
 from sentence_beam.transforms.corpus import Columns, list_files, read_span
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.footers import read_footer
-from sentence_beam.transforms.steps.plan.kept_types import with_types
+from sentence_beam.transforms.steps.plan.footers import open_file
+from sentence_beam.transforms.steps.plan.kept_types import types_of
+from sentence_beam.transforms.steps.plan.planned import planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan import spans_of
 from sentence_beam.transforms.store.runs.result import now
 
 
@@ -37,10 +38,9 @@ def read_rows(paths: Path | Sequence[Path], columns: Columns) -> Read:
     )  # fmt: skip
     job = EmbedJob(run, columns, Recipe("m"))
     files = list_files(map(str, named), "auto")
-    planned = with_types([read_footer(PlannedFile(file), job) for file in files], job, None)
-    units = [
-        unit for item in planned for span in item.spans for unit in read_span(span, columns, 1000)
-    ]
+    planned = planned_rows([open_file(file, job).row() for file in files])
+    spans = spans_of(planned, types=types_of(planned, job, None))
+    units = [unit for span in spans for unit in read_span(span, columns, 1000)]
     tables = [unit.kept for unit in units if unit.kept is not None and unit.kept.num_rows]
     kept = pa.table({})
     if tables:

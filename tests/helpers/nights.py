@@ -13,9 +13,10 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from helpers.settled import finish, settled
+from helpers.snapshots import PlannedFile, write_plan
 
 from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle
-from sentence_beam.transforms.corpus import InputFile, UnitRows
+from sentence_beam.transforms.corpus import InputFile, Span, UnitRows
 from sentence_beam.transforms.index.cells import PASSES
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space import Space, row_hashes
@@ -52,8 +53,6 @@ from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.plan_file import write_plan
 from sentence_beam.transforms.store.runs.result import now
 from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.vectors import Vectors
@@ -163,8 +162,8 @@ class Nights:
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
         planned = [
-            PlannedFile(input_file(name), carried=(unit,))
-            for name, unit in zip(sorted(files), units, strict=True)
+            PlannedFile(file, (Span(file, 0, 0, 100, rows=unit.read),))
+            for file, unit in zip(map(input_file, sorted(files)), units, strict=True)
         ]
         write_plan(run.root, run.id, planned)
         return run, units

@@ -17,9 +17,9 @@ from helpers.pair_files import FORMATS, InputRow, made_ids, suffix_of, write_fil
 from helpers.pair_model import Expected, HeldRow, Models, State, as_kept
 from helpers.pair_planner import Asked, Planner, items_of
 from helpers.pair_table import LASTING, START, Item, Reason, reasons
+from helpers.snapshots import files_of, group_name
 
 from sentence_beam.transforms.base.arrow import values_of
-from sentence_beam.transforms.corpus.groups import group_name
 from sentence_beam.transforms.corpus.syntax import CsvSyntax, Syntax
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space import Space
@@ -431,13 +431,12 @@ class History:
             return {}
         manifest = self.manifest
         before = open_store(str(self.store), manifest.previous).manifest
-        groups = {entry.path: entry.group for entry in before.files}
+        groups = {file["path"]: file["group"] for file in files_of(self.store, before.data)}
         if not groups[bad]:
             return {bad: held[bad]}
         bits = int(groups[bad].partition("-")[0][1:])
-        result = open_store(str(self.store)).manifest
+        left_out = {file["path"] for file in files_of(self.store) if not file["size"]}
         for name in [name for name in files if name not in groups]:
-            left_out = {entry.path for entry in result.files if not entry.size}
             if group_name(name, bits) == groups[bad] and name in left_out:
                 del files[name]
         return {

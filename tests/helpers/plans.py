@@ -2,31 +2,30 @@
 model is needed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from helpers.settled import finish
 from helpers.snapshots import SPACE, run_name
 
-from sentence_beam.transforms.corpus import Columns, InputFile
+from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Recipe, row_hashes
 from sentence_beam.transforms.steps.embed.cutting import read_units
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import read_again
-from sentence_beam.transforms.steps.plan.elements import ListedFiles
-from sentence_beam.transforms.steps.plan.files import file_batches, list_files, record
-from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.steps.plan.look import look_at_all
+from sentence_beam.transforms.steps.plan.record import put_together, record
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
-from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange, units_of_range
-from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
+from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan import input_files
 from sentence_beam.transforms.store.runs.result import Result, now
 from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.vectors import Vectors
@@ -68,45 +67,30 @@ def job_of(
 
 
 def handed_out(job: EmbedJob) -> list[Any]:
-    """What the plan of a run hands out: lists of spans to embed, carried units, problems."""
-    found = [item for glob in job.run.globs for item in list_files(glob, job)]
-    planner, files = FilePlanner(job), [item for item in found if isinstance(item, InputFile)]
-    planned = planner.plan_all(files)
-    short = planner.in_short([item for item in planned if not isinstance(item, Problem)])
-    others = [item for item in [*found, *planned] if not isinstance(item, InputFile | PlannedFile)]
-    return in_full(record([*others, short], job, 1), job)
+    """What the plan of a run hands out: lists of spans to embed, and problems."""
+    return list(record(looked_at(job), job, 1))
 
 
-def in_full(handed_out: Iterable[Any], job: EmbedJob) -> list[Any]:
-    """What a plan hands out, with the units of its ranges."""
-    found: list[Any] = []
-    for item in handed_out:
-        if isinstance(item, CarriedRange):
-            found += units_of_range(item, last_snapshot(job.run))
-        else:
-            found.append(item)
+def looked_at(job: EmbedJob) -> list[Any]:
+    """What comes to the process that puts the plan together, out of order."""
+    return look_at_all(job)[::-1]
+
+
+def planned(job: EmbedJob) -> list[dict[str, Any]]:
+    """The files of a plan as it is checked, each with its spans."""
+    files, types = put_together(look_at_all(job), job)
+    return rows_of(files, types)
+
+
+def rows_of(files: pa.Table, types: Any = ()) -> list[dict[str, Any]]:
+    """Rows of a plan as dicts, each with its `file` (InputFile), and `names` of its spans."""
+    found = []
+    for row, file in zip(files.to_pylist(), input_files(files, types=tuple(types)), strict=True):
+        spans = row["spans"] or []
+        found.append(
+            {**row, "file": file, "names": [f"{file.key}-{s['number']:012d}" for s in spans]}
+        )
     return found
-
-
-def planned_by_ranges(job: EmbedJob, slots: int = 2) -> list[Any]:
-    """What a plan hands out if its files are planned by ranges of their keys."""
-    return in_full(record(looked_at(job, slots), job, 1), job)
-
-
-def looked_at(job: EmbedJob, slots: int = 2) -> list[Any]:
-    """What comes to the process that puts the plan together, out of order; with few slots a range
-    has several files.
-    """
-    found: list[Any] = []
-    for listed in (item for glob in job.run.globs for item in file_batches(glob, job, slots)):
-        if not isinstance(listed, ListedFiles):
-            found.append(listed)
-            continue
-        planner = FilePlanner(job, listed.keys)
-        planned = planner.plan_all(listed.files)
-        found += [item for item in planned if isinstance(item, Problem)]
-        found.append(planner.in_short([item for item in planned if not isinstance(item, Problem)]))
-    return found[::-1]
 
 
 def night(root: Path | str, *globs: object, number: int = 0, **values: Any) -> Result:
@@ -114,10 +98,7 @@ def night(root: Path | str, *globs: object, number: int = 0, **values: Any) -> R
     job = job_of(root, *globs, number=number, **values)
     found = handed_out(job)
     units = [unit for item in found if isinstance(item, list) for unit in _written(item, job)]
-    carried = [item for item in found if isinstance(item, UnitRecord)]
-    return finish(
-        job.run, [*units, *carried], [item for item in found if isinstance(item, Problem)]
-    )
+    return finish(job.run, units, [item for item in found if isinstance(item, Problem)])
 
 
 def _written(spans: list[Any], job: EmbedJob) -> Iterator[UnitRecord]:

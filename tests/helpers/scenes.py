@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow.parquet as pq
+import pytest
+from helpers import snapshots as snapshot_forms
 from helpers.calibrations import fit_on
 from helpers.corpora import sentences, write_jsonl, write_parquet
 
@@ -44,7 +45,7 @@ class Kind:
     """What is tried: a command over a store of some nights, all with these options.
 
     `documents` says that rows have several sentences, `small` how many small files there are,
-    `in_parts` that all manifests are in parts. A `table` of a database may be half written by a
+    `in_parts` that tables have many parts. A `table` of a database may be half written by a
     command that fails.
     """
 
@@ -119,14 +120,17 @@ class Scene:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Commands within the block write manifests as the scene has them."""
+        """Commands within the block cut tables as the scene has them."""
         with in_parts() if self.kind.in_parts else contextlib.nullcontext():
             yield
 
 
-def in_parts() -> contextlib.AbstractContextManager[Any]:
-    """Manifests written within the block have their units in parts."""
-    return mock.patch("sentence_beam.transforms.store.manifest.UNITS_IN_ONE_FILE", 1)
+@contextlib.contextmanager
+def in_parts() -> Iterator[None]:
+    """Tables that are written within the block have many parts."""
+    with pytest.MonkeyPatch.context() as patch:
+        snapshot_forms.small_parts(patch)
+        yield
 
 
 def arguments(

@@ -3,30 +3,32 @@
 from collections.abc import Iterable
 from typing import Any
 
+from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.steps.commit.commit_run import settle_run
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs import finish as finish_run
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.record_bytes import pack
+from sentence_beam.transforms.store.runs.made import by_stretch, pack
 from sentence_beam.transforms.store.runs.result import Result
-from sentence_beam.transforms.store.runs.settled import SettledStretch, Settler
-from sentence_beam.transforms.store.runs.stretches import STRETCHES, stretch_of
 
 
-def stretches(run: Run, units: Iterable[UnitRecord]) -> list[SettledStretch]:
-    """The units by stretches of their names, each checked."""
-    packed: list[list[bytes]] = [[] for _ in range(STRETCHES)]
-    for unit in units:
-        packed[stretch_of(unit.unit)].append(pack(unit))
-    settler = Settler(run.root, run.id)
-    return [settler.settle(number, found) for number, found in enumerate(packed)]
+def packed(units: Iterable[UnitRecord]) -> list[tuple[int, bytes]]:
+    """The units by stretches of their names, each packed."""
+    found: dict[int, list[Any]] = {}
+    for stretch, values in map(by_stretch, units):
+        found.setdefault(stretch, []).append(values)
+    return [(stretch, pack(values)) for stretch, values in found.items()]
 
 
 def settled(run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] = ()) -> RunFact:
     """All units and problems of a run together."""
-    facts = [RunFact(stretch=stretch) for stretch in stretches(run, units)]
-    return settle_run([*facts, *(RunFact(problem=problem) for problem in problems)], run)
+    made: list[tuple[int, bytes] | Problem]
+    try:
+        made = [*packed(units)]
+    except SentenceBeamError as error:
+        made = [Problem.of(error)]
+    return settle_run([*made, *problems], run)
 
 
 def finish(

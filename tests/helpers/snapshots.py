@@ -1,30 +1,58 @@
-"""Nights without any model: snapshots of a file's rows, committed one after the other."""
+"""Nights without any model: snapshots of a file's rows, committed one after the other. And the one
+place that knows in which form a snapshot lists its units and files.
+"""
 
-from dataclasses import replace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pytest
 from helpers.settled import finish
 from helpers.units import make_unit, make_vectors
 
+from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, group_of_key
 from sentence_beam.transforms.report import report
 from sentence_beam.transforms.space import Space, row_hashes
-from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import RememberedOptions, TableEntry
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.runs import plan
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.plan import PLAN, PlanNotes, input_files
 from sentence_beam.transforms.store.runs.result import Result, now
+from sentence_beam.transforms.store.runs.settle import Settled
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
 from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.writing import unit_digest
+from sentence_beam.transforms.store.tables import columns
+from sentence_beam.transforms.store.tables import parts as table_parts
+from sentence_beam.transforms.store.tables.columns import FILES, MADE, UNITS, values_of
 
 SPACE = Space(
     weights="w", tokenizer="t", architecture="bert:x", max_tokens=16, prompt="", pooler={"name": "mean"},
     calibration=None, normalize=True, truncate_dim=None, precision="float32", dtype="float32", dim=4,
 )  # fmt: skip
 BYTES = 100  # of each unit
+Entry = dict[str, Any]
+Store = Path | str
+Change = Callable[[list[Entry]], list[Entry]]
+UNIT_COLUMNS = (
+    "unit", "file", "start", "stop", "rows", "read", "rejected", "blank", "forgotten", "tokens", "truncated",
+    "lost", "documents", "pieces_sum", "documents_sum", "path", "rejects", "checksum", "form", "bytes", "sha256",
+    "rejects_sha256",
+)  # fmt: skip
+DIGESTS = ("sha256", "rejects_sha256")
+SUMS = ("pieces_sum", "documents_sum")
 
 
 def run_name(number: int) -> str:
@@ -86,3 +114,194 @@ def night(
 def numbered(start: int, stop: int, text: str = "text") -> dict[str, str]:
     """Rows r<start> to r<stop - 1>, each with a text of its own."""
     return {f"r{i}": f"{text} {i}" for i in np.arange(start, stop)}
+
+
+def units_of(store: Store, manifest: Mapping[str, Any] | None = None) -> list[Entry]:
+    """The units of a snapshot by name, each with every column of `units`; of the current one,
+    unless the JSON of another manifest is given. Digests and sums are in hex.
+    """
+    return _unit_rows(_table(store, manifest, "units"))
+
+
+def files_of(store: Store, manifest: Mapping[str, Any] | None = None) -> list[Entry]:
+    """The input files of a snapshot by path, each with every column of `files`; `source` is the
+    full path.
+    """
+    return _file_rows(_table(store, manifest, "files"))
+
+
+def records_of(store: Store, manifest: Mapping[str, Any] | None = None) -> list[UnitRecord]:
+    """The units of a snapshot as the records that a function under test takes."""
+    found = read_manifest(str(store), manifest["run"] if manifest else None)
+    assert found is not None
+    return columns.records_of(found.read_units())
+
+
+def row_of(unit: UnitRecord) -> Entry:
+    """A unit as `units_of` gives it, from its record."""
+    values = dict(zip(MADE.names, values_of(unit), strict=True))
+    return _unit_row({name: values[name] for name in UNITS.names})
+
+
+def group_name(relative: str, bits: int) -> str:
+    """The name of the group of a small file."""
+    return group_of_key(int(key_of(relative), 16), bits)
+
+
+def planned_files(files: pa.Table) -> list[Entry]:
+    """The files of a plan as `files_of` gives them."""
+    return _file_rows(files.select(FILES.names))
+
+
+def units_settled(made: Settled, store: Store) -> list[Entry]:
+    """The units of a run that was settled, by name."""
+    return _unit_rows(table_parts.read_table(str(store), "units", made.units))
+
+
+def edit_units(store: Store, change: Change, run: str | None = None) -> None:
+    """Write a snapshot with other units than the run made: those that `change` makes of the units
+    as `units_of` gives them. The digest of the manifest fits; its counts stay.
+    """
+    data = _manifest(store, run)
+    rows = [_packed(unit) for unit in change(units_of(store, data))]
+    _rewrite(store, data, "units", pa.Table.from_pylist(rows, UNITS))
+
+
+def edit_files(store: Store, change: Change, run: str | None = None) -> None:
+    """Write a snapshot with other input files, as `edit_units` does with other units."""
+    data = _manifest(store, run)
+    rows = [{**file, "folder": None} for file in change(files_of(store, data))]
+    _rewrite(store, data, "files", pa.Table.from_pylist(rows, FILES))
+
+
+def changed(number: int, **values: Any) -> Change:
+    """A change of some values of one unit or file, for `edit_units` and `edit_files`."""
+
+    def change(entries: list[Entry]) -> list[Entry]:
+        return [*entries[:number], {**entries[number], **values}, *entries[number + 1 :]]
+
+    return change
+
+
+def small_parts(patch: pytest.MonkeyPatch, rows: int = 2) -> None:
+    """Let parts of tables have so many rows on average, and turns three times as many."""
+    patch.setattr(table_parts, "ROWS_IN_A_PART", rows)
+    patch.setattr(table_parts, "ROWS_IN_A_TURN", 3 * rows)
+
+
+def parts_of(
+    store: Store, manifest: Mapping[str, Any] | None = None, kind: str = "units"
+) -> list[Entry]:
+    """The parts of a table of a snapshot: path, sha256, rows, first and last key."""
+    data = _manifest(store) if manifest is None else manifest
+    found: list[Entry] = data[kind]["parts"]
+    return found
+
+
+def watch_parts(patch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the parts that are read from now on, as often as they are."""
+    read: list[str] = []
+    call = table_parts.read_part
+    patch.setattr(
+        table_parts,
+        "read_part",
+        lambda root, part, columns=None: (read.append(part.path), call(root, part, columns))[1],
+    )
+    return read
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file of a plan: its spans, or the units that are carried over.
+
+    Of a group the first file has `group`, and all have `in_group`. A file that has nothing is
+    carried over without units, unless `is_rowless` says that it was opened and has no row.
+    """
+
+    file: InputFile
+    spans: tuple[Span, ...] = ()
+    carried: tuple[UnitRecord, ...] = ()
+    group: GroupSpan | None = None
+    in_group: str = ""
+    was: str | None = None
+    bad: str = ""
+    is_rowless: bool = False
+
+    @property
+    def work(self) -> list[AnySpan]:
+        """The spans to embed."""
+        return [*self.spans, *([self.group] if self.group else [])]
+
+
+def plan_rows(files: Sequence[PlannedFile]) -> pa.Table:
+    """The rows of a plan of these files."""
+    of_group = {
+        span.file.relative: (item.group.name, span)
+        for item in files
+        for span in (item.group.spans if item.group else ())
+    }
+    rows = [_plan_row(item, *of_group.get(item.file.relative, ("", None))) for item in files]
+    return planned_rows(rows).select(PLAN.names).sort_by("path").combine_chunks()
+
+
+def _plan_row(item: PlannedFile, group: str, span: Span | None) -> dict[str, Any]:
+    spans = item.spans if span is None else (*item.spans, span)
+    row = OpenedFile(item.file, spans).row()
+    row |= {"group": item.in_group or group or None, "was": item.was, "bad": item.bad or None}
+    if not (spans or item.is_rowless or item.bad) or item.carried:
+        row |= {"carried": True, "spans": None, "units": len(item.carried)}
+        row |= {name: sum(getattr(u, name) for u in item.carried) for name in ("rows", "read")}
+        row |= {"written": sum(unit.written for unit in item.carried)}
+    return row
+
+
+def write_plan(
+    root: str, run: str, files: Sequence[PlannedFile], buckets: Buckets | None = None
+) -> bool:
+    """Put a plan of these files on record."""
+    types = next((item.file.types for item in files if item.file.types), ())
+    notes = PlanNotes(buckets=buckets, types=dict(types), written=now())
+    return plan.write_plan(root, run, plan_rows(files), notes)
+
+
+def _manifest(store: Store, run: str | None = None) -> Entry:
+    name = layout.snapshot(run) if run else layout.MANIFEST
+    found: Entry = json.loads(storage.read_bytes(storage.join(str(store), name)))
+    return found
+
+
+def _table(store: Store, manifest: Mapping[str, Any] | None, kind: str) -> pa.Table:
+    data = _manifest(store) if manifest is None else manifest
+    return table_parts.read_table(str(store), kind, TableEntry.from_json(data[kind]))
+
+
+def _unit_rows(units: pa.Table) -> list[Entry]:
+    return [_unit_row(row) for row in units.to_pylist()]
+
+
+def _file_rows(files: pa.Table) -> list[Entry]:
+    paths = [file.path for file in input_files(files)]
+    return [{**row, "source": path} for row, path in zip(files.to_pylist(), paths, strict=True)]
+
+
+def _unit_row(row: Entry) -> Entry:
+    digests = {name: row[name] and row[name].hex() for name in DIGESTS}
+    sums = {name: None if row[name] is None else f"{row[name]:016x}" for name in SUMS}
+    return {**row, **digests, **sums}
+
+
+def _packed(row: Entry) -> Entry:
+    digests = {name: row[name] and bytes.fromhex(row[name]) for name in DIGESTS}
+    sums = {name: None if row[name] is None else int(row[name], 16) for name in SUMS}
+    return {**row, **digests, **sums}
+
+
+def _rewrite(store: Store, data: Entry, kind: str, rows: pa.Table) -> None:
+    """Write a snapshot with another table."""
+    entry = table_parts.write_table(str(store), kind, rows, TableEntry())
+    data = {**data, kind: entry.to_json()}
+    places = [layout.snapshot(data["run"])]
+    if _manifest(store)["run"] == data["run"]:
+        places.append(layout.MANIFEST)
+    for place in places:
+        storage.overwrite(storage.join(str(store), place), to_bytes(sealed(data)))

@@ -1,8 +1,12 @@
 """Records of units, made up."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+import pyarrow as pa
+
 from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.tables.columns import MADE, rows_table, values_of
 
 
 def unit_record(rows: int, **values: object) -> UnitRecord:
@@ -25,3 +29,8 @@ def unit_record(rows: int, **values: object) -> UnitRecord:
         sha256=None,
     )
     return replace(made, **values)  # type: ignore[arg-type]
+
+
+def made_table(units: Iterable[UnitRecord]) -> pa.Table:
+    """The rows of `made` of some units."""
+    return rows_table(map(values_of, units), MADE)

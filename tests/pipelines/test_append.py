@@ -14,6 +14,7 @@ from helpers.corpora import (
     vectors_of,
     write_parquet,
 )
+from helpers.snapshots import files_of
 
 from sentence_beam.transforms.store import open_store
 
@@ -41,7 +42,7 @@ def test_earlier_files_stay_with_their_rows_and_their_index(
     assert "1 unchanged" in out
     embed(days[1] / "*", "--append").ok()
     manifest = check_ledger(store, 10, embedded=5, carried=5)
-    assert [file["path"] for file in manifest["input"]["files"]] == ["p0.parquet", "p1.parquet"]
+    assert [file["path"] for file in files_of(store, manifest)] == ["p0.parquet", "p1.parquet"]
     assert manifest["input"]["globs"] == [f"{days[0]}/*", f"{days[1]}/*"]
     assert manifest["index"]["rows"] == 10
     assert first.items() <= files_in(store, "embeddings").items()
@@ -89,7 +90,7 @@ def test_the_same_file_again_and_the_same_content_elsewhere_change_nothing(
     shutil.copy(days[0] / "p0.parquet", days[1] / "p0.parquet")
     embed(days[1] / "p0*", "--append").ok()
     manifest = check_ledger(store, 5, carried=5)
-    assert manifest["input"]["files"][0]["source"] == str(days[1] / "p0.parquet")
+    assert files_of(store, manifest)[0]["source"] == str(days[1] / "p0.parquet")
 
 
 def test_a_known_name_with_other_content_is_refused_with_a_pattern_that_works(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.corpora import sentences, write_lines, write_parquet
+from helpers.snapshots import files_of
 
 import sentence_beam as sb
 from sentence_beam.transforms.store.verify import faults
@@ -27,7 +28,7 @@ def work(store: sb.Store) -> tuple[int, ...]:
 
 
 def batches(store: sb.Store) -> list[str]:
-    return [file["path"] for file in store.manifest.data["input"]["files"]]
+    return [file["path"] for file in files_of(store.root)]
 
 
 def texts(store: sb.Store) -> list[str]:
@@ -42,7 +43,7 @@ def test_batches_stand_beside_each_other_and_the_same_one_again_adds_nothing(
     assert (work(store), batches(store)) == ((2, 0, 4), ["day 2.parquet", "monday.parquet"])
     again = sb.embed(TEXTS[4:6], batch="day 2", **how)
     assert (work(again), sorted(texts(again))) == ((0, 0, 6), sorted(TEXTS[:6]))
-    assert [file["source"] for file in again.manifest.data["input"]["files"]] == [
+    assert [file["source"] for file in files_of(again.root)] == [
         "rows://day 2.parquet", "rows://monday.parquet"
     ]  # fmt: skip
 

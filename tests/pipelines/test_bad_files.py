@@ -14,13 +14,15 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.jobs import embed_job
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.steps.plan.checked import check_bad
+from sentence_beam.transforms.steps.plan.checked import checked_plan
+from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.carried import STATES
 
 OPTIONS = ("--id-column", "id", "--unit-tokens", 60)
 
@@ -152,14 +154,18 @@ def test_a_link_that_was_to_a_folder_is_no_bad_file(
 def test_a_limit_is_a_number_or_below_one_a_part_of_all(
     tmp_path: Path, model: Path, limit: float, bad: int, files: int, passes: bool
 ) -> None:
-    found = [
-        PlannedFile(InputFile(f"/in/{n}", f"{n}", "text", "", 0, "", ""), bad=f"{n} is bad")
-        for n in range(bad)
-    ]
+    found = planned_rows(
+        [
+            row_of(InputFile(f"/in/{n:03}", f"{n:03}", "text", "", 0, "", ""))
+            | {"carried": False, "spans": [], "bad": f"{n} is bad" if n < bad else None}
+            for n in range(files)
+        ]
+    )
     said = f"^{bad} of {files} files cannot be read, .*: 0 is"
     outcome = nullcontext() if passes else pytest.raises(SentenceBeamError, match=said)
+    job = embed_job(tmp_path, model, "in/*", max_bad_files=limit)
     with outcome:
-        check_bad(found, files, embed_job(tmp_path, model, "in/*", max_bad_files=limit))
+        checked_plan(found, STATES.empty_table(), job)
 
 
 def test_a_file_that_breaks_off_in_the_middle_is_found_before_anything_is_embedded(
@@ -174,14 +180,13 @@ def test_a_file_that_breaks_off_in_the_middle_is_found_before_anything_is_embedd
     glob, cut = inputs / "*.txt.gz", inputs / "b.txt.gz"
     embed(glob, "--unit-tokens", 60).ok()
     whole = cut.read_bytes()
-    before = open_store(str(store)).manifest
+    before = units_of(store)
     cut.write_bytes(whole[: len(whole) // 2])
     (inputs / "c.txt.gz").write_bytes(gzip.compress(lines["a"].encode(), mtime=0)[:-9])
     embed(glob, "--unit-tokens", 60).failed(1, "b.txt.gz")
     outcome = embed(glob, "--unit-tokens", 60, "--max-bad-files", 2).ok()
     assert f"bad file    {cut}" in outcome.out
-    now = open_store(str(store)).manifest
-    assert [unit.path for unit in now.units] == [unit.path for unit in before.units]
+    assert [unit["path"] for unit in units_of(store)] == [unit["path"] for unit in before]
     assert len(open_store(str(store))) == 400
     planned = run("plan", "--input", glob, "--store", store, "--max-bad-files", 2).ok().out
     assert f"bad file    {cut}" in planned

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, manifest_of, sentences, write_lines
+from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.transforms.store import open_store
@@ -50,23 +51,26 @@ def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
     embed(glob, "--unit-tokens", 200).ok()
     before = manifest_of(store)
     assert before is not None
-    path = store / before["shards"][0]["path"]
+    path = store / units_of(store, before)[0]["path"]
     whole = path.read_bytes()
     DAMAGE[damage](path)
     out = embed(glob, "--check-carried", 1).ok().out
     assert f"damaged     {path.relative_to(store)}: missing or changed" in out
     assert path.read_bytes() == whole
-    after = check_ledger(store, 30, embedded=before["shards"][0]["rows"])
-    assert [unit["sha256"] for unit in after["shards"]] == [
-        unit["sha256"] for unit in before["shards"]
+    after = check_ledger(store, 30, embedded=units_of(store, before)[0]["rows"])
+    assert [unit["sha256"] for unit in units_of(store, after)] == [
+        unit["sha256"] for unit in units_of(store, before)
     ]
     found = result_of(store)
-    assert found["damaged"] == [before["shards"][0]["path"]]
-    assert (found["checked"]["shards"], found["checked"]["damaged"]) == (len(before["shards"]), 1)
+    assert found["damaged"] == [units_of(store, before)[0]["path"]]
+    assert (found["checked"]["shards"], found["checked"]["damaged"]) == (
+        len(units_of(store, before)),
+        1,
+    )
     assert "checked" in json.loads((store / "report.json").read_text())["nights"][-1]
     run("verify", "--store", store).ok()
     out = embed(glob).ok().out  # the fraction is remembered
-    n = len(before["shards"])
+    n = len(units_of(store, before))
     assert (
         f"{n} of {n} carried shards are sound: 0 by the checksum of a listing, {n} by reading them"
         in out
@@ -106,7 +110,7 @@ def test_of_a_file_that_is_not_named_a_damaged_shard_ends_the_run(
 ) -> None:
     embed(glob).ok()
     before = (store / "manifest.json").read_bytes()
-    for unit in manifest_of(store)["shards"]:
+    for unit in units_of(store):
         if unit["file"] == "a.txt":
             flip(store / unit["path"])
     again = write_lines(glob.parent / "d.txt", sentences(3, 50))

@@ -22,6 +22,7 @@ from helpers.corpora import (
     vectors_of,
     write_parquet,
 )
+from helpers.snapshots import files_of
 
 KILLS = 2
 
@@ -45,10 +46,9 @@ def the_same(store: Path) -> dict[str, Any]:
     """What a disturbed and an undisturbed run must agree on."""
     manifest = manifest_of(store)
     assert manifest is not None
-    return {
-        name: manifest[name]
-        for name in ("space", "rows", "work", "tokens", "shards", "index", "partition")
-    }
+    names = ("space", "rows", "work", "tokens", "units", "index", "partition")
+    files = [{**file, "folder": "", "source": "", "version": ""} for file in files_of(store)]
+    return {name: manifest[name] for name in names} | {"files": files}
 
 
 @pytest.fixture(scope="module")

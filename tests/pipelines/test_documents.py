@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
-from helpers.corpora import edit_manifest, manifest_of, rejects_of, rows_of, sentences
+from helpers.corpora import manifest_of, rejects_of, rows_of, sentences
+from helpers.snapshots import changed, edit_units, units_of
 
 from sentence_beam.transforms.corpus import Cutter, UnitRows
 from sentence_beam.transforms.corpus.pieces import take_rows
@@ -173,7 +174,7 @@ def test_a_document_larger_than_a_unit_is_in_several(
     write(inputs / "a.parquet", documents)
     embed(inputs / "*", *CUT, "--unit-tokens", 500).ok()
     check_pieces(store, documents)
-    units = [unit for unit in manifest_of(store)["shards"] if unit["path"]]  # type: ignore[index]
+    units = [unit for unit in units_of(store) if unit["path"]]
     assert len(units) > 3
     assert max(unit["tokens"] for unit in units) < 3000
     assert run("verify", "--store", store).ok()
@@ -460,8 +461,8 @@ def test_a_run_goes_on_in_the_middle_of_a_document(
     run("embed", "--input", inputs / "*", "--store", calm, *options, *how).ok()
     again = manifest_of(calm)
     assert again is not None
-    assert [unit["path"] for unit in manifest["shards"]] == [
-        unit["path"] for unit in again["shards"]
+    assert [unit["path"] for unit in units_of(store, manifest)] == [
+        unit["path"] for unit in units_of(calm)
     ]
     assert pieces_of(store) == pieces_of(calm)
 
@@ -475,12 +476,8 @@ def test_a_piece_that_is_lost_is_noticed(
         embed(inputs / "*", *CUT).failed(4, "a document lacks pieces")
     assert manifest_of(store) is None
     embed(inputs / "*", *CUT).ok()
-    path = store / "manifest.json"
-    data = json.loads(path.read_text())
-    unit = next(unit for unit in data["shards"] if unit["path"])
-    unit["pieces_sum"] = "0" * 16
-    for place in (path, store / "manifests" / f"{data['run']}.json"):
-        edit_manifest(place, data)
+    place = next(place for place, unit in enumerate(units_of(store)) if unit["path"])
+    edit_units(store, changed(place, pieces_sum="0" * 16))
     outcome = run("verify", "--store", store)
     assert outcome.status == 1
     assert "other pieces of documents" in outcome.err

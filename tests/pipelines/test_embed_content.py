@@ -29,6 +29,7 @@ from helpers.corpora import (
     write_parquet,
 )
 from helpers.layouts import Row, spread, write_layout
+from helpers.snapshots import units_of
 from helpers.variants import variants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ from hypothesis import strategies as st
 from sentence_beam.transforms.space import row_hash
 from sentence_beam.transforms.steps.options import resolve
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.plan import read_plan
 
 UNIT = ("--unit-tokens", 200)
 OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *UNIT)
@@ -73,14 +74,12 @@ def collection(n: int, start: int = 0) -> list[Row]:
     return [*rows, *rows[:1], *((i, text, "fr") for i, text, _ in rows[1:2])]
 
 
-def units_of(store: Path) -> dict[str, Any]:
+def without_files(store: Path) -> dict[str, Any]:
     """What of every unit must not depend on files: all but where rejected rows were and who wrote
     it.
     """
-    manifest = manifest_of(store)
-    assert manifest is not None
     theirs = ("rejects", "rejects_sha256", "sha256", "bytes")
-    return {u["unit"]: {k: v for k, v in u.items() if k not in theirs} for u in manifest["shards"]}
+    return {u["unit"]: {k: v for k, v in u.items() if k not in theirs} for u in units_of(store)}
 
 
 def content_of(store: Path) -> list[tuple[Any, ...]]:
@@ -97,17 +96,19 @@ def test_units_are_buckets_of_hashes_in_order(embed: Run, inputs: Path, store: P
     write_layout(inputs, spread(collection(100), random.Random(1)), random.Random(1))
     embed(inputs / "**", *OWN_IDS).ok()
     manifest = check_ledger(store, 92, 10)
-    buckets, units = manifest["buckets"], manifest["shards"]
+    buckets, units = manifest["buckets"], units_of(store, manifest)
     assert manifest["partition"] == "content"
     assert buckets["bits"] == 3
     assert buckets["rows"] == buckets["chosen_rows"] == 102
     assert [unit["unit"] for unit in units] == [f"3-{i}" for i in range(8)]
-    assert [(unit["file"], unit["range"]) for unit in units] == [("", [i, i + 1]) for i in range(8)]
+    assert [(unit["file"], unit["start"], unit["stop"]) for unit in units] == [
+        (None, i, i + 1) for i in range(8)
+    ]
     for unit in units:
         rows = pq.read_table(store / unit["path"], columns=["row_hash", "id"]).to_pylist()
         keys = [(row["row_hash"], row["id"].encode()) for row in rows]
         assert keys == sorted(keys)
-        assert {row["row_hash"][0] >> 5 for row in rows} == {unit["range"][0]}
+        assert {row["row_hash"][0] >> 5 for row in rows} == {unit["start"]}
 
 
 def test_the_plan_on_record_has_the_rows_of_every_span(
@@ -118,8 +119,8 @@ def test_the_plan_on_record_has_the_rows_of_every_span(
     embed(inputs / "*", *UNIT).ok()
     manifest = check_ledger(store, 50)
     plan = read_plan(str(store), manifest["run"])
-    assert plan.rows == plan.buckets.rows == 50
-    assert {span.file for span in plan.spans} == {"a.txt", "b.txt.gz"}
+    assert plan.notes.buckets.rows == sum(plan.spans.column("rows").to_pylist()) == 50
+    assert {span.file.relative for span in plan.spans_to_embed()} == {"a.txt", "b.txt.gz"}
 
 
 def test_a_bucket_without_a_row_has_a_sidecar_and_no_shard(
@@ -128,10 +129,10 @@ def test_a_bucket_without_a_row_has_a_sidecar_and_no_shard(
     write_lines(inputs / "a.txt", ["the dog " * 200, "a cat"])
     embed(inputs / "*", "--unit-tokens", 100).ok()
     manifest = check_ledger(store, 2)
-    empty = [unit for unit in manifest["shards"] if not unit["read"]]
+    empty = [unit for unit in units_of(store, manifest) if not unit["read"]]
     assert len(empty) >= 2
     assert all(unit["path"] is None and unit["rejects"] is None for unit in empty)
-    assert len(list((store / "sidecars").iterdir())) == len(manifest["shards"])
+    assert len(list((store / "sidecars").iterdir())) == len(units_of(store, manifest))
     assert len(list((store / "embeddings").iterdir())) <= 2
     run("verify", "--store", store).ok()
 
@@ -139,7 +140,7 @@ def test_a_bucket_without_a_row_has_a_sidecar_and_no_shard(
 def test_a_corpus_without_a_row_is_one_empty_bucket(embed: Run, inputs: Path, store: Path) -> None:
     (inputs / "a.txt").touch()
     embed(inputs / "*").ok()
-    assert [unit["unit"] for unit in check_ledger(store, 0)["shards"]] == ["0-0"]
+    assert [unit["unit"] for unit in units_of(store, check_ledger(store, 0))] == ["0-0"]
     write_lines(inputs / "a.txt", sentences(40))
     embed(inputs / "*").ok()
     check_ledger(store, 40, embedded=40)
@@ -154,7 +155,7 @@ def test_every_reader_reads_it(
     assert manifest["index"]["rows"] == 56
     run("verify", "--store", store).ok()
     paths = run("files", "--store", store).ok().out.split()
-    assert len(paths) == len([unit for unit in manifest["shards"] if unit["path"]])
+    assert len(paths) == len([unit for unit in units_of(store, manifest) if unit["path"]])
     run("files", "--store", store, "--link", tmp_path / "links").ok()
     for flags in ((), ("--exact",)):
         text = sentences(1, 17)[0]
@@ -213,7 +214,7 @@ def test_any_layout_of_the_same_rows_gives_the_same_shards(
             *OWN_IDS,
         )
         run("embed", "--input", folder / "**", *options).ok()
-        found.append((units_of(store), content_of(store), vectors_of(store)))
+        found.append((without_files(store), content_of(store), vectors_of(store)))
     assert found[0][:2] == found[1][:2]
     assert all(
         np.abs(np.subtract(found[0][2][i], found[1][2][i])).max() <= 2e-5 for i in found[0][2]
@@ -271,7 +272,10 @@ def test_an_unchanged_corpus_is_carried_unread(
     )
     embed(inputs / "**", "--max-rejects", 1).ok()
     second = check_ledger(store, 56, 6, carried=56)
-    assert (second["shards"], second["buckets"]) == (first["shards"], first["buckets"])
+    assert (units_of(store, second), second["buckets"]) == (
+        units_of(store, first),
+        first["buckets"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +303,7 @@ def test_one_row_more_one_less_and_one_edited(embed: Run, inputs: Path, store: P
     rows = [(str(i), text, "en") for i, text in enumerate(sentences(100))]
     write_layout(inputs, {"a.parquet": rows}, random.Random(0))
     embed(inputs / "*", *OWN_IDS).ok()
-    names = {unit["unit"] for unit in manifest_of(store)["shards"]}
+    names = {unit["unit"] for unit in units_of(store)}
     changed = [
         *rows[1:50],
         ("50", "quite another text", "en"),
@@ -309,7 +313,7 @@ def test_one_row_more_one_less_and_one_edited(embed: Run, inputs: Path, store: P
     write_layout(inputs, {"a.parquet": changed}, random.Random(0))
     embed(inputs / "*").ok()
     manifest = check_ledger(store, 100, embedded=2, reused=98)
-    assert {unit["unit"] for unit in manifest["shards"]} == names
+    assert {unit["unit"] for unit in units_of(store, manifest)} == names
     assert {"0", "50"} & set(ids_of(store)) == {"50"}
     assert "new" in ids_of(store)
 
@@ -347,7 +351,7 @@ def test_another_unit_size_cuts_anew_and_encodes_nothing(
     counts = []
     for size in (2000, 100, 500):
         embed(inputs / "*", "--unit-tokens", size).ok()
-        counts.append(len(check_ledger(store, 80, embedded=0 if counts else 80)["shards"]))
+        counts.append(len(units_of(store, check_ledger(store, 80, embedded=0 if counts else 80))))
     assert counts[1] > counts[2] > counts[0]
 
 
@@ -356,9 +360,9 @@ def test_reembed_chooses_buckets_anew(embed: Run, inputs: Path, store: Path) -> 
     embed(inputs / "*", *UNIT).ok()
     write_lines(inputs / "a.txt", sentences(5))
     embed(inputs / "*", "--max-deletes", 1).ok()
-    many = len(check_ledger(store, 5, reused=5)["shards"])
+    many = len(units_of(store, check_ledger(store, 5, reused=5)))
     embed(inputs / "*", "--reembed").ok()
-    assert len(check_ledger(store, 5, embedded=5)["shards"]) < many
+    assert len(units_of(store, check_ledger(store, 5, embedded=5))) < many
 
 
 def test_the_partition_is_remembered_and_another_one_refused(
@@ -379,12 +383,12 @@ def test_the_partition_is_remembered_and_another_one_refused(
 def test_a_lost_shard_is_made_again(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", sentences(80))
     embed(inputs / "*", *UNIT).ok()
-    before = manifest_of(store)["shards"]
+    before = units_of(store)
     (store / before[2]["path"]).unlink()
     assert run("verify", "--store", store).status == 1
     embed(inputs / "*").ok()
     manifest = check_ledger(store, 80, embedded=before[2]["rows"])
-    assert [unit["path"] for unit in manifest["shards"]] == [unit["path"] for unit in before]
+    assert [unit["path"] for unit in units_of(store, manifest)] == [unit["path"] for unit in before]
     run("verify", "--store", store).ok()
 
 
@@ -394,7 +398,7 @@ def test_a_damaged_old_shard_is_not_reused(
 ) -> None:
     write_lines(inputs / "a.txt", sentences(80))
     embed(inputs / "*", *UNIT).ok()
-    unit = manifest_of(store)["shards"][1]
+    unit = units_of(store)[1]
     vectors = vectors_of(store)
     data = bytearray((store / unit["path"]).read_bytes())
     data[len(data) // 2] ^= 1
@@ -403,7 +407,7 @@ def test_a_damaged_old_shard_is_not_reused(
     more = next(
         text
         for text in sentences(80, 1000)
-        if (row_hash(text)[0] >> shift == unit["range"][0]) == same
+        if (row_hash(text)[0] >> shift == unit["start"]) == same
     )
     write_lines(inputs / "a.txt", [*sentences(80), more])
     out = embed(inputs / "*").ok().out
@@ -458,14 +462,16 @@ def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
     manifest = check_ledger(store, 3100)
     planned = 3100 / 2 ** manifest["buckets"]["bits"]
     pieces = [
-        unit for unit in manifest["shards"] if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", unit["unit"])
+        unit
+        for unit in units_of(store, manifest)
+        if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", unit["unit"])
     ]
     assert len(pieces) == 2 ** (len(pieces) - 1).bit_length() >= 8
     assert len({unit["unit"].partition(".")[0] for unit in pieces}) == 1
-    assert max(unit["rows"] for unit in manifest["shards"]) <= 4 * planned
+    assert max(unit["rows"] for unit in units_of(store, manifest)) <= 4 * planned
     assert manifest["work"]["embedded"] == 100 + len(pieces)
     run("verify", "--store", store).ok()
-    names = {unit["unit"]: unit["path"] for unit in manifest["shards"]}
+    names = {unit["unit"]: unit["path"] for unit in units_of(store, manifest)}
     # More of them, in another order: their vectors are taken from any old piece, and the names are
     # as in a new store.
     rows = [*rows[50:], *((f"m{i}", "N/A", "en") for i in range(700)), ("x", "another text", "en")]
@@ -476,7 +482,7 @@ def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
         check_ledger(store, 3751, embedded=1, reused=3750)["buckets"]["bits"]
         == manifest["buckets"]["bits"]
     )
-    assert set(names) == {unit["unit"] for unit in manifest_of(store)["shards"]}
+    assert set(names) == {unit["unit"] for unit in units_of(store)}
 
 
 def test_a_million_rows_of_no_text_at_all_are_spread(embed: Run, inputs: Path, store: Path) -> None:
@@ -485,7 +491,9 @@ def test_a_million_rows_of_no_text_at_all_are_spread(embed: Run, inputs: Path, s
     )
     embed(inputs / "*", *OWN_IDS).ok()
     manifest = check_ledger(store, 0, 2000)
-    assert max(unit["rejected"] for unit in manifest["shards"]) < 4 * 2000 / len(manifest["shards"])
+    assert max(unit["rejected"] for unit in units_of(store, manifest)) < 4 * 2000 / len(
+        units_of(store, manifest)
+    )
 
 
 # --- refused, and looked at before
@@ -522,7 +530,7 @@ def test_plan_says_how_many_buckets_and_writes_nothing(
     planned = int(re.search(r"units +about (\d+) to embed", out)[1])
     assert "80 to embed" in out
     embed(inputs / "*", *UNIT).ok()
-    assert planned in (len(manifest_of(store)["shards"]), 2 * len(manifest_of(store)["shards"]))
+    assert planned in (len(units_of(store)), 2 * len(units_of(store)))
     before = (store / "manifest.json").read_bytes()
     out = run("plan", "--input", inputs / "*", "--store", store).ok().out
     assert "1 unchanged" in out
@@ -545,4 +553,4 @@ def test_sidecars_and_result_name_the_buckets(embed: Run, inputs: Path, store: P
     write_lines(inputs / "a.txt", sentences(30))
     embed(inputs / "*", *UNIT).ok()
     names = {json.loads(path.read_text())["unit"] for path in (store / "sidecars").iterdir()}
-    assert names == {unit["unit"] for unit in manifest_of(store)["shards"]}
+    assert names == {unit["unit"] for unit in units_of(store)}

@@ -32,6 +32,7 @@ from helpers.corpora import (
     write_bytes,
     write_parquet,
 )
+from helpers.snapshots import units_of
 from helpers.variants import variants
 from pyarrow import orc
 
@@ -142,7 +143,7 @@ def test_all_formats_give_the_rows_and_vectors_of_parquet(
     files, n = len(WRITERS) + 1, len(TEXTS)
     manifest = check_ledger(store, n * files)
     if partition == "file":
-        units = Counter(unit["file"] for unit in manifest["shards"])
+        units = Counter(unit["file"] for unit in units_of(store, manifest))
         assert units.keys() == {*WRITERS, "b.parquet"}
         assert min(units.values()) > 1
     found = Counter((row["id"], row["text"], row["lang"]) for row in rows_of(store))

@@ -5,7 +5,6 @@ alone.
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +20,8 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.snapshots import files_of, units_of
 from helpers.variants import variants
-
-from sentence_beam.transforms.store import open_store
 
 FILES = 100
 OPTIONS = ("--unit-tokens", 800, "--dtype", "float32")
@@ -36,13 +34,6 @@ def many(inputs: Path) -> str:
     for number in range(FILES):
         write_lines(inputs / f"{number % 4}/{number:02d}.txt", texts[2 * number : 2 * number + 2])
     return f"{inputs}/*/*.txt"
-
-
-def units_of(store: Path) -> list[dict[str, Any]]:
-    """The units of the current snapshot, as the manifest has them."""
-    manifest = manifest_of(store)
-    assert manifest is not None
-    return manifest["shards"]
 
 
 def the_same(store: Path, other: Path) -> None:
@@ -86,13 +77,13 @@ def test_commands_that_read_no_input_carry_groups_over(
     embed: Run, run: Run, store: Path, many: str
 ) -> None:
     embed(many, *OPTIONS).ok()
-    first, before = open_store(str(store)).manifest, units_of(store)
+    first, files, before = manifest_of(store)["run"], files_of(store), units_of(store)
     run("index", "--store", store).ok()
     assert units_of(store) == before
-    run("rollback", first.run, "--store", store).ok()
+    run("rollback", first, "--store", store).ok()
     assert units_of(store) == before
     check_ledger(store, written=2 * FILES, carried=2 * FILES)
-    assert open_store(str(store)).manifest.files == first.files
+    assert files_of(store) == files
     run("verify", "--store", store).ok()
 
 

@@ -23,6 +23,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.snapshots import files_of, units_of
 
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.transforms.base.errors import OptionError
@@ -54,7 +55,7 @@ def test_a_folder_stands_for_its_files_of_one_format(
     said = embed(f"{inputs}/").ok().out
     assert "2 taken" in said
     assert "3 without an ending" not in said
-    assert {file["path"] for file in check_ledger(store, 6)["input"]["files"]} == {
+    assert {file["path"] for file in files_of(store, check_ledger(store, 6))} == {
         "a.txt",
         "below/b.txt.gz",
     }
@@ -147,7 +148,7 @@ def test_empty_files_are_files_without_rows(embed: Run, inputs: Path, store: Pat
     (inputs / "no bytes.gz.txt.gz").touch()
     embed(inputs / "*").ok()
     manifest = check_ledger(store, 3)
-    assert [file["path"] for file in manifest["input"]["files"]] == sorted(
+    assert [file["path"] for file in files_of(store, manifest)] == sorted(
         [*names, "full.txt", "no bytes.gz.txt.gz"]
     )
 
@@ -227,7 +228,7 @@ def test_a_row_group_larger_than_a_unit_makes_several_shards(
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(100))
     embed(inputs / "a.parquet", "--unit-tokens", 100).ok()
-    assert len(check_ledger(store, 100)["shards"]) > 3
+    assert len(units_of(store, check_ledger(store, 100))) > 3
     assert sorted(ids_of(store)) == sorted(f"a.parquet#{i}" for i in range(100))
 
 
@@ -406,7 +407,7 @@ def test_two_hundred_small_files(embed: Run, inputs: Path, store: Path, partitio
     for i in range(200):
         write_lines(inputs / f"{i:03d}.txt", texts[2 * i : 2 * i + 2])
     embed(inputs / "*.txt").ok()
-    assert len(check_ledger(store, 400)["shards"]) == 1
+    assert len(units_of(store, check_ledger(store, 400))) == 1
 
 
 # --- the store and the input in each other's way

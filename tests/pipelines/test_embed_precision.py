@@ -20,6 +20,7 @@ from helpers.corpora import (
     write_bytes,
     write_lines,
 )
+from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.transforms.encoder import Encoder
@@ -184,9 +185,9 @@ def test_calibrations_and_truncation_come_before_and_fit_ranges_of_their_own(
     assert codes(store).shape == (40, 8)
     assert (codes(store).min(axis=0) == 0).all()
     assert (codes(store).max(axis=0) == 255).all()
-    names = [unit["path"] for unit in manifest["shards"]]
+    names = [unit["path"] for unit in units_of(store, manifest)]
     run("recalibrate", "--store", store, "--calibration", folder).ok()
-    assert [unit["path"] for unit in manifest_of(store)["shards"]] == names
+    assert [unit["path"] for unit in units_of(store)] == names
     make("binary", "--truncate-dim", 3)
     assert codes(store).shape == (40, 1)
     run("verify", "--store", store).ok()

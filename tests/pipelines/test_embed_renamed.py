@@ -20,6 +20,7 @@ from helpers.corpora import (
     write_jsonl,
     write_parquet,
 )
+from helpers.snapshots import files_of, units_of
 from helpers.variants import variants
 
 from sentence_beam.transforms.store import open_store
@@ -50,7 +51,7 @@ def put(path: Path, start: int, stop: int) -> Path:
 
 def paths(store: Path) -> list[str]:
     """Of the current shards."""
-    return [unit["path"] for unit in manifest_of(store)["shards"] if unit["path"]]
+    return [unit["path"] for unit in units_of(store) if unit["path"]]
 
 
 def test_a_renamed_file_is_carried_and_stays_so(
@@ -66,12 +67,12 @@ def test_a_renamed_file_is_carried_and_stays_so(
     after = check_ledger(store, 30, carried=30)
     assert files_in(store, "embeddings") == shards
     assert vectors_of(store) == vectors
-    assert [file["path"] for file in after["input"]["files"]] == ["b.parquet", "deep/z.parquet"]
-    assert {unit["file"] for unit in after["shards"]} == {"b.parquet", "deep/z.parquet"}
-    assert sorted(paths(store)) == sorted(unit["path"] for unit in before["shards"])
+    assert [file["path"] for file in files_of(store, after)] == ["b.parquet", "deep/z.parquet"]
+    assert {unit["file"] for unit in units_of(store, after)} == {"b.parquet", "deep/z.parquet"}
+    assert sorted(paths(store)) == sorted(unit["path"] for unit in units_of(store, before))
     assert "k3" in {hit["id"] for hit in open_store(str(store)).search(sentences(1, 3), k=5)[0]}
     night()
-    assert check_ledger(store, 30, carried=30)["shards"] == after["shards"]
+    assert units_of(store, check_ledger(store, 30, carried=30)) == units_of(store, after)
 
 
 def test_files_that_swap_their_names_are_carried(
@@ -86,7 +87,7 @@ def test_files_that_swap_their_names_are_carried(
     night()
     manifest = check_ledger(store, 30, carried=30)
     rows = {
-        name: sum(u["rows"] for u in manifest["shards"] if u["file"] == name)
+        name: sum(u["rows"] for u in units_of(store, manifest) if u["file"] == name)
         for name in ("a.parquet", "b.parquet")
     }
     assert rows == {"a.parquet": 20, "b.parquet": 10}

@@ -21,14 +21,15 @@ from helpers.corpora import (
     rows_of,
     sentences,
     vectors_of,
-    without_run,
     write_jsonl,
     write_lines,
     write_parquet,
 )
+from helpers.snapshots import files_of, units_of
 from helpers.tiny_models import save_tiny_model
 from helpers.variants import variants
 
+WRITE_PLAN = "sentence_beam.transforms.steps.plan.record.write_plan"
 PARTS = ("embeddings", "sidecars", "rejects")
 
 
@@ -48,7 +49,7 @@ def test_an_unchanged_corpus_is_carried_and_committed_again(
     assert "20 carried" in embed(two_files).ok().out
     second = check_ledger(store, 20, carried=20)
     assert files_in(store, *PARTS) == written
-    assert second["shards"] == first["shards"]
+    assert units_of(store, second) == units_of(store, first)
     assert second["previous"] == first["run"]
     assert second["tokens"]["real"] == 0
     assert len(list((store / "manifests").glob("*.json"))) == 2
@@ -124,7 +125,7 @@ def test_added_edited_and_removed_files(embed: Run, two_files: Path, store: Path
     (folder / "a.txt").unlink()
     embed(two_files).ok()
     manifest = check_ledger(store, 14, embedded=0, carried=14)
-    assert [file["path"] for file in manifest["input"]["files"]] == ["b.parquet", "c.txt"]
+    assert [file["path"] for file in files_of(store, manifest)] == ["b.parquet", "c.txt"]
     assert not any(i.startswith("a.txt") for i in ids_of(store))
 
 
@@ -137,7 +138,9 @@ def test_an_undone_edit_finds_the_old_shards(embed: Run, two_files: Path, store:
     embed(two_files).ok()
     path.write_bytes(data)
     assert "0 tokens/s" in embed(two_files).ok().out
-    assert check_ledger(store, 20, embedded=0, reused=10, carried=10)["shards"] == first["shards"]
+    assert units_of(store, check_ledger(store, 20, embedded=0, reused=10, carried=10)) == units_of(
+        store, first
+    )
 
 
 def test_appending_to_a_text_file_keeps_the_shards_before(
@@ -318,9 +321,9 @@ def test_another_unit_size_cuts_anew(embed: Run, inputs: Path, store: Path) -> N
     embed(inputs / "*").ok()
     embed(inputs / "*", "--unit-tokens", 100).ok()
     manifest = check_ledger(store, 50, carried=0)
-    assert len(manifest["shards"]) > 1
+    assert len(units_of(store, manifest)) > 1
     embed(inputs / "*").ok()
-    assert without_run(check_ledger(store, 50, carried=50))["shards"] == manifest["shards"]
+    assert units_of(store, check_ledger(store, 50, carried=50)) == units_of(store, manifest)
 
 
 def test_another_kept_column_is_read_from_unchanged_files(
@@ -398,12 +401,7 @@ def test_a_file_that_changes_between_plan_and_reading(
     write_lines(inputs / "b.txt", sentences(10))
     embed(inputs / "b.txt").ok()
     before = (store / "manifest.json").read_bytes()
-    module = "content" if partition == "content" else "files"
-    _once_before(
-        monkeypatch,
-        f"sentence_beam.transforms.steps.plan.{module}.write_plan",
-        lambda: change(path),
-    )
+    _once_before(monkeypatch, WRITE_PLAN, lambda: change(path))
     embed(inputs / "*").failed(1, path, "while the run read it")
     assert (store / "manifest.json").read_bytes() == before
 
@@ -452,9 +450,7 @@ def test_after_a_change_the_next_run_keeps_the_units_of_the_other_files(
         write_lines(inputs / f"{i}.txt", sentences(5, 5 * i))
     path = inputs / "3.txt"
     with monkeypatch.context() as patch:
-        _once_before(
-            patch, "sentence_beam.transforms.steps.plan.files.write_plan", lambda: grow(path)
-        )
+        _once_before(patch, WRITE_PLAN, lambda: grow(path))
         embed(inputs / "*").failed(1, path)
     made = files_in(store, "embeddings")
     embed(inputs / "*").ok()

@@ -19,6 +19,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
@@ -229,7 +230,7 @@ def test_changed_kept_values_rewrite_the_shard_alone(
 def test_a_damaged_old_shard_is_not_reused(
     run: Run, embed: Run, parquet: Path, store: Path, model: Path, encoded: list[str], part: float
 ) -> None:
-    unit = manifest_of(store)["shards"][1]
+    unit = units_of(store)[1]
     shard = store / unit["path"]
     data = bytearray(shard.read_bytes())
     data[int(part * len(data))] ^= 1
@@ -246,7 +247,7 @@ def test_a_damaged_old_shard_is_not_reused(
 
 
 def test_a_lost_old_shard_is_made_again_and_said(embed: Run, parquet: Path, store: Path) -> None:
-    unit = manifest_of(store)["shards"][2]
+    unit = units_of(store)[2]
     (store / unit["path"]).unlink()
     assert f"damaged     {unit['path']}" in embed(parquet).ok().out
     check_ledger(store, 40, reused=30, embedded=10)
@@ -265,8 +266,8 @@ def test_reembed_takes_nothing_over_in_the_same_space_either(
         manifest = check_ledger(store, 40, embedded=40)
         assert len(encoded) == 40
         assert (manifest["space"], manifest["generation"]) == (first["space"], night)
-        assert not {unit["path"] for unit in manifest["shards"]} & {
-            unit["path"] for unit in first["shards"]
+        assert not {unit["path"] for unit in units_of(store, manifest)} & {
+            unit["path"] for unit in units_of(store, first)
         }
         run("verify", "--store", store, "--snapshot", first["run"]).ok()
     embed(parquet).ok()

@@ -21,6 +21,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms.store.runs import changes
 from sentence_beam.transforms.store.runs.result import read_result
@@ -131,7 +132,7 @@ def test_only_newlines_are_blank_rows(embed: Run, inputs: Path, store: Path) -> 
     write_bytes(inputs / "a.txt", b"\n\n\n")
     embed(inputs / "*", *ALL).ok()
     check_ledger(store, 0, 3)
-    assert manifest_of(store)["shards"][0]["path"] is None
+    assert units_of(store)[0]["path"] is None
 
 
 def test_utf16_text_is_named_as_such(embed: Run, inputs: Path, store: Path) -> None:

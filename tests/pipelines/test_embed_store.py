@@ -19,10 +19,10 @@ from helpers.corpora import (
     manifest_of,
     sentences,
     vectors_of,
-    without_run,
     write_bytes,
     write_lines,
 )
+from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
@@ -412,7 +412,7 @@ def test_a_lost_manifest_is_rebuilt_from_what_stands(embed: Run, glob: Path, sto
     assert files_in(store, "embeddings", "sidecars") == made
     second = check_ledger(store, 21, 1, embedded=21)
     assert first is not None
-    assert without_run(second)["shards"] == without_run(first)["shards"]
+    assert units_of(store, second) == units_of(store, first)
 
 
 def test_foreign_files_in_a_store_are_left_alone(embed: Run, glob: Path, store: Path) -> None:

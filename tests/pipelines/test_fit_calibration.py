@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.corpora import manifest_of, sentences, write_parquet
+from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
@@ -105,7 +106,7 @@ def test_the_same_from_one_shard_and_from_fifty(run, model, inputs, tmp_path):
             "fit", "--store", store, "--method", "whitening", "--output", tmp_path / f"c-{name}"
         ).ok()
         found[name] = load_calibration(str(tmp_path / f"c-{name}"))
-        assert len(manifest_of(store)["shards"]) == {"one": 1, "fifty": 50}[name]
+        assert len(units_of(store)) == {"one": 1, "fifty": 50}[name]
     one, fifty = found["one"].tensors, found["fifty"].tensors
     for name in one:
         # batches differ, so do vectors

@@ -21,11 +21,11 @@ from helpers.erasing import (
     three_nights,
 )
 from helpers.faulty_disk import WRITING, Disk, refuse
+from helpers.snapshots import parts_of, small_parts
 from helpers.store_scan import scan
 from helpers.watching import BY_ID
 
 from sentence_beam.transforms.index import choose, upkeep
-from sentence_beam.transforms.store import manifest, manifest_parts
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import snapshots
 from sentence_beam.transforms.store.runs.gates import UsedGates
@@ -52,8 +52,7 @@ def store(three: Path, tmp_path: Path) -> Path:
 
 
 def test_a_manifest_in_parts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
-    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
+    small_parts(monkeypatch)
     nights = KeptTexts(tmp_path / "store", options=BY_ID)
     some = {f"f{i}": rows(f"person-{i}", 10) for i in range(5)}
     nights.commit_without_index(some)
@@ -66,7 +65,13 @@ def test_a_manifest_in_parts(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
     assert scan(store, traces) == []
     after = others(store, gone)
     assert {name: after[name] for name in before} == before
-    named = {store / part.path for one in snapshots(str(store)) for part in read(store, one).parts}
+    found = [read(store, one).data for one in snapshots(str(store))]
+    named = {
+        store / part["path"]
+        for data in found
+        for kind in ("files", "units")
+        for part in parts_of(store, data, kind)
+    }
     assert set(store.glob("manifests/parts/*")) == named
     assert parts & named  # those of units without an erased row stay
     assert parts - named
@@ -104,9 +109,10 @@ def test_rows_that_had_other_ids_before(run: Run, tmp_path: Path) -> None:
     assert scan(nights.root, traces) == []
 
 
-def test_a_folder_of_snapshots_that_cannot_be_written(run: Run, store: Path) -> None:
+@pytest.mark.parametrize("place", ["manifests/parts/", "manifests/2"])
+def test_a_folder_of_snapshots_that_cannot_be_written(run: Run, store: Path, place: str) -> None:
     traces, current = planted(store, GONE[:1]), read(store).run
-    denied = Disk(store, "create manifests/", WRITING, refuse(errno.EACCES))
+    denied = Disk(store, f"create {place}", WRITING, refuse(errno.EACCES))
     with denied.used():
         forget(run, store, GONE[0]).failed(1, "manifests/", "Permission denied", "forget again")
     assert denied.met == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
+from helpers.snapshots import units_of
 
 from sentence_beam.pipelines.info import columns_line, lines, options_line, rows_line
 from sentence_beam.transforms.store import open_store
@@ -35,7 +36,7 @@ def test_a_store_is_shown_in_lines_and_whole_as_json(
     assert told["columns"].startswith("text (string), year (int64); id, ")
     assert "--id-column key --keep-columns year" in told["options"]
     assert told["bytes"].startswith(
-        f"{sum(unit['bytes'] for unit in manifest['shards']) / 1000:.1f} kB in 1 shard, "
+        f"{sum(unit['bytes'] for unit in units_of(store)) / 1000:.1f} kB in 1 shard, "
     )
     assert told["input"] == f"{inputs}/*"
     assert told["index"].startswith("Flat, cosine, 2 segments; recall@10 1.0000 (")

@@ -20,6 +20,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.snapshots import files_of
 
 BOTH = pytest.mark.parametrize("partition", ["file", "content"])
 
@@ -84,7 +85,7 @@ def test_hidden_files_are_taken_where_asked_for_and_the_store_remembers(
     check_ledger(store, 6)
     embed(pattern, "--hidden").ok()
     manifest = check_ledger(store, 8)
-    assert [file["path"] for file in manifest["input"]["files"]][:1] == [".hidden.txt"]
+    assert [file["path"] for file in files_of(store, manifest)][:1] == [".hidden.txt"]
     out = embed(pattern).ok().out
     check_ledger(store, 8, carried=8)
     assert "hidden" not in said(out, "beside")

@@ -18,6 +18,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.snapshots import units_of
 
 import sentence_beam as sb
 from sentence_beam.transforms.store import open_store
@@ -97,9 +98,9 @@ def test_without_it_and_with_it_again_needs_no_model(
         embed(inputs / "*", "--keep-text").ok()
         check_ledger(store, 12, 1, reused=12)
         assert sorted(texts_in(store).values()) == sorted(TEXTS)
-        before = manifest_of(store)["shards"]
+        before = units_of(store)
         embed(inputs / "*").ok()
-        assert (manifest_of(store)["work"]["carried"], manifest_of(store)["shards"]) == (12, before)
+        assert (manifest_of(store)["work"]["carried"], units_of(store)) == (12, before)
         embed(inputs / "*", "--no-keep-text").ok()
     assert "text" not in columns_of(store)
     assert vectors_of(store) == first

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.commands import Run, child_process
 from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_parquet
+from helpers.snapshots import files_of
 
 NAME = ("--job", "night")
 
@@ -64,7 +65,7 @@ def test_a_restart_goes_on_with_the_run_and_its_plan(
     run(*argv).ok()
     snapshot = manifest_of(store)
     assert snapshot["run"] == killed
-    assert [file["path"] for file in snapshot["input"]["files"]] == ["a.parquet"]
+    assert [file["path"] for file in files_of(store, snapshot)] == ["a.parquet"]
     check_ledger(store, 120, embedded=120)
     run(*argv).ok()
     assert manifest_of(store)["run"] != killed

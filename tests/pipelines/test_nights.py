@@ -13,6 +13,7 @@ from helpers.changes import CHANGES, Change, add, merge
 from helpers.collection import Collection, rows_and_vectors, the_same
 from helpers.commands import Run, child_process
 from helpers.corpora import check_ledger
+from helpers.snapshots import units_of
 from helpers.variants import variants
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -44,11 +45,11 @@ def quick(examples: int) -> Any:
     return settings(max_examples=examples, deadline=None, suppress_health_check=checks)
 
 
-def cuts(manifest: dict[str, Any]) -> list[tuple[Any, ...]]:
+def cuts(store: Path) -> list[tuple[Any, ...]]:
     """The units of all files whose cuts do not depend on what stood in them when first seen."""
     return [
-        (unit["unit"], unit["file"], unit["range"], unit["rows"])
-        for unit in manifest["shards"]
+        (unit["unit"], unit["file"], unit["start"], unit["stop"], unit["rows"])
+        for unit in units_of(store)
         if not unit["file"].partition(".")[2].startswith(BY_TEXT)
     ]
 
@@ -70,23 +71,25 @@ def run_nights(
         collection.befalls(changes)
         run("embed", "--store", store, *given).ok()
         manifest = check_ledger(store, collection.rows.total(), collection.rejected)
-        paths = [unit["path"] for unit in manifest["shards"] if unit["path"]]
+        paths = [unit["path"] for unit in units_of(store, manifest) if unit["path"]]
         assert len(set(paths)) == len(paths)
         if ids:
             assert rows_and_vectors(store)[0] == collection.rows
         texts = {text for _, text, _ in collection.rows}
         embedded = manifest["work"]["embedded"]
         assert embedded >= len(texts - known)
-        if partition == "content" and not any("." in unit["unit"] for unit in manifest["shards"]):
+        if partition == "content" and not any(
+            "." in unit["unit"] for unit in units_of(store, manifest)
+        ):
             assert embedded == len(texts - known)
         known = texts
     run("embed", "--store", folder / "fresh", *given).ok()
-    fresh = check_ledger(
+    check_ledger(
         folder / "fresh", collection.rows.total(), collection.rejected, reused=0, carried=0
     )
     the_same(store, folder / "fresh")
     if partition == "file":
-        assert cuts(manifest) == cuts(fresh)
+        assert cuts(store) == cuts(folder / "fresh")
 
 
 @variants(

@@ -12,12 +12,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.commands import Run
 from helpers.corpora import write_jsonl
 from helpers.plans import job_of, night
+from helpers.snapshots import small_parts
 
 from sentence_beam.pipelines.plan import look_by_workers
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.steps.plan.look import MEASURED_SPANS, look
-from sentence_beam.transforms.store import manifest, manifest_parts
-from sentence_beam.transforms.store.runs import packed_files
 
 HERE = PipelineOptions(["--runner=FnApiRunner"])
 
@@ -37,9 +36,7 @@ def write(path: Path, name: str, rows: int = 60) -> None:
 def test_workers_count_what_one_process_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: str, is_new: bool
 ) -> None:
-    monkeypatch.setattr(packed_files, "LEAST_UNITS", 1)
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 1)
-    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
+    small_parts(monkeypatch)
     glob = tmp_path / "in" / "*.jsonl"
     for name in "abcdef":
         write(glob.parent / f"{name}.jsonl", name)

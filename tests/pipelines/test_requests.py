@@ -1,5 +1,5 @@
-"""Requests of a later night, of `verify` and of `vacuum` over a store whose manifest is in parts:
-they grow with files and parts, not with files times parts.
+"""Requests of a later night, of `verify` and of `vacuum` over a store whose tables have several
+parts: they grow with files and parts, not with files times parts.
 """
 
 import re
@@ -13,26 +13,20 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.gcs import Gcs
+from helpers.snapshots import parts_of, small_parts
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.steps.plan import elements
-from sentence_beam.transforms.store import manifest as manifests
-from sentence_beam.transforms.store import manifest_parts
-from sentence_beam.transforms.store.manifest import read_manifest
-from sentence_beam.transforms.store.runs import carried_ranges, packed_files
 
 ROWS = 8  # of a file, which is a unit
 SIZES = (8, 24)  # files
-BATCH = 4  # files that a worker plans, units that a part or a range has
+BATCH = 4  # files that a worker plans, rows that a part has on average
 
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Manifests are in parts, and plans in ranges, as with very many units."""
-    monkeypatch.setattr(manifests, "UNITS_IN_ONE_FILE", 1)
-    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", BATCH)
-    monkeypatch.setattr(packed_files, "LEAST_UNITS", 1)
-    monkeypatch.setattr(carried_ranges, "UNITS_IN_A_RANGE", BATCH)
+    """Tables have many parts, as with very many units."""
+    small_parts(monkeypatch, BATCH)
     monkeypatch.setattr(elements, "FILES_PER_ELEMENT", BATCH)
     monkeypatch.setattr(elements, "ROUNDS", 1)
 
@@ -47,9 +41,8 @@ class Store:
 
     @property
     def parts(self) -> int:
-        manifest = read_manifest(self.root)
-        assert manifest is not None
-        return len(manifest.parts)
+        """The parts of both tables."""
+        return sum(len(parts_of(self.root, kind=kind)) for kind in ("files", "units"))
 
 
 @pytest.fixture
@@ -103,20 +96,19 @@ def test_requests_grow_with_files_and_parts(stores: list[Store]) -> None:
     more = found[1] - found[0]
     assert 0 < more <= 6 * (large.parts - small.parts) + (large.files - small.files) / BATCH
     for store in stores:
-        check_verify(store, most=1)
+        check_verify(store, most=3)
         check_verify(store, "--runner", "FnApiRunner", most=3)
         check_vacuum(store)
 
 
 def check_night(store: Store) -> int:
-    """A night lists each shard once, and reads a part a few times; returns all its requests."""
+    """A night lists the shards once, and reads a part a few times; returns all its requests."""
     requests = store.command("embed")
-    listed = ranges(requests, "embeddings")
-    assert len(listed) == store.files // BATCH
-    assert listed[0][0] == listed[-1][1] == ""
-    assert all(one[1] == following[0] != "" for one, following in pairwise(listed))
-    # by what plans, carries over and counts changes; an equal part is found when it is written
-    assert store.parts <= reads(requests, "manifests%2Fparts") <= 5 * store.parts
+    listed = sorted(ranges(requests, "embeddings"))
+    assert 1 < len(listed) <= store.parts
+    assert all(one[1] <= following[0] for one, following in pairwise(listed))
+    # by what plans, settles and counts changes
+    assert store.parts <= reads(requests, "manifests%2Fparts") <= 4 * store.parts
     assert reads(requests, "embeddings") <= 6, "those of the new file alone"
     return len(requests)
 
@@ -125,7 +117,7 @@ def check_verify(store: Store, *options: str, most: int) -> None:
     """Each shard is read once, and a part by as many steps as need all units."""
     requests = store.command("verify", *options)
     assert reads(requests, "embeddings") == store.files
-    assert reads(requests, "manifests%2Fparts") == most * store.parts
+    assert reads(requests, "manifests%2Fparts") <= most * store.parts
     assert len(requests) <= store.files + most * store.parts + 20
 
 
@@ -135,7 +127,7 @@ def check_vacuum(store: Store) -> None:
     for folder in ("embeddings", "sidecars", "ids", "rejects"):
         listed = ranges(requests, folder)
         assert len(listed) == len(set(listed)) == 16
-    assert reads(requests, "manifests%2Fparts") == store.parts
+    assert reads(requests, "manifests%2Fparts") <= store.parts
     deleted = sum(one.startswith("DELETE") for one in requests)
     assert 4 < deleted <= 8, "the old shard, its sidecar, its part, its manifest"
     assert len(requests) <= store.parts + 4 * 16 + deleted + 24

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, sentences, write_parquet
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms.report.history import run_summaries
 from sentence_beam.transforms.store.runs.result import read_result
@@ -42,7 +43,7 @@ def test_it_says_what_was_finished_and_by_whom(
     run_id, finished = broken
     out = embed(inputs / "*", "--unit-tokens", 60).ok().out
     manifest = check_ledger(store, 100, embedded=100)
-    units = len(manifest["shards"])
+    units = len(units_of(store, manifest))
     assert f"resumed     {finished} of {units} units were finished by run {run_id}" in out
     result = read_result(str(store), manifest["run"])
     assert result is not None

@@ -1,4 +1,7 @@
-"""rollback: an earlier snapshot's rows and index become the current ones again."""
+"""rollback: an earlier snapshot's rows and index become the current ones again.
+
+Covers transforms/steps/commit/restore.py.
+"""
 
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from helpers.corpora import (
     vectors_of,
     write_parquet,
 )
+from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.transforms.store import open_store
@@ -43,10 +47,10 @@ def test_rows_index_and_the_next_run(run: Run, embed: Run, inputs: Path, store: 
     out = run("rollback", first["run"], "--store", store).ok().out
     assert "10 rows added, 0 changed, 10 deleted" in out
     third = check_ledger(store, 20, carried=20)
-    assert (third["previous"], third["index"], third["shards"]) == (
+    assert (third["previous"], third["index"], units_of(store, third)) == (
         second["run"],
         first["index"],
-        first["shards"],
+        units_of(store, first),
     )
     assert third["run"] not in (first["run"], second["run"])
     assert (rows_of(store), vectors_of(store), found(store)) == (rows, vectors, hits)
@@ -57,8 +61,8 @@ def test_rows_index_and_the_next_run(run: Run, embed: Run, inputs: Path, store: 
 
     embed(inputs / "*").ok()
     after = check_ledger(store, 20, carried=10, embedded=0)
-    assert [unit["sha256"] for unit in after["shards"]] == [
-        unit["sha256"] for unit in second["shards"]
+    assert [unit["sha256"] for unit in units_of(store, after)] == [
+        unit["sha256"] for unit in units_of(store, second)
     ]
     run("rollback", second["run"], "--store", store).ok()
     run("verify", "--store", store).ok()
@@ -86,7 +90,7 @@ def test_what_cannot_be_rolled_back_to(run: Run, embed: Run, inputs: Path, store
         2, "is the current snapshot"
     )
     run("rollback", "../manifest", "--store", store).failed(2, "has no snapshot")
-    gone = next(unit["path"] for unit in first["shards"] if unit["file"] == "b.parquet")
+    gone = next(unit["path"] for unit in units_of(store, first) if unit["file"] == "b.parquet")
     (store / gone).unlink()
     run("rollback", first["run"], "--store", store).failed(2, store / gone, first["run"])
     run("vacuum", "--store", store, "--keep", 1).ok()
@@ -105,7 +109,11 @@ def test_a_snapshot_with_a_file_that_was_cut_is_not_restored(
     write(inputs, 50)
     embed(inputs / "*").ok()
     second = (store / "manifest.json").read_bytes()
-    named = first["shards"][0]["path"] if kind == "shard" else first["index"]["segments"][0][kind]
+    named = (
+        units_of(store, first)[0]["path"]
+        if kind == "shard"
+        else first["index"]["segments"][0][kind]
+    )
     (store / named).write_bytes((store / named).read_bytes()[:-1])
     run("rollback", first["run"], "--store", store).failed(
         2, store / named, " bytes, not ", first["run"]
@@ -124,12 +132,12 @@ def test_a_snapshot_with_a_shard_that_was_changed_is_not_restored(
     embed(inputs / "*").ok()
     second = (store / "manifest.json").read_bytes()
     out = run("rollback", "-1", "--store", store, "--check-carried", 1).ok().out
-    shards = len(first["shards"])
+    shards = len(units_of(store, first))
     assert (
         f"{shards} of {shards} carried shards are sound: 0 by the checksum of a listing, {shards} by reading"
         in out
     )
-    for unit in first["shards"]:
+    for unit in units_of(store, first):
         path = store / unit["path"]
         whole = path.read_bytes()
         path.write_bytes(bytes([*whole[:-1], whole[-1] ^ 1]))
@@ -147,12 +155,12 @@ def test_shards_that_come_back_are_all_read(
     for number in range(6):
         write_parquet(inputs / f"{number}.parquet", sentences(10, 10 * number))
     embed(inputs / "*").ok()
-    first = {unit["path"] for unit in manifest_of(store)["shards"]}
+    first = {unit["path"] for unit in units_of(store)}
     for number in range(4):
         write_parquet(inputs / f"{number}.parquet", sentences(10, 100 + number))
     embed(inputs / "*").ok()
     second = (store / "manifest.json").read_bytes()
-    returning = first - {unit["path"] for unit in manifest_of(store)["shards"]}
+    returning = first - {unit["path"] for unit in units_of(store)}
     assert (len(first), len(returning)) == (6, 4)
     for name in sorted(returning):
         path = store / name

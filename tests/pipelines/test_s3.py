@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.store import open_store
@@ -174,8 +175,8 @@ def test_a_store_on_s3_is_the_one_on_disk(
     assert here is not None
     names = ("unit", "path", "sha256", "rows")
     made = json.loads(storage.read_bytes(f"{there}/manifest.json"))
-    assert [[u[n] for n in names] for u in made["shards"]] == [
-        [u[n] for n in names] for u in here["shards"]
+    assert [[u[n] for n in names] for u in units_of(there)] == [
+        [u[n] for n in names] for u in units_of(store)
     ]
 
     run("embed", "--input", f"{bucket}/in/*", "--store", there).ok()
@@ -224,10 +225,10 @@ def test_a_carried_shard_that_changed_is_found_by_its_etag_and_made_again(
     write_lines(inputs / "a.txt", sentences(20))
     how = ("--input", inputs / "*", "--store", bucket, "--model", model, "--check-carried", 0)
     run("embed", *how).ok()
-    (unit,) = open_store(bucket).manifest.units
-    path = f"{bucket}/{unit.path}"
+    (unit,) = units_of(bucket)
+    path = f"{bucket}/{unit['path']}"
     whole = storage.read_bytes(path)
-    assert unit.checksum == storage.storage_of(path).stat(path).checksum != ""
+    assert unit["checksum"] == storage.storage_of(path).stat(path).checksum != ""
     assert (
         "1 of 1 carried shards are sound: 1 by the checksum of a listing, 0 by reading"
         in run("embed", *how).ok().out
@@ -235,5 +236,5 @@ def test_a_carried_shard_that_changed_is_found_by_its_etag_and_made_again(
     storage.overwrite(path, whole[:-1] + b"x")
     out = run("embed", *how).ok().out
     assert "20 embedded" in out
-    assert f"damaged     {unit.path}" in out
+    assert f"damaged     {unit['path']}" in out
     assert storage.read_bytes(path) == whole

@@ -31,6 +31,7 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.snapshots import changed, edit_units, units_of
 from helpers.tiny_models import save_tiny_model
 
 from sentence_beam.pipelines.common.embed_options import parser
@@ -39,7 +40,7 @@ from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.resolve import resolve_run
-from sentence_beam.transforms.steps.plan.look import plan_files
+from sentence_beam.transforms.steps.plan.look import look
 from sentence_beam.transforms.store import open_store
 
 READERS = {
@@ -133,7 +134,7 @@ def test_a_damaged_manifest(run: Run, copy: Path, command: str, content: bytes) 
 
 
 @pytest.mark.parametrize(
-    "key", ["run", "space", "rows", "work", "tokens", "shards", "input", "options", "index"]
+    "key", ["run", "space", "rows", "work", "tokens", "files", "units", "input", "options", "index"]
 )
 def test_a_manifest_that_lacks_a_part(run: Run, copy: Path, key: str) -> None:
     data = manifest_of(copy)
@@ -154,9 +155,7 @@ def test_a_flag_of_another_command(run: Run, made: Path) -> None:
 
 def test_files_prints_the_current_shards(run: Run, made: Path) -> None:
     printed = run("files", "--store", made).ok().out.split()
-    assert printed == [
-        str(made / unit["path"]) for unit in manifest_of(made)["shards"] if unit["path"]
-    ]
+    assert printed == [str(made / unit["path"]) for unit in units_of(made) if unit["path"]]
     assert all(Path(path).is_file() for path in printed)
 
 
@@ -227,7 +226,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "embeddings/",
     ),
-    "another count": (lambda s: _edit(s, "shards", 0, "rows", value=3), "rows"),
+    "another count": (lambda s: edit_units(s, changed(0, rows=3)), "rows"),
     "another sum": (lambda s: _edit(s, "rows", "written", value=61), "ledger"),
     "another sum of work": (lambda s: _edit(s, "work", "embedded", value=61), "ledger"),
     "no manifest of the run": (lambda s: _first(s, "manifests").unlink(), "manifest"),
@@ -707,7 +706,7 @@ def test_plan_counts_what_embed_then_does(run: Run, inputs: Path, store: Path, m
     assert "30 to embed" in out
     assert not store.exists()
     run("embed", *arguments).ok()
-    units = len(manifest_of(store)["shards"])
+    units = len(units_of(store))
     assert f"units       {units} to embed, 0 carried over" in out
     out = run("plan", *arguments).ok().out
     assert "1 unchanged" in out
@@ -730,13 +729,13 @@ def test_planning_reads_footers_alone(
         "--unit-tokens",
         "100",
     ]
-    planned, _ = plan_files(
+    found = look(
         resolve_run(
             EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", local=True
         ).job
     )
-    assert sum(span.rows for item in planned for span in item.spans) == 30
-    assert sum(len(item.spans) for item in planned) > 1
+    assert found.rows == 30
+    assert found.units > 1
 
 
 def test_plan_meets_the_same_mistakes(run: Run, inputs: Path, store: Path, model: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.commands import Run
 from helpers.nights import Nights
+from helpers.snapshots import units_of
 
 from sentence_beam.pipelines import verify
 from sentence_beam.pipelines.verify import by_workers
@@ -62,7 +63,7 @@ def flip(path: Path) -> None:
 
 
 def shards(nights: Nights) -> list[Path]:
-    return [nights.root / str(unit.path) for unit in nights.manifest.units]
+    return [nights.root / unit["path"] for unit in units_of(nights.root)]
 
 
 DAMAGE: dict[str, tuple[Callable[[Nights], object], int]] = {

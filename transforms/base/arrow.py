@@ -46,6 +46,20 @@ def table_of(
     return file.read(list(columns))
 
 
+def stream_bytes(table: pa.Table) -> bytes:
+    """Return a table as an Arrow stream, compressed by zstd, for one step to hand to the next."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def stream_table(data: bytes) -> pa.Table:
+    """Return the table of an Arrow stream."""
+    return pa.ipc.open_stream(data).read_all()
+
+
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
     """Return the vectors of a column, float32 [n, d]; copies only other types than float32."""
     return values_of(column).astype(np.float32, copy=False)
@@ -189,6 +203,11 @@ def is_bytes(arrow_type: pa.DataType | None) -> bool:
         return False
     arrow_type = plain_type(arrow_type)
     return pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
+
+
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows; `Schema.empty_table` would import pandas, as `pa.array` does."""
+    return pa.Table.from_batches([], schema=schema)
 
 
 def string_array(texts: Sequence[str]) -> pa.StringArray:

@@ -77,6 +77,12 @@ STAGES: dict[str, tuple[Figure, ...]] = {
         Figure("manifest_ms", "writing the manifest"),
     ),
 }
+# Those that are measured while a unit is worked on; the others follow from its record.
+OWN_FIGURES = tuple(
+    figure.name
+    for figure in STAGES["embed"]
+    if not figure.name.startswith("unit_") and not figure.name.endswith("_tokens_s")
+)
 # The steps of each thread of a worker. The threads work in parallel: the busiest is the limit.
 EMBED_THREADS = (
     ("read_ms",),

@@ -15,11 +15,9 @@ from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content
 from sentence_beam.transforms.steps.plan.content import Key, Passing, ToCount, ToRead
-from sentence_beam.transforms.steps.plan.elements import PlannedFiles
-from sentence_beam.transforms.steps.plan.footers import read_footers
+from sentence_beam.transforms.steps.plan.elements import FilesToOpen, PlannedFiles, packed
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
-from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 
 class OpenFilesFn(beam.DoFn):
@@ -31,15 +29,15 @@ class OpenFilesFn(beam.DoFn):
     def setup(self) -> None:
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, planned: PlannedFiles | Passing) -> Iterator[PlannedFiles | Passing]:
-        if not isinstance(planned, PlannedFiles):
-            yield planned
+    def process(self, files: FilesToOpen | Passing) -> Iterator[PlannedFiles | Passing]:
+        if not isinstance(files, FilesToOpen):
+            yield files
             return
         try:
             self._renew()
             with kept_alive(self._job.root, self._job.run.id):  # storage may be slow
-                opened = read_footers([*planned.files], self._job)
-            yield PlannedFiles(tuple(opened))
+                opened = content.open_files(files.table, self._job)
+            yield PlannedFiles(packed(opened))
         except SentenceBeamError as error:
             yield Problem.of(error)
 
@@ -54,8 +52,8 @@ class CountFn(beam.DoFn):
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(
-        self, item: PlannedFile | ToCount | Passing
-    ) -> Iterator[PlannedFile | Span | Passing]:
+        self, item: PlannedFiles | ToCount | Passing
+    ) -> Iterator[PlannedFiles | Span | Passing]:
         if not isinstance(item, ToCount):
             yield item
             return

@@ -30,11 +30,10 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.lease import kept_alive
-from sentence_beam.transforms.store.runs.record_bytes import pack, unpack
+from sentence_beam.transforms.store.tables.columns import MADE, record_of, values_of
 
 # Names of Beam's own runners, and of their classes, in lower case; the last uses another program.
 PROBLEMS = "problems"
-CARRIED = "carried"
 
 AnyOutputs = TypeVar("AnyOutputs")
 Item = TypeVar("Item")
@@ -200,18 +199,21 @@ def slots_of(pipeline: beam.Pipeline) -> int | None:
 
 
 class UnitRecordCoder(beam.coders.Coder):
-    """A UnitRecord as `pack` writes it."""
+    """A UnitRecord as the plain tuple of its values, by Beam's own coder."""
+
+    def __init__(self) -> None:
+        self._values = beam.coders.FastPrimitivesCoder()
 
     def encode(self, value: UnitRecord) -> bytes:
-        return pack(value)
+        return self._values.encode(values_of(value))
 
     def decode(self, encoded: bytes) -> UnitRecord:
-        return unpack(encoded)
+        return record_of(dict(zip(MADE.names, self._values.decode(encoded), strict=True)))
 
     def is_deterministic(self) -> bool:
         return True
 
 
 def register_coders() -> None:
-    """Register a coder that packs UnitRecords: a large run has a million of them."""
+    """Register the coder of UnitRecords: a large run has a million of them."""
     beam.coders.registry.register_coder(UnitRecord, UnitRecordCoder)

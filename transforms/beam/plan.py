@@ -1,18 +1,17 @@
 """Plan: globs -> files -> spans, checked as a whole and recorded before anything is embedded."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import TaggedOutput
 from apache_beam.typehints import typehints
+from apache_beam.utils.shared import Shared
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.beam.content import CountFn, OpenFilesFn
 from sentence_beam.transforms.beam.graph import (
-    CARRIED,
     PROBLEMS,
-    Merge,
+    Outputs,
     Spread,
     Together,
     check_worker,
@@ -21,30 +20,32 @@ from sentence_beam.transforms.beam.graph import (
     typed,
 )
 from sentence_beam.transforms.beam.metrics import StageMetrics
-from sentence_beam.transforms.corpus.beside import Beside
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content
-from sentence_beam.transforms.steps.plan.elements import ListedFiles, PlannedFiles
-from sentence_beam.transforms.steps.plan.files import (
-    begin_by_content,
-    file_batches,
-    record,
+from sentence_beam.transforms.steps.plan.elements import (
+    FilesToLookInto,
+    PlannedFiles,
+    ShardsToCheck,
+    packed,
 )
+from sentence_beam.transforms.steps.plan.list_files import Listed, list_files
 from sentence_beam.transforms.steps.plan.look import write_looked
-from sentence_beam.transforms.steps.plan.planner import FilePlanner
-from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import Problem, UnitRecord
-from sentence_beam.transforms.store.runs.carried_ranges import CarriedRange, units_of_range
-from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.steps.plan.look_into import (
+    check_for,
+    check_shards,
+    look_into_all,
+)
+from sentence_beam.transforms.steps.plan.record import record
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.carried import ShardCheck
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
-from sentence_beam.transforms.store.runs.plan import PlannedFile, Standing
 
-Passing = Beside | Problem | Standing
-OUTPUTS = {Problem: PROBLEMS, UnitRecord: CARRIED, CarriedRange: CARRIED}
+_SHARED = Shared()  # threads list the shards of a store once
+OUTPUTS: Outputs = {Problem: PROBLEMS}
 
 
 class Plan(beam.PTransform):
-    """Globs -> `spans`, lists of spans to embed, `carried` units and `problems`.
+    """Globs -> `spans`, lists of spans to embed, and `problems`.
 
     Problems end the run. With `--partition content`, the lists are `ToRead`, which know the buckets
     that their rows fall into.
@@ -59,34 +60,22 @@ class Plan(beam.PTransform):
             spans = content.ToRead
         else:
             spans = typehints.List[typehints.Any]
-        return typed(self._planned(globs), spans=spans, carried=UnitRecord, problems=Problem)
+        return typed(self._planned(globs), spans=spans, problems=Problem)
 
     def _planned(self, globs: beam.PCollection) -> Any:
         together = found_in(globs, self._job)
         if self._job.by_content:
             return self._by_content(together)
         slots = slots_of(globs.pipeline)
-        recorded = together | "Record" >> flat_map(
+        return together | "Record" >> flat_map(
             record, self._job, slots, outputs=OUTPUTS, main="spans"
         )
-        read = (
-            recorded.carried
-            # The process that makes the plan does not read and pack all records.
-            | "SpreadCarried" >> Spread()
-            | "ReadCarried"
-            >> beam.ParDo(ReadCarriedFn(self._job)).with_outputs(PROBLEMS, main="units")
-        )
-        problems = (recorded.problems, read.problems) | "Problems" >> Merge()
-        return Planned(recorded.spans, read.units, problems)
 
-    def _by_content(self, together: beam.PCollection) -> "Planned":
+    def _by_content(self, together: beam.PCollection) -> Any:
         slots = slots_of(together.pipeline)
-        # Problems travel on to the last step (`graph`: why they have no output of their own).
-        compared = together | "Compare" >> flat_map(
-            begin_by_content, self._job, outputs={UnitRecord: CARRIED}, main="files"
-        )
-        recorded = (
-            compared.files
+        return (
+            together
+            | "Compare" >> beam.FlatMap(content.begin, self._job)
             # Where a file has changed, all others are opened too, in parallel as the changed ones.
             | "SpreadUnopened" >> Spread()
             | "OpenFiles" >> beam.ParDo(OpenFilesFn(self._job))
@@ -97,10 +86,8 @@ class Plan(beam.PTransform):
             | "SpreadSpans" >> Spread()
             | "Count" >> beam.ParDo(CountFn(self._job))
             | "TogetherAgain" >> Together()
-            | "Record"
-            >> flat_map(content.record, self._job, slots, outputs={Problem: PROBLEMS}, main="spans")
+            | "Record" >> flat_map(content.record, self._job, slots, outputs=OUTPUTS, main="spans")
         )
-        return Planned(recorded.spans, compared.carried, recorded.problems)
 
 
 class LookAt(beam.PTransform):
@@ -118,81 +105,58 @@ class LookAt(beam.PTransform):
 
 
 def found_in(globs: beam.PCollection[str], job: EmbedJob) -> beam.PCollection:
-    """Return one list of the files of globs, as workers have planned them."""
+    """Return one list of what workers have found of the files of globs, and of carried shards."""
     return (
         globs
-        | "ListFiles" >> beam.FlatMap(file_batches, job, slots_of(globs.pipeline))
+        | "List" >> beam.FlatMap(list_files, job, slots_of(globs.pipeline))
         # Footers are read in parallel: listing and reading must not fuse.
         | "SpreadFiles" >> beam.Reshuffle()
-        | "PlanFile" >> beam.ParDo(PlanFilesFn(job))
+        | "Look" >> beam.ParDo(LookFn(job))
         | "Together" >> Together()
     )
 
 
-class Planned(NamedTuple):
-    """The three outputs of a plan."""
+class LookFn(beam.DoFn):
+    """Files to look into -> their rows of the plan; shards to check -> their states.
 
-    spans: beam.PCollection
-    carried: beam.PCollection
-    problems: beam.PCollection
-
-
-class ReadCarriedFn(beam.DoFn):
-    """Ranges of carried units -> their records; units pass."""
-
-    def __init__(self, job: EmbedJob):
-        self._job = job
-
-    def setup(self) -> None:
-        # held, so that the manifest is read once for all elements
-        self._last: Manifest | None = None
-
-    def process(self, found: UnitRecord | CarriedRange) -> Iterator[Any]:
-        """Yield the records of a range, or the problem with the last snapshot."""
-        if not isinstance(found, CarriedRange):
-            yield found
-            return
-        try:
-            with kept_alive(self._job.root, self._job.run.id):
-                self._last = last_snapshot(self._job.run)
-                assert self._last is not None, "a range is one of the last snapshot"
-                units = list(units_of_range(found, self._last))
-            yield from units
-        except SentenceBeamError as error:
-            yield TaggedOutput(PROBLEMS, Problem.of(error))
-
-
-class PlanFilesFn(beam.DoFn):
-    """Files -> each with its spans or its carried units; other elements pass."""
+    Other elements pass.
+    """
 
     def __init__(self, job: EmbedJob):
         self._job = job
         self._metrics = StageMetrics("plan", ("files",))
 
     def setup(self) -> None:
-        # held, so that a snapshot in one file is read once for all elements
-        self._planner: FilePlanner | None = None
+        # held, so that the next element finds it
+        self._check: ShardCheck | None = None
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, listed: ListedFiles | Passing) -> Iterator[PlannedFiles | Passing]:
-        if not isinstance(listed, ListedFiles):
-            yield listed
+    def process(self, item: Listed) -> Iterator[Any]:
+        if not isinstance(item, FilesToLookInto | ShardsToCheck):
+            yield item
             return
         try:
             check_worker(self._job.run)
             self._renew()
+            # One file may take longer than ten minutes: for its checksum, or to read all of it if
+            # unreadable files are left out.
+            with kept_alive(self._job.root, self._job.run.id):
+                found = self._looked(item)
+            yield from found
         except SentenceBeamError as error:
             yield Problem.of(error)
-            return
-        # One file may take longer than ten minutes: for its checksum, or to read all of it if
-        # unreadable files are left out.
-        with kept_alive(self._job.root, self._job.run.id):
-            planner = FilePlanner(self._job, listed.keys)
-            found = planner.plan_all(listed.files)
-            self._planner = planner
-        yield from (item for item in found if isinstance(item, Problem))
-        planned = tuple(item for item in found if isinstance(item, PlannedFile))
-        self._metrics.count({"files": len(planned)})
-        for item in planned:
-            self._metrics.update({"file_ms": item.ms or 0.0})
-        yield planner.in_short(planned)
+
+    def _check_of_all(self) -> ShardCheck:
+        run = self._job.run
+        check: ShardCheck = _SHARED.acquire(run.shard_check, tag=run.key)
+        return check
+
+    def _looked(self, item: FilesToLookInto | ShardsToCheck) -> list[Any]:
+        if isinstance(item, ShardsToCheck):
+            self._check = check_for(self._job.run, item.parts, self._check_of_all)
+            return [check_shards(item.parts, self._job.root, self._check)]
+        rows, problems = look_into_all(item.table, self._job)
+        self._metrics.count({"files": len(rows)})
+        for ms in rows.column("ms").drop_null().to_pylist():
+            self._metrics.update({"file_ms": ms})
+        return [PlannedFiles(packed(rows)), *problems]

@@ -1,32 +1,31 @@
-"""Settle: written units -> all of a snapshot's units, checked, by 64 keys."""
+"""Settle: written units -> the tables of the coming snapshot, checked."""
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.pvalue import PBegin
 from apache_beam.typehints import typehints
 
+from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.beam.graph import Merge, Together, keeping_lease
 from sentence_beam.transforms.steps.commit.commit_run import settle_run
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.lease import kept_alive
-from sentence_beam.transforms.store.runs.record_bytes import pack
-from sentence_beam.transforms.store.runs.settled import Settler
-from sentence_beam.transforms.store.runs.stretches import STRETCHES, stretch_of
+from sentence_beam.transforms.store.runs.made import by_stretch, pack
+from sentence_beam.transforms.store.tables.names import STRETCHES
 
 PROBLEMS_KEY = STRETCHES
-Numbered = typehints.Tuple[int, bytes]
+Numbered = typehints.Tuple[int, typehints.Any]
 
 
 class Settle(beam.PTransform):
-    """Units and problems of a run -> one RunFact: all units, settled, or a problem.
+    """Units and problems of a run -> one RunFact: the coming snapshot's tables, or a problem.
 
-    `BuildIndex` and `Commit` take it. Units are checked by stretches of their names, which are 64
-    keys; one key sums.
+    `BuildIndex` and `Commit` take it. A run that makes no unit applies it to its pipeline. Units
+    travel by stretches of their names, 64 keys, because an engine hands over all values of a key
+    as one message.
     """
 
     def __init__(self, run: Run):
@@ -34,53 +33,41 @@ class Settle(beam.PTransform):
         self._run = run
 
     def expand(self, known: Any) -> beam.PCollection:
-        packed = [
-            found | f"Pack{place}" >> beam.Map(packed_by_stretch).with_output_types(Numbered)
-            for place, found in enumerate(known)
+        parts = () if isinstance(known, PBegin) else known
+        pipeline = known.pipeline if isinstance(known, PBegin) else known[0].pipeline
+        # a run may make no unit, and grouping nothing gives nothing
+        begun = pipeline | "Begin" >> beam.Create([None])
+        found = [
+            some | f"ByStretch{place}" >> beam.Map(_by_stretch).with_output_types(Numbered)
+            for place, some in enumerate((*parts, begun))
         ]
-        # A stretch without a single unit is checked too, and grouping nothing gives nothing.
-        numbers = [(number, b"") for number in range(STRETCHES)]
-        pipeline = known[0].pipeline
-        every = pipeline | "Stretches" >> beam.Create(numbers).with_output_types(Numbered)
         settled = (
-            (*packed, every)
+            tuple(found)
             | "Units" >> Merge()
             | "Group" >> beam.GroupByKey()
-            | "Check" >> beam.ParDo(SettleFn(self._run))
+            | "Pack" >> beam.FlatMap(keeping_lease, self._run.key, _packed)
             | "Together" >> Together()
-            | "Sum" >> beam.Map(keeping_lease, self._run.key, settle_run, self._run)
+            | "Settle" >> beam.Map(keeping_lease, self._run.key, settle_run, self._run)
         )
         settled.element_type = RunFact
         return settled
 
 
-class SettleFn(beam.DoFn):
-    """(stretch, its units packed) -> the stretch, settled.
-
-    Problems, which have a key of their own, pass.
-    """
-
-    def __init__(self, run: Run):
-        self._run = run
-
-    def setup(self) -> None:
-        self._settler = Settler(self._run.root, self._run.id)
-
-    def process(self, grouped: tuple[int, Iterable[bytes]]) -> Iterator[RunFact]:
-        number, packed = grouped
-        if number == PROBLEMS_KEY:
-            yield from (RunFact(problem=Problem(**json.loads(data))) for data in packed)
-        else:
-            with kept_alive(self._run.root, self._run.id):
-                settled = self._settler.settle(number, filter(None, packed))
-            yield RunFact(stretch=settled)
+def _by_stretch(found: UnitRecord | Problem | None) -> tuple[int, Any]:
+    """Return (stretch, values) of a unit; problems have a key of their own."""
+    if isinstance(found, UnitRecord):
+        return by_stretch(found)
+    return PROBLEMS_KEY, found
 
 
-def packed_by_stretch(found: UnitRecord | Problem) -> tuple[int, bytes]:
-    """Return (stretch, packed) of a unit; problems have a key of their own.
-
-    So they need no exchange of their own.
-    """
-    if isinstance(found, Problem):
-        return PROBLEMS_KEY, json.dumps(asdict(found)).encode()
-    return stretch_of(found.unit), pack(found)
+def _packed(grouped: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, bytes] | Problem | None]:
+    """Yield (stretch, its units packed), or the problems of a run."""
+    number, found = grouped
+    if number == PROBLEMS_KEY:
+        yield from filter(None, found)
+        yield None
+        return
+    try:
+        yield number, pack(found)
+    except SentenceBeamError as error:
+        yield Problem.of(error)

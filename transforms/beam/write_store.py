@@ -17,7 +17,6 @@ from sentence_beam.transforms.beam.content import empty_blocks
 from sentence_beam.transforms.beam.embed import EmbedBlocks, PackedBlocks
 from sentence_beam.transforms.beam.finish import finished
 from sentence_beam.transforms.beam.graph import (
-    CARRIED,
     PROBLEMS,
     MergeAll,
     Spread,
@@ -41,7 +40,7 @@ from sentence_beam.transforms.steps.plan.collection import (
 )
 from sentence_beam.transforms.steps.plan.row_batches import RowBatch, RowBatcher
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
-from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
 
 
@@ -107,7 +106,7 @@ class WriteStore(beam.PTransform):
                 begin_collection,
                 job,
                 engine,
-                outputs={UnitRecord: CARRIED, Problem: PROBLEMS},
+                outputs={Problem: PROBLEMS},
                 main="buckets",
             )
         )
@@ -123,7 +122,7 @@ class WriteStore(beam.PTransform):
         blocks = (packed.blocks, empty) | "Blocks" >> beam.Flatten()
         hints = _given(accelerator=asked.accelerator, min_ram=asked.min_ram)
         embedded = PackedBlocks(blocks, packed.problems) | "Embed" >> EmbedBlocks(job, hints)
-        known = (embedded.units, begun[CARRIED], embedded.problems, begun[PROBLEMS])
+        known = (embedded.units, embedded.problems, begun[PROBLEMS])
         indexing = _given(
             accelerator=asked.index_accelerator, min_ram=asked.index_min_ram or index_ram(resolved)
         )

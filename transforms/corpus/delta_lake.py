@@ -9,7 +9,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.corpus.lake_parts import (
     DELTA,
-    TablePart,
+    LakePart,
     filter_paths,
     list_latest,
     local_path,
@@ -33,7 +33,7 @@ def open_delta(pattern: str, version: int | None) -> Any:
         ) from error
 
 
-def delta_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
+def delta_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
     """Return the folder and the data files of a Delta table."""
     root = storage.absolute(pattern.removeprefix(DELTA))
     table = open_delta(pattern, part.version)

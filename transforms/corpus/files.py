@@ -36,8 +36,8 @@ class InputFile:
     the beginnings of names of the last snapshot's units that may hold the file's texts: of the
     file of this name, then of one with the same bytes; "" without one. `types` are the codes
     of the types of kept columns that the plan found in the files, by name. `cut` is the size
-    of the file's spans, which the store keeps (see `Format.choose_cut`): 0 if earlier versions
-    cut the file, None if nothing is chosen yet.
+    of the file's spans, which the store keeps (see `Format.choose_cut`): 0 if its format has no
+    choice, None if nothing is chosen yet.
     """
 
     path: str

@@ -23,7 +23,7 @@ from sentence_beam.transforms.corpus.formats.registry import (
     format_of,
     plain_formats,
 )
-from sentence_beam.transforms.corpus.lake_parts import WHOLE, TablePart
+from sentence_beam.transforms.corpus.lake_parts import WHOLE, LakePart
 from sentence_beam.transforms.corpus.lakes import (
     DATA_FORMATS,
     folders_around,
@@ -71,7 +71,7 @@ def find_inputs(
     file_format: str,
     hidden: bool,
     syntax: Syntax = AS_FOUND,
-    part: TablePart = WHOLE,
+    part: LakePart = WHOLE,
     broken_too: bool = False,
     store: str | None = None,
 ) -> Inputs:

@@ -4,17 +4,16 @@ A file's group is the first bits of the hash of its relative path: a new or chan
 group.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.registry import reader_of
 from sentence_beam.transforms.corpus.row_blocks import Columns
 from sentence_beam.transforms.corpus.rows import UnitRows, read_span
 from sentence_beam.transforms.corpus.spans import (
@@ -70,44 +69,39 @@ def spans_of(span: AnySpan) -> tuple[Span, ...]:
     return (span,)
 
 
-def is_small(file: InputFile, unit_tokens: int) -> bool:
-    """Whether a file has less than a sixteenth of a unit, by its size."""
-    return SMALL * _tokens_by_size(file) < unit_tokens
+def tokens_by_size(sizes: np.ndarray, is_plain: np.ndarray) -> np.ndarray:
+    """Return the estimated tokens of files by their sizes in bytes, int64 [n].
+
+    `is_plain` bool [n]: text in lines, not compressed.
+    """
+    return np.where(is_plain, sizes // TEXT_BYTES_PER_TOKEN, PACKS * sizes // BYTES_PER_TOKEN)
 
 
-def _tokens_by_size(file: InputFile) -> int:
-    if reader_of(file).is_by_line and not file.compression:
-        return file.size // TEXT_BYTES_PER_TOKEN
-    return PACKS * file.size // BYTES_PER_TOKEN
+def choose_bits(files: int, tokens: int, unit_tokens: int, known: int | None) -> int | None:
+    """Choose the bits of group numbers for small files, which have `tokens` together.
 
+    They are the known ones, unless groups have become large; None for fewer than `SMALL` files.
 
-def choose_bits(small: list[InputFile], unit_tokens: int, known: int | None) -> int | None:
-    """Choose the bits of group numbers: the known ones, unless groups have become large.
-
-    The result is None for fewer than `SMALL` small files.
-
-    >>> files = [InputFile("", "", "text", "", 3000, "", "") for _ in range(100)]
-    >>> choose_bits(files, 20_000, None), choose_bits(files[:15], 20_000, None)
+    >>> choose_bits(100, 100_000, 20_000, None), choose_bits(15, 15_000, 20_000, None)
     (3, None)
-    >>> choose_bits(files, 20_000, 1)
+    >>> choose_bits(100, 100_000, 20_000, 1)
     1
     """
-    units = sum(map(_tokens_by_size, small)) / unit_tokens
+    units = tokens / unit_tokens
     if known is not None and units <= GROWTH << known:
         return known
-    if known is None and len(small) < SMALL:
+    if known is None and files < SMALL:
         return None
     return max(known or 0, max(0, int(units + 0.999_999) - 1).bit_length())
 
 
-def group_name(relative: str, bits: int) -> str:
-    """Return the name of a file's group, and of the group's units, by the relative path.
+def group_of_key(key: int, bits: int) -> str:
+    """Return the name of a file's group, and of the group's units, by the file's key as a number.
 
-    >>> group_name("a.md", 0), group_name("a.md", 5)
+    >>> group_of_key(0xF8E9_0000_0000_0000, 0), group_of_key(0xF8E9_0000_0000_0000, 5)
     ('f0-0', 'f5-1f')
     """
-    number = int.from_bytes(hashlib.sha256(relative.encode()).digest()[:8]) >> (64 - bits)
-    return f"f{bits}-{number:0{max(1, -(-bits // 4))}x}"
+    return f"f{bits}-{key >> (64 - bits):0{max(1, -(-bits // 4))}x}"
 
 
 def bits_of(unit: str) -> int | None:

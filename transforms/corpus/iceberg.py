@@ -10,7 +10,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.corpus.lake_parts import (
     ICEBERG,
-    TablePart,
+    LakePart,
     filter_paths,
     list_latest,
     local_path,
@@ -47,7 +47,7 @@ def _no_iceberg(pattern: str, error: Exception) -> OptionError:
     )
 
 
-def iceberg_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
+def iceberg_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
     """Return the folder and the data files of an Iceberg table."""
     table = open_iceberg(pattern, part.version)
     snapshot_id = part.version

@@ -14,7 +14,7 @@ NAMED = 5  # versions of a table that a message names
 
 
 @dataclass(frozen=True)
-class TablePart:
+class LakePart:
     """The version and the partitions to read of a table.
 
     `version` is a version of Delta Lake, or the id of a snapshot of Iceberg; None: the current one.
@@ -25,7 +25,7 @@ class TablePart:
     filter: str | None = None
 
 
-WHOLE = TablePart()
+WHOLE = LakePart()
 
 
 def list_latest(versions: Sequence[object]) -> str:

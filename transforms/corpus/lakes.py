@@ -14,7 +14,7 @@ from sentence_beam.transforms.base.errors import MissingExtraError, OptionError,
 from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.corpus.delta_lake import delta_files, open_delta
 from sentence_beam.transforms.corpus.iceberg import METADATA, iceberg_files, open_iceberg
-from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, WHOLE, TablePart
+from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, WHOLE, LakePart
 from sentence_beam.transforms.storage.base import Entry, Matched
 from sentence_beam.transforms.storage.globs import folder_of
 
@@ -115,7 +115,7 @@ def absolute_input(pattern: str) -> str:
     return pattern
 
 
-def table_entries(pattern: str, part: TablePart = WHOLE) -> Iterator[tuple[Entry, str]]:
+def table_entries(pattern: str, part: LakePart = WHOLE) -> Iterator[tuple[Entry, str]]:
     """Yield each data file of a part of a table and its path relative to the table, by path.
 
     Raises OptionError for a missing table or part, and for a table whose files do not hold exactly

@@ -1,7 +1,7 @@
 """Compare a snapshot with what a database may hold: the rows to write, the rows to delete.
 
 A database may hold rows of several snapshots: the one that its last complete push left, and those
-of pushes that did not end. A row is written unless all of these have the same row. Units that all
+of pushes that did not end. A row is written unless all of these have the same row. Shards that all
 of these have, byte for byte, are not read. Rows are cut into buckets by their ids, so that memory
 does not grow with the number of rows. If the runs between the snapshots recorded what they changed,
 only that is read (`recorded`).
@@ -18,13 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.columns import (
+    column,
+    lookup,
+    nth_of_equals,
+    numbers,
+    sum_by_place,
+)
 from sentence_beam.transforms.base.errors import DataGateError
 from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.push.recorded import REPEATED, RecordedDifference, compare_recorded
 from sentence_beam.transforms.push.rows import columns_of, digests, read_rows
 from sentence_beam.transforms.push.target import KEYS, keys_of
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.changes import BUCKETS, LISTED_ROWS
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
@@ -32,7 +38,7 @@ from sentence_beam.transforms.store.shards.id_hashes import hash_ids
 _NEW = 0  # the side of the snapshot that is pushed
 _SPILLED = pa.schema(
     [("id", pa.string()), ("piece", pa.int32()), ("digest", pa.binary(16)), ("side", pa.int32())]
-    + [("unit", pa.int32()), ("row", pa.int32())]
+    + [("shard", pa.int32()), ("row", pa.int32())]
 )
 _DELETED = pa.schema([("id", pa.string()), ("piece", pa.int32())])
 Listing = Callable[[], Iterable[pa.RecordBatch]]
@@ -40,7 +46,7 @@ Listing = Callable[[], Iterable[pa.RecordBatch]]
 
 @dataclass
 class Difference:
-    """The rows to write, by the index of their unit, and the file with the keys to delete.
+    """The rows to write, by the number of their shard, and the file with the keys to delete.
 
     `counts` are relative to the `before` rows that the last complete push left; rows that are
     written without comparison count as changed if they existed. `deletable` is the number of keys
@@ -117,31 +123,28 @@ def _take_recorded(difference: Difference, recorded: RecordedDifference) -> None
 
 @dataclass(frozen=True)
 class _Side:
-    """The units of one snapshot to read, each with its index; `compared` by digests or not."""
+    """The numbers of the shards of one snapshot to read; `compared` by digests or not."""
 
     manifest: Manifest
     columns: pa.Schema
-    units: list[tuple[int, UnitRecord]]
+    shards: np.ndarray
     compared: bool
 
 
 def _sides(
     new: Manifest, columns: pa.Schema, old: Sequence[Manifest], compared: bool
 ) -> list[_Side]:
-    """Return the snapshot and the old ones, without the units that all have."""
+    """Return the snapshot and the old ones, without the shards that all have."""
     alike = [columns_of(manifest).equals(columns) for manifest in old]
-    shared: Counter[str] = Counter()
+    shards = [np.arange(len(manifest.shards)) for manifest in (new, *old)]
     if old and all(alike) and compared:
-        shared = _contents(new)
-        for manifest in old:
-            shared &= _contents(manifest)
-    sides = [_Side(new, columns, _without(new, shared), compared and any(alike))]
-    for manifest, is_alike in zip(old, alike, strict=True):
+        shards = _not_shared([new, *old])
+    sides = [_Side(new, columns, shards[0], compared and any(alike))]
+    for manifest, is_alike, of_side in zip(old, alike, shards[1:], strict=True):
         side_columns = columns
         if not is_alike:
             side_columns = _key_columns(columns_of(manifest))
-        units = _without(manifest, shared)
-        sides.append(_Side(manifest, side_columns, units, compared and is_alike))
+        sides.append(_Side(manifest, side_columns, of_side, compared and is_alike))
     return sides
 
 
@@ -149,21 +152,13 @@ def _key_columns(columns: pa.Schema) -> pa.Schema:
     return pa.schema([column for column in columns if column.name in KEYS])
 
 
-def _contents(manifest: Manifest) -> Counter[str]:
-    return Counter(str(unit.sha256) for unit in manifest.units if unit.path)
-
-
-def _without(manifest: Manifest, shared: Counter[str]) -> list[tuple[int, UnitRecord]]:
-    remaining = Counter(shared)
-    units = []
-    for place, unit in enumerate(manifest.units):
-        if not unit.path:
-            continue
-        if remaining[str(unit.sha256)]:
-            remaining[str(unit.sha256)] -= 1
-        else:
-            units.append((place, unit))
-    return units
+def _not_shared(manifests: Sequence[Manifest]) -> list[np.ndarray]:
+    """Return the numbers of each snapshot's shards of which not every snapshot has a copy."""
+    digests = [column(manifest.shards, "sha256") for manifest in manifests]
+    codes = pa.concat_arrays(digests).unique()
+    at = [lookup(digest, codes) for digest in digests]
+    shared = np.min([sum_by_place(places, len(codes)) for places in at], axis=0)
+    return [np.flatnonzero(nth_of_equals(places) >= shared[places]) for places in at]
 
 
 class _Spill:
@@ -174,9 +169,9 @@ class _Spill:
         self._writers = [pa.ipc.new_file(path, _SPILLED) for path in paths]
 
     def add(
-        self, keys: pa.RecordBatch, side: int, unit: int, digests: list[bytes] | None, start: int
+        self, keys: pa.RecordBatch, side: int, shard: int, digests: list[bytes] | None, start: int
     ) -> None:
-        """Add consecutive rows of a unit by their keys; `start` is the index of the first."""
+        """Add consecutive rows of a shard by their keys; `start` is the index of the first."""
         n = keys.num_rows
         ids = keys.column("id").cast(pa.string())
         pieces = pa.array(np.zeros(n, "i4"))
@@ -186,9 +181,9 @@ class _Spill:
         if digests is not None:
             digest_column = pa.array(digests, pa.binary(16))
         sides = pa.array(np.full(n, side, "i4"))
-        units = pa.array(np.full(n, unit, "i4"))
+        shards = pa.array(np.full(n, shard, "i4"))
         places = pa.array(np.arange(start, start + n, dtype="i4"))
-        columns = [ids, pieces, digest_column, sides, units, places]
+        columns = [ids, pieces, digest_column, sides, shards, places]
         rows = pa.record_batch(columns, schema=_SPILLED)
         buckets = hash_ids(ids) % np.uint64(len(self.paths))
         for number, chosen in in_buckets(buckets, len(self.paths)):
@@ -201,25 +196,25 @@ class _Spill:
 
 
 def _spill_sides(sides: Sequence[_Side], folder: str) -> _Spill:
-    rows = sum(unit.rows for side in sides for _, unit in side.units)
+    rows = sum(int(numbers(side.manifest.shards, "rows")[side.shards].sum()) for side in sides)
     buckets = min(1 + rows // LISTED_ROWS, BUCKETS)
     spill = _Spill([os.path.join(folder, f"{number}.arrow") for number in range(buckets)])
-    for number, side in enumerate(sides):
-        for place, unit in progress.over(side.units, "comparing", "shards"):
-            _spill_unit(spill, side, number, place, unit)
+    for place, side in enumerate(sides):
+        for shard in progress.over(side.shards.tolist(), "comparing", "shards"):
+            _spill_shard(spill, side, place, shard)
     return spill
 
 
-def _spill_unit(spill: _Spill, side: _Side, number: int, place: int, unit: UnitRecord) -> None:
+def _spill_shard(spill: _Spill, side: _Side, place: int, shard: int) -> None:
     columns = side.columns
     if not side.compared:
         columns = _key_columns(columns)
     start = 0
-    for batch in read_rows(side.manifest, unit, columns):
+    for batch in read_rows(side.manifest, shard, columns):
         row_digests = None
         if side.compared:
             row_digests = digests(batch)
-        spill.add(batch, number, place, row_digests, start)
+        spill.add(batch, place, shard, row_digests, start)
         start += batch.num_rows
 
 
@@ -228,10 +223,10 @@ _Key = tuple[str, int]  # id and piece
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A row of the snapshot that is pushed: its digest (None: not compared), unit and row."""
+    """A row of the snapshot that is pushed: its digest (None: not compared), shard and row."""
 
     digest: bytes | None
-    unit: int
+    shard: int
     row: int
 
 
@@ -260,7 +255,7 @@ def _compare(rows: pa.Table, old_sides: int, left_with: int, difference: Differe
     written = [key for key in wanted if not old_sides or old.equal[key] < old_sides]
     for key in written:
         entry = wanted[key]
-        difference.rows.setdefault(entry.unit, array("i")).append(entry.row)
+        difference.rows.setdefault(entry.shard, array("i")).append(entry.row)
     changed = sum(key in old.left_with for key in written)
     deleted = sum(key in old.left_with and key not in wanted for key in old.deleted)
     difference.counts += Changes(len(written) - changed, changed, deleted)
@@ -277,12 +272,12 @@ def _keys_to_delete(keys: list[_Key]) -> pa.Table:
 def _wanted_rows(columns: list[list[Any]]) -> dict[_Key, _Wanted]:
     """Return the rows of the pushed snapshot. Raises DataGateError if two have one id."""
     wanted: dict[_Key, _Wanted] = {}
-    for row_id, piece, digest, side, unit, row in zip(*columns, strict=True):
+    for row_id, piece, digest, side, shard, row in zip(*columns, strict=True):
         if side != _NEW:
             continue
         if (row_id, piece) in wanted:
             raise DataGateError(f"the id {row_id!r} {REPEATED}")
-        wanted[row_id, piece] = _Wanted(digest, unit, row)
+        wanted[row_id, piece] = _Wanted(digest, shard, row)
     return wanted
 
 

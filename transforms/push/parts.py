@@ -1,6 +1,6 @@
 """A push whose rows are written by workers, in parts.
 
-Each part is a file in the store's run folder, which names units and rows of them. A part that is
+Each part is a file in the store's run folder, which names shards and rows of them. A part that is
 written again has the same effect.
 """
 
@@ -23,7 +23,7 @@ from sentence_beam.transforms.store.manifest import read_shared
 from sentence_beam.transforms.store.records import Problem
 
 PART_ROWS = 250_000
-_PART = pa.schema([("unit", pa.int32()), ("row", pa.int32())])
+_PART = pa.schema([("shard", pa.int32()), ("row", pa.int32())])
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ def plan_parts(wanted: RowsToWrite, writer: RowWriter) -> PushJob:
 
 
 def _parts(wanted: RowsToWrite) -> Iterator[pa.Table]:
-    """Yield the rows to write in tables, of PART_ROWS unless a unit has more."""
+    """Yield the rows to write in tables, of PART_ROWS unless a shard has more."""
     tables: list[pa.Table] = []
-    for place in sorted(wanted.rows):
-        rows = np.asarray(wanted.rows[place], np.int32)
-        units = np.full(len(rows), place, np.int32)
+    for number in sorted(wanted.rows):
+        rows = np.asarray(wanted.rows[number], np.int32)
+        shards = np.full(len(rows), number, np.int32)
         if tables and sum(map(len, tables)) + len(rows) > PART_ROWS:
             yield pa.concat_tables(tables)
             tables = []
-        tables.append(pa.table([units, rows], schema=_PART))
+        tables.append(pa.table([shards, rows], schema=_PART))
     if tables:
         yield pa.concat_tables(tables)
 
@@ -127,10 +127,10 @@ def _rows(part: pa.Table, job: PushJob) -> Iterator[pa.RecordBatch]:
     """Read the rows of a part, in batches."""
     manifest = read_shared(job.root, job.run, job.digest)
     assert manifest is not None, "a run that is named is read or raises"
-    units = part.column("unit").to_numpy()
+    shards = part.column("shard").to_numpy()
     rows = part.column("row").to_numpy()
-    for place in np.unique(units).tolist():
-        yield from read_chosen(manifest, manifest.units[place], job.columns, rows[units == place])
+    for number in np.unique(shards).tolist():
+        yield from read_chosen(manifest, number, job.columns, rows[shards == number])
 
 
 def conclude(written: Sequence[WrittenRows], job: PushJob) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
 from sentence_beam.transforms.push.rows import columns_of
@@ -23,9 +22,9 @@ from sentence_beam.transforms.store.runs.changed_rows import (
     read_changes,
     steps_between,
 )
-from sentence_beam.transforms.store.runs.changes import differing
 from sentence_beam.transforms.store.runs.result import read_result
 from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.tables.units import differing_parts
 
 REPEATED = (
     "is that of several rows, and a database has one for each id; "
@@ -47,7 +46,7 @@ class Touched:
 
 @dataclass(frozen=True)
 class RecordedDifference:
-    """The rows to write, by the index of their unit, the ids to delete, and the counts."""
+    """The rows to write, by the number of their shard, the ids to delete, and the counts."""
 
     rows: "dict[int, array[int]]"
     deleted: list[str]
@@ -136,7 +135,7 @@ def _difference(
 def _places(
     new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]
 ) -> "dict[int, array[int]] | None":
-    """Return the rows of wanted ids by the index of their unit; None if they are not found.
+    """Return the rows of wanted ids by the number of their shard; None if they are not found.
 
     `wanted` are their shards. Some of these may have been rewritten since; then all shards are read
     that an old snapshot lacks. Raises DataGateError if two rows have one id.
@@ -145,30 +144,32 @@ def _places(
     ids = pa.array(list(wanted), pa.string())
     found: dict[int, array[int]] = {}
     seen: list[pa.Array] = []
-    units = [(place, unit) for place, unit in enumerate(new.units) if unit.path in shards]
-    for place, unit in progress.over(units, "comparing", "shards"):
+    for number in progress.over(shards, "comparing", "shards"):
+        shard = new.shard(number)
         start = 0
         rows = array("i")
-        for batch in read_shard(storage.join(new.root, unit.path or ""), ["id"], unit.bytes):
+        for batch in read_shard(shard.full_path, ["id"], shard.bytes):
             here = np.flatnonzero(pc.is_in(batch.column(0), value_set=ids).to_numpy(False))
             seen.append(batch.column(0).take(pa.array(here)))
             rows.extend((here + start).tolist())
             start += batch.num_rows
         if rows:
-            found[place] = rows
+            found[number] = rows
     _check_once(seen)
     if sum(map(len, seen)) != len(wanted):
         return None
     return found
 
 
-def _shards_of(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -> set[str]:
-    """Return the shards that have the wanted ids; more if some were rewritten since."""
-    shards = set(wanted.values())
-    if shards <= {unit.path for unit in new.units}:
-        return shards
-    others = (differing(new.units, manifest.units) for manifest in old)
-    return {unit.path for units in others for unit in units if unit.path}
+def _shards_of(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -> list[int]:
+    """Return the numbers of the shards with the wanted ids; more if some were rewritten since."""
+    paths = set(wanted.values())
+    numbers = sorted(map(new.shard_number, paths))
+    if not numbers or numbers[0] >= 0:
+        return numbers
+    others = (differing_parts(new.root, manifest.units, new.units)[1] for manifest in old)
+    paths = {path for units in others for path in units.column("path").to_pylist()}
+    return sorted(map(new.shard_number, paths))
 
 
 def _check_once(ids: list[pa.Array]) -> None:

@@ -255,14 +255,14 @@ def _delete(target: Target, difference: Difference) -> None:
 
 
 def _write(target: Target, wanted: RowsToWrite, parallel: int) -> None:
-    """Write rows, of so many units at once."""
+    """Write rows, of so many shards at once."""
     with progress.stage("writing", sum(map(len, wanted.rows.values())), "rows"):
-        units = [partial(_write_unit, target, wanted, place) for place in sorted(wanted.rows)]
+        work = [partial(_write_shard, target, wanted, number) for number in sorted(wanted.rows)]
         if parallel == 1:
-            for write in units:
+            for write in work:
                 write()
         else:
-            _side_by_side(units, parallel)
+            _side_by_side(work, parallel)
 
 
 def _side_by_side(work: Sequence[Callable[[], None]], parallel: int) -> None:
@@ -275,10 +275,9 @@ def _side_by_side(work: Sequence[Callable[[], None]], parallel: int) -> None:
             pool.shutdown(cancel_futures=True)
 
 
-def _write_unit(target: Target, wanted: RowsToWrite, place: int) -> None:
-    """Write the wanted rows of the unit with the index `place`."""
-    unit = wanted.new.units[place]
-    for batch in read_chosen(wanted.new, unit, wanted.columns, np.array(wanted.rows[place])):
+def _write_shard(target: Target, wanted: RowsToWrite, number: int) -> None:
+    """Write the wanted rows of the shard with this number."""
+    for batch in read_chosen(wanted.new, number, wanted.columns, np.array(wanted.rows[number])):
         target.upsert(batch)
         progress.step(batch.num_rows)
 

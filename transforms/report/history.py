@@ -222,8 +222,7 @@ def known_summaries(root: str) -> list[RunSummary]:
 def checked_summaries(root: str) -> list[RunSummary]:
     """Return the summaries in the store's report, none without a report.
 
-    Raises SentenceBeamError if the report is damaged, or has no digest because an earlier version
-    wrote it.
+    Raises SentenceBeamError if the report is damaged.
     """
     path = storage.join(root, layout.REPORT)
     stored = storage.storage_of(path).read_versioned(path)
@@ -233,7 +232,7 @@ def checked_summaries(root: str) -> list[RunSummary]:
         f"{path} is not the report that was written", "sentence-beam report makes another"
     ):
         content = json.loads(stored[0])
-        check_digest(content, ())
+        check_digest(content)
         return [dataclass_of(RunSummary, summary) for summary in content["nights"]]
 
 

@@ -127,7 +127,7 @@ def reasons(manifest: Manifest) -> Reasons:
     """
     if not manifest.rows.rejected:
         return Reasons((), some=False)
-    paths = [unit.rejects for unit in manifest.units if unit.rejects]
+    paths = manifest.read_units("unit", "rejects").column("rejects").drop_null().to_pylist()
     rows = rejected_rows(manifest.root, islice(paths, REJECT_FILES))
     counts = Counter(row.reason for row in rows)
     return Reasons(tuple(counts.most_common()), some=len(paths) > REJECT_FILES)

@@ -22,6 +22,7 @@ from sentence_beam.transforms.index.filtered import FilteredIndex
 from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile, RangeReader
 from sentence_beam.transforms.index.vectors import prepared, scored_by
 from sentence_beam.transforms.search.hits import Hits
+from sentence_beam.transforms.search.kept import Kept
 from sentence_beam.transforms.storage.bounded_cache import BoundedCache
 from sentence_beam.transforms.storage.cache import cached
 from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
@@ -29,7 +30,6 @@ from sentence_beam.transforms.store.index_files import files as index_files
 from sentence_beam.transforms.store.index_files.locator_file import LocatorFile
 from sentence_beam.transforms.store.index_files.refine_file import RefineFile
 from sentence_beam.transforms.store.index_files.remote_range import CACHE, RemoteRange
-from sentence_beam.transforms.store.kept import Kept
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches
 from sentence_beam.transforms.store.shards.shard_files import take_numbered
@@ -171,16 +171,25 @@ class SnapshotIndex:
     def _filtered(self, wanted: Matches, reranks: bool) -> FilteredIndex:
         """Return the index of the wanted rows; the index of the last filter is remembered."""
         if self._filter is None or self._filter[0] is not wanted:
-            rows = {
-                str(unit.path): of_shard
-                for unit, of_shard in zip(self._manifest.shard_units, wanted.shards, strict=True)
-            }
             of_segments = [
-                self._locator(number).wanted(rows) for number in range(len(self._segments))
+                self._locator(number).wanted(functools.partial(self._wanted_rows, wanted))
+                for number in range(len(self._segments))
             ]
             vectors = self.vectors_of if reranks else None
             self._filter = (wanted, FilteredIndex(self.whole_index, of_segments, vectors))
         return self._filter[1]
+
+    def _wanted_rows(self, wanted: Matches, path: str) -> np.ndarray:
+        """Return bool by row of a shard that a locator names.
+
+        Raises DamagedIndexError if the snapshot lacks it.
+        """
+        number = self._manifest.shard_number(path)
+        if number < 0:
+            raise DamagedIndexError(
+                f"{self._path(path)} is none of the snapshot's shards, and its index has rows of it"
+            )
+        return wanted.shards[number]
 
     def _mend(self, error: str) -> str:
         """Return what mends the damaged file that an error names, in the store or in a cache."""

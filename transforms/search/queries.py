@@ -137,7 +137,7 @@ class QueryEncoder:
         for number, text in enumerate(texts, 1):
             if not text.strip():
                 raise OptionError(f"query {number} of {len(texts)} is empty; say what to look for")
-        if not texts or not self._manifest.shard_units:
+        if not texts or not len(self._manifest.shards):
             return np.zeros((len(texts), self._manifest.space.dim), np.float32)
         if self.lacks_prompt:
             _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
@@ -163,7 +163,7 @@ class QueryEncoder:
 
     def unknown(self, texts: list[str]) -> list[str]:
         """Return the queries with mostly unknown tokens; none if the store has no rows."""
-        if not texts or not self._manifest.shard_units:
+        if not texts or not len(self._manifest.shards):
             return []
         encoder = self._encoder
         words = encoder.words(encoder.tokenize(texts))

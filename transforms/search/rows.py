@@ -86,7 +86,7 @@ class SnapshotRows:
         return self._numbers[column]
 
     def _sampled_type(self, column: str) -> str | None:
-        for number in range(min(SAMPLED_SHARDS, len(self._manifest.shard_units))):
+        for number in range(min(SAMPLED_SHARDS, len(self._manifest.shards))):
             with open_numbered(self._manifest, number) as parquet:
                 texts = parquet.read_row_group(0, [column]).column(0).drop_null().to_pylist()
             if texts:
@@ -188,7 +188,7 @@ class SnapshotRows:
         for shard in np.unique(hits.shard[hits.shard >= 0]).tolist():
             rows = hits.row[hits.shard == shard]
             near = np.unique(np.concatenate([rows - 1, rows, rows + 1]))
-            near = near[(near >= 0) & (near < self._manifest.shard_units[shard].rows)]
+            near = near[(near >= 0) & (near < self._manifest.shard(shard).rows)]
             table = self._of_shard(shard, near, names)
             columns = [table.column(name).to_pylist() for name in names]
             for row, *values in zip(near.tolist(), *columns, strict=True):

@@ -76,7 +76,6 @@ class Searcher:
 
     def of(self, manifest: Manifest) -> "Searcher":
         """Open another snapshot in the same way; both hold what is the same in them once."""
-        manifest.share(self.manifest)
         return Searcher(manifest, queries=self.queries.of(manifest), copies=self._copies)
 
     def search(
@@ -188,7 +187,7 @@ class Searcher:
         If `folds`, only the first piece of each document counts; `find` is called with more rows
         until each query has k documents.
         """
-        if not self.manifest.shard_units:
+        if not len(self.manifest.shards):
             return find(request.k)
         rows = self.manifest.rows.stored
         if request.matches is not None:
@@ -266,7 +265,7 @@ class Searcher:
     def _nearest(self, queries: np.ndarray, request: _Request) -> Hits:
         queries = prepared(queries, self.manifest.metric)
         wanted = request.matches
-        if not self.manifest.shard_units or (wanted is not None and not wanted.count):
+        if not len(self.manifest.shards) or (wanted is not None and not wanted.count):
             return no_hits(len(queries), request.k)
         index = self.manifest.index
 
@@ -282,7 +281,7 @@ class Searcher:
 
         The rows of the last filter are remembered. Raises OptionError as `search` does.
         """
-        if where is None or not self.manifest.shard_units:
+        if where is None or not len(self.manifest.shards):
             return None
         filter_ = self.check_filter(where)
         if self._matches is None or not self._matches.where.equals(filter_):
@@ -295,7 +294,7 @@ class Searcher:
 
         Raises OptionError as `search` does.
         """
-        if where is None or not self.manifest.shard_units:
+        if where is None or not len(self.manifest.shards):
             return None
         return checked(where, self.rows.columns, numbers_in=self.rows.numbers_in)
 
@@ -316,10 +315,10 @@ class Searcher:
 
         A position is the number of the shard << 32, and the row in it.
         """
-        paths = self.manifest.shard_paths
-        for number, path in enumerate(progress.over(paths, "comparing with every row", "shards")):
+        numbers = range(len(self.manifest.shards))
+        for number in progress.over(numbers, "comparing with every row", "shards"):
             start = number << 32
-            for batch in read_shard(path, ["embedding"]):
+            for batch in read_shard(self.manifest.shard(number).full_path, ["embedding"]):
                 yield prepared(as_matrix(batch.column(0)), self.manifest.metric), start
                 start += batch.num_rows
 
@@ -328,10 +327,11 @@ class Searcher:
 
         Wanted rows are numbered from 0 over all shards.
         """
-        shards = list(zip(self.manifest.shard_paths, wanted.shards, strict=True))
+        numbers = range(len(wanted.shards))
         start = 0
-        for path, rows in progress.over(shards, "comparing with every row", "shards"):
-            for table in read_wanted(path, rows, ["embedding"]):
+        for number in progress.over(numbers, "comparing with every row", "shards"):
+            path = self.manifest.shard(number).full_path
+            for table in read_wanted(path, wanted.shards[number], ["embedding"]):
                 vectors = as_matrix(table.column(0).combine_chunks())
                 yield prepared(vectors, self.manifest.metric), start
                 start += len(table)

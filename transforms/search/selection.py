@@ -52,8 +52,9 @@ class Selection:
 
         `what` names the stage for whoever watches the progress.
         """
-        shards = progress.over(self.manifest.shard_paths, what, "shards")
-        for number, path in enumerate(shards):
+        numbers = range(len(self.manifest.shards))
+        for number in progress.over(numbers, what, "shards"):
+            path = self.manifest.shard(number).full_path
             if self.matches is None:
                 for batch in read_shard(path, list(columns)):
                     yield number, batch

@@ -165,7 +165,7 @@ def _ready(searcher: Searcher, where: str | None) -> _Opened:
     """Search once, so that model, index and a shard are loaded before the first question."""
     fixed = searcher.check_filter(where)
     searcher.search([WARM], 1, where=fixed)
-    if not searcher.manifest.shard_units:
+    if not len(searcher.manifest.shards):
         return _Opened(searcher, fixed, [])
     return _Opened(searcher, fixed, examples(searcher.rows))
 
@@ -175,7 +175,7 @@ def _search(opened: _Opened, questions: list[Question]) -> list[list[Hit]]:
     searcher = opened.searcher
     where = opened.where
     first = questions[0]
-    if first.where and searcher.manifest.shard_units:
+    if first.where and len(searcher.manifest.shards):
         own = checked(first.where, searcher.rows.columns, WHERE, searcher.rows.numbers_in)
         where = own if where is None else where & own
     if first.id is not None:

@@ -42,7 +42,7 @@ def page(
     """
     manifest = served.manifest
     columns: list[tuple[str, Any]] = []
-    if manifest.shard_units:
+    if len(manifest.shards):
         columns = [(field.name, field.type) for field in served.searcher.rows.columns]
     rows = None
     if hits is not None:

@@ -34,13 +34,12 @@ class WorkCounts(JsonEntry):
 class TokenCounts(JsonEntry):
     """The tokens that went through the model in this run, and rows and tokens cut off.
 
-    `real` excludes padding, `padded` includes it.
-
-    `unknown` tokens stand for text that the vocabulary lacks; None if an earlier version wrote it.
+    `real` excludes padding, `padded` includes it. `unknown` tokens stand for text that the
+    vocabulary lacks.
     """
 
     real: int
     padded: int
     truncated_rows: int
     lost: int
-    unknown: int | None = field(default=None, metadata=SPARSE)
+    unknown: int

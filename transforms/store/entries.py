@@ -1,12 +1,10 @@
 """The parts of a manifest and the checks of their fields; every path must be one of `layout`."""
 
-import sys
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
-from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
+from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest
 from sentence_beam.transforms.space import DEFAULT_MODEL
-from sentence_beam.transforms.space.model_files import has_revisions
 from sentence_beam.transforms.store import layout
 
 
@@ -29,8 +27,7 @@ def _run(value: Any, where: str) -> str:
 
 
 RunName = Annotated[str, _run]  # part of paths
-# one of few, of which there are millions
-Word = Annotated[str, lambda value, where: sys.intern(text(value, where))]
+_OF_CALIBRATION = "calibration.json"  # a file in the folder of a calibration
 TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
 
@@ -95,11 +92,6 @@ class RememberedOptions(ShownOptions, JsonEntry):
     dtype: str = "auto"
     metric: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.revision is not None and not has_revisions(self.model):
-            # earlier versions remembered one without using it
-            object.__setattr__(self, "revision", None)
-
     @classmethod
     def of_a_new_store(cls) -> Self:
         """Return the options of a store before its first run."""
@@ -121,63 +113,37 @@ class RememberedOptions(ShownOptions, JsonEntry):
         return self.text_template is None and self.text_column in self.keep_columns
 
 
-@dataclass(frozen=True, slots=True)
-class InputEntry(JsonEntry):
-    """An input file: `path` is relative to its pattern, `source` the full one.
-
-    `group` is the name of the group of small files whose units have its rows; "" if it has units of
-    its own. `cut` is the size of the file's spans (`InputFile.cut`).
-    """
-
-    path: str
-    source: str
-    format: Word
-    checksum: str
-    version: str
-    size: int
-    group: Word = field(default="", metadata=SPARSE)
-    cut: int = field(default=0, metadata=SPARSE)
-
-
 @dataclass(frozen=True)
 class Input(JsonEntry):
-    """The patterns that name a snapshot's input, and its files.
-
-    `files` is empty if the manifest's parts list the files.
+    """The patterns that name a snapshot's input.
 
     `tables` are the versions of those patterns that name a table.
     """
 
     globs: tuple[str, ...]
-    files: tuple[InputEntry, ...]
     tables: dict[str, str] = field(default_factory=dict, metadata=SPARSE)
 
 
 @dataclass(frozen=True)
-class PartEntry(JsonEntry):
-    """A part of a manifest: a file with some of its units and files.
-
-    The names of units are from `first` to `last`; both are "" in a manifest of an earlier version.
-    The keys of files are from `first_file` to `last_file`; `files` is None in a manifest of an
-    earlier version, whose files are in any part.
-    """
+class TablePart(JsonEntry):
+    """A file with rows of a table: how many, and the keys of its first and last row."""
 
     path: Annotated[str, stored("parts")]
-    sha256: str
-    units: int
-    first: str = ""
-    last: str = ""
-    files: int | None = field(default=None, metadata=SPARSE)
-    first_file: str = field(default="", metadata=SPARSE)
-    last_file: str = field(default="", metadata=SPARSE)
+    sha256: Digest
+    rows: int
+    first: str
+    last: str
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
 
 
 @dataclass(frozen=True)
-class ManifestPart(JsonEntry):
-    """The content of such a file."""
+class TableEntry(JsonEntry):
+    """A table of a snapshot, `files` or `units`: its rows, and the parts that have them."""
 
-    shards: tuple[dict[str, Any], ...]
-    files: tuple[InputEntry, ...]
+    rows: int = 0
+    parts: tuple[TablePart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -239,9 +205,16 @@ class ForgottenEntry(JsonEntry):
     rows: int
 
 
+def _calibration(value: Any, where: str) -> str:
+    """Return the folder of a calibration, relative to the store."""
+    if isinstance(value, str) and layout.is_a("calibrations", f"{value}/{_OF_CALIBRATION}"):
+        return value
+    return fail(where, "the folder of a calibration of this store")
+
+
 @dataclass(frozen=True)
 class CalibrationEntry(JsonEntry):
     """The folder of a store's calibration, named by the digest."""
 
     digest: Digest
-    path: str = ""
+    path: Annotated[str, _calibration]

@@ -32,9 +32,7 @@ def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
     """Return the form of a shard, 16 hex digits.
 
     The first half is the run's form, the second covers its kept columns and the bounds of its
-    steps.
-
-    `ranges` is the digest of those bounds.
+    steps, whose digest is `ranges`.
     """
     columns = []
     if kept is not None:
@@ -45,7 +43,7 @@ def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
 def check_forms(of_run: str, found: dict[str, str]) -> None:
     """Raise LedgerError if a shard has another form than the run, or other kept columns.
 
-    `found` has a shard of each form. Of shards of an earlier version only the first half is known.
+    `found` has a shard of each form.
     """
     for form, path in found.items():
         if form[:HALF] != of_run:
@@ -53,7 +51,7 @@ def check_forms(of_run: str, found: dict[str, str]) -> None:
                 f"ledger: {path} is of another space, or has other kept columns, another text or"
                 " other ids than this run's options say; nothing committed"
             )
-    columns = {form[HALF:]: path for form, path in found.items() if form[HALF:]}
+    columns = {form[HALF:]: path for form, path in found.items()}
     if len(columns) > 1:
         first, second, *_ = sorted(columns.values())
         raise LedgerError(

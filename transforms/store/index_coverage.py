@@ -1,9 +1,12 @@
 """The rows of each shard that an index has, as a count and a sum of hashes: 20 bytes a shard."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+
+from sentence_beam.transforms.base.columns import numbers
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -45,9 +48,12 @@ class Coverage:
             np.concatenate([self.sums, other.sums]),
         )
 
-    def faults(self, rows_of: Mapping[str, int]) -> Iterator[str]:
-        """Yield a line for each shard without exactly its rows; `rows_of` has all, in order."""
-        wanted = np.fromiter(rows_of.values(), np.int64, len(rows_of))
+    def faults(self, every: pa.Table) -> Iterator[str]:
+        """Yield a line for each shard without exactly its rows.
+
+        `every` has the columns path and rows of all shards, in order.
+        """
+        wanted = numbers(every, "rows")
         longest = int(wanted.max(initial=0))
         sums_of = np.zeros(longest + 1, np.uint64)
         np.cumsum(_hashes(np.arange(longest)), out=sums_of[1:])
@@ -55,10 +61,10 @@ class Coverage:
         counts[self.shards] = self.counts
         sums = np.zeros(len(wanted), np.uint64)
         sums[self.shards] = self.sums
-        paths = list(rows_of)
         is_other = (counts != wanted) | (sums != sums_of[wanted])
-        for number in np.flatnonzero(is_other):
-            yield f"{paths[number]}: {_difference(int(counts[number] - wanted[number]))}"
+        for number in np.flatnonzero(is_other).tolist():
+            path = every.column("path")[number]
+            yield f"{path}: {_difference(int(counts[number] - wanted[number]))}"
 
 
 def _summed(shards: np.ndarray, counts: np.ndarray, sums: np.ndarray) -> Coverage:

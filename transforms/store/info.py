@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from sentence_beam.transforms.base.columns import total
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
@@ -10,7 +11,7 @@ from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.result import Result, checked_result, result_of_snapshot
 from sentence_beam.transforms.store.runs.run_ids import last_run, start_of
 from sentence_beam.transforms.store.shards.columns import own_columns
-from sentence_beam.transforms.store.shards.reading import open_shard
+from sentence_beam.transforms.store.shards.shard_files import open_numbered
 
 RUNNING = "running"
 UNFINISHED = "unfinished"
@@ -37,8 +38,6 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
     the result of the last run.
     """
     faults: list[str] = []
-    units = manifest.units
-    files = manifest.files
     return {
         "store": manifest.root,
         "snapshot": manifest.run,
@@ -50,11 +49,11 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
         "space": manifest.space.to_json(),
         "rows": manifest.rows.to_json(),
         "columns": _columns(manifest, faults),
-        "files": len(files),
-        "shards": sum(unit.path is not None for unit in units),
+        "files": manifest.files.rows,
+        "shards": len(manifest.shards),
         "bytes": {
-            "input": sum(file.size for file in files),
-            "shards": sum(unit.bytes for unit in units),
+            "input": total(manifest.read_files("size"), "size"),
+            "shards": total(manifest.shards, "bytes"),
             "index": _index_bytes(manifest.index),
         },
         "input": list(manifest.input.globs),
@@ -74,10 +73,10 @@ def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | No
 
     Returns None if there is no shard, or it cannot be read.
     """
-    if not manifest.shard_units:
+    if not len(manifest.shards):
         return None
     try:
-        with open_shard(manifest.shard_paths[0]) as parquet:
+        with open_numbered(manifest, 0) as parquet:
             schema = parquet.schema_arrow
     except SentenceBeamError as error:
         faults.append(str(error))

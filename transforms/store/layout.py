@@ -2,7 +2,7 @@
 
 manifest.json                       the current snapshot
 manifests/<run>.json                every snapshot
-manifests/parts/<sha256>.json       some units of a snapshot with very many
+manifests/parts/<sha256>.parquet    some rows of the tables `files` or `units` of snapshots
 embeddings/<unit>-<digest>.parquet  rows and vectors
 sidecars/<unit>-<digest>.json       the unit's record
 ids/<unit>-<digest>.xxh3            hashes of its rows' ids, once they were counted
@@ -49,7 +49,7 @@ INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine", "trained")
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {
     "snapshots": rf"manifests/{RUN_ID}\.json",
-    "parts": r"manifests/parts/[0-9a-f]{64}\.json",
+    "parts": r"manifests/parts/[0-9a-f]{64}\.parquet",
     "shards": rf"embeddings/{_UNIT}\.parquet",
     "sidecars": rf"sidecars/{_UNIT}\.json",
     "ids": rf"ids/{_UNIT}\.xxh3",
@@ -87,8 +87,8 @@ def snapshot(run: str) -> str:
 
 
 def part(sha256: str) -> str:
-    """The path of one part of a manifest with very many units."""
-    return f"manifests/parts/{sha256}.json"
+    """The path of a part of a snapshot's tables, named by its bytes."""
+    return f"manifests/parts/{sha256}.parquet"
 
 
 def shard(unit: str, digest: str) -> str:
@@ -236,6 +236,11 @@ def is_a(name: str, path: object) -> bool:
     return isinstance(path, str) and _COMPILED[name].fullmatch(path) is not None
 
 
+def pattern(name: str) -> str:
+    """Return the regular expression of the paths, within a store, of the files of a kind."""
+    return f"^(?:{_KINDS[name]})$"
+
+
 def is_run(name: object) -> bool:
     """Whether this may be the name of a run, which is part of paths.
 
@@ -248,7 +253,7 @@ def is_run(name: object) -> bool:
 def snapshot_run(path: str) -> str | None:
     """Return the run whose manifest has this path, whatever its name; None for other files.
 
-    >>> snapshot_run("manifests/x.json"), snapshot_run("manifests/parts/x.json")
+    >>> snapshot_run("manifests/x.json"), snapshot_run("manifests/parts/x.parquet")
     ('x', None)
     """
     found = re.fullmatch(r"manifests/([^/]+)\.json", path)

@@ -1,88 +1,87 @@
-"""The ledger: every planned row is written or rejected, every written row has one origin."""
+"""The ledger: every planned row is written or rejected, every written row has one origin.
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+The checks are over columns: units that were made (`made` of `tables.columns`) against the spans or
+buckets of a plan.
+"""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_beam.transforms.base.columns import (
+    column,
+    lookup,
+    numbers,
+    numbers_of,
+    sum_by_place,
+)
 from sentence_beam.transforms.base.errors import LedgerError
-from sentence_beam.transforms.corpus.buckets import Buckets, parse_name
-from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.store.records import WORK_COUNTS
+from sentence_beam.transforms.store.tables.names import bucket_numbers, spans_of
 
 LEAST_REJECTED = 10  # rows: fewer end no run if others are left
 LEAST_UNKNOWN = 100  # tokens: fewer end no run that brings a store up to date
 LEAST_UNKNOWN_FIRST = 10  # tokens, of a store's first run
+NO_END = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Counts over the units of one run: rows, tokens, splits of batches, and pieces.
+    """Sums over all units of a snapshot (`kept`), and over those that the run made (`work`).
 
-    `real`, `padded` and `lost` count tokens. `known` and `unknown` are the texts' own tokens that
-    the vocabulary has, and those for text that it lacks. `blank` of the rejected rows are blank
-    lines of text files, `forgotten` ones were erased.
-
-    If rows are pieces, `read`, `written` and `rejected` count documents, and `embedded`, `reused`,
-    `duplicates` and `carried` sum to `pieces`; else `pieces` is None.
+    `kept` are the counts that snapshots keep, `written`, `carried` and, if rows are pieces of
+    documents, `pieces`. `work` are the other counts, and tokens lost in truncated rows.
     """
 
-    read: int = 0
-    written: int = 0
-    rejected: int = 0
-    embedded: int = 0
-    reused: int = 0
-    duplicates: int = 0
-    carried: int = 0
-    real: int = 0
-    padded: int = 0
-    truncated_rows: int = 0
-    lost: int = 0
-    fallbacks: int = 0
-    oom_splits: int = 0
-    blank: int = 0
-    known: int = 0
-    unknown: int = 0
-    forgotten: int = 0
-    pieces: int | None = None
+    kept: Mapping[str, int] = field(default_factory=dict)
+    work: Mapping[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, units: Iterable[UnitRecord]) -> "Ledger":
-        """Return the sums over units.
+    @property
+    def read(self) -> int:
+        """The rows of the input, or its documents if these are cut into pieces."""
+        return self.kept.get("read", 0)
 
-        Carried units count as rows only; the run that made them counted their tokens.
-        """
-        total: dict[str, int] = defaultdict(int)
-        for unit in units:
-            total["read"] += unit.read
-            total["written"] += unit.written
-            if unit.documents is not None:
-                total["pieces"] += unit.rows
-            total["rejected"] += unit.rejected
-            total["blank"] += unit.blank
-            total["forgotten"] += unit.forgotten
-            total["carried"] += unit.carried
-            if not unit.carried:
-                for name in (
-                    "embedded",
-                    "reused",
-                    "duplicates",
-                    "real",
-                    "padded",
-                    "lost",
-                    "fallbacks",
-                    "oom_splits",
-                ):
-                    total[name] += getattr(unit, name)
-                total["known"] += unit.known
-                total["unknown"] += unit.unknown
-                total["truncated_rows"] += unit.truncated
-        return cls(**total)
+    @property
+    def written(self) -> int:
+        """The rows, or documents, that are in a shard."""
+        return self.kept.get("written", 0)
 
-    def __add__(self, other: "Ledger") -> "Ledger":
-        sums = {name: getattr(self, name) + getattr(other, name) for name in COUNTED}
-        known = [pieces for pieces in (self.pieces, other.pieces) if pieces is not None]
-        if not known:
-            return Ledger(**sums)
-        return Ledger(**sums, pieces=sum(known))
+    @property
+    def rejected(self) -> int:
+        """The rows, or documents, that are in none."""
+        return self.kept.get("rejected", 0)
+
+    @property
+    def pieces(self) -> int | None:
+        """The rows of all shards if they are pieces of documents, else None."""
+        return self.kept.get("pieces")
+
+    @property
+    def carried(self) -> int:
+        """The rows of units that are carried over."""
+        return self.kept.get("carried", 0)
+
+    def of_work(self, *names: str) -> list[int]:
+        """Return some counts of the work."""
+        return [self.work.get(name, 0) for name in names]
+
+    @property
+    def expected(self) -> int:
+        """The rejected rows that are no fault of the input: blank lines and erased rows."""
+        return self.kept.get("blank", 0) + self.kept.get("forgotten", 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts by name."""
+        found = {name: self.kept.get(name, 0) for name in ("read", "written", "rejected")}
+        found |= {name: self.kept.get(name, 0) for name in ("blank", "forgotten", "carried")}
+        found |= {name: self.work.get(name, 0) for name in (*WORK_COUNTS, "lost")}
+        found["truncated_rows"] = self.work.get("truncated", 0)
+        return {**found, "pieces": self.pieces}
 
     def rejects_too_many(self, share: float) -> bool:
         """Return whether too large a share of the rows was rejected.
@@ -91,15 +90,15 @@ class Ledger:
 
         Fewer than LEAST_REJECTED rows are too many only if the share is 0 or no row is left.
         """
-        expected = self.blank + self.forgotten
-        rejected = self.rejected - expected
-        if rejected <= share * (self.read - expected):
+        rejected = self.rejected - self.expected
+        if rejected <= share * (self.read - self.expected):
             return False
         return rejected >= LEAST_REJECTED or share == 0 or self.written == 0
 
     def has_too_many_unknown(self, share: float, least: int) -> bool:
         """Return whether at least `least` tokens and more than `share` are unknown."""
-        return self.unknown >= least and self.unknown > share * (self.known + self.unknown)
+        unknown = self.work.get("unknown", 0)
+        return unknown >= least and unknown > share * (self.work.get("known", 0) + unknown)
 
     def check(self) -> None:
         """Raise LedgerError unless the counts add up.
@@ -111,81 +110,77 @@ class Ledger:
                 f"ledger: {self.read} rows read are not {self.written} written + {self.rejected}"
                 " rejected; nothing committed"
             )
-        made = self.embedded + self.reused + self.duplicates + self.carried
+        embedded, reused, duplicates = self.of_work("embedded", "reused", "duplicates")
         rows = self.written
         what = "rows"
         if self.pieces is not None:
             rows = self.pieces
             what = "pieces"
-        if rows != made:
+        if rows != embedded + reused + duplicates + self.carried:
             raise LedgerError(
-                f"ledger: {rows} {what} written are not {self.embedded} embedded + {self.reused}"
-                f" reused + {self.duplicates} duplicates + {self.carried} carried; nothing"
-                " committed"
+                f"ledger: {rows} {what} written are not {embedded} embedded + {reused} reused"
+                f" + {duplicates} duplicates + {self.carried} carried; nothing committed"
             )
 
 
-COUNTED = tuple(f.name for f in fields(Ledger) if f.name != "pieces")
+def check_tiles(planned: pa.Table, made: pa.Table, paths: pa.ChunkedArray) -> None:
+    """Raise LedgerError unless the units tile every planned span, in order, with all its rows.
+
+    `planned` is of `planned_spans`, and `paths` are those of the plan's files, for the message.
+    """
+    at = lookup(spans_of(column(made, "unit")), column(planned, "name"))
+    if (at < 0).any():
+        raise _never_planned(made, int(np.argmax(at < 0)))
+    start = numbers(made, "start")
+    stop = numbers(made, "stop", NO_END)
+    # of a document that several units hold, all but the last have an empty range
+    order = np.lexsort((stop, start, at))
+    at = at[order]
+    start = start[order]
+    stop = stop[order]
+    is_first = np.diff(at, prepend=-1) > 0
+    wanted = np.where(is_first, numbers(planned, "start")[at], np.roll(stop, 1))
+    ends = np.full(len(planned), -1)
+    ends[at] = stop  # the last one's stays
+    read = sum_by_place(at, len(planned), numbers(made, "read")[order])
+    rows = numbers(planned, "rows", -1)
+    is_apart = sum_by_place(at, len(planned), (start != wanted).astype(np.int64)) > 0
+    is_open = ends != numbers(planned, "stop", NO_END)
+    wrong = np.flatnonzero(is_apart | is_open | (rows >= 0) & (read != rows))
+    if not len(wrong):
+        return
+    place = int(wrong[0])
+    name = planned.column("name")[place]
+    says = f"{read[place]} rows read of {rows[place]} planned in {name}"
+    if is_apart[place]:
+        unit = made.column("unit")[int(order[np.flatnonzero((at == place) & (start != wanted))[0]])]
+        says = f"unit {unit} is doubled or out of place"
+    elif is_open[place]:
+        says = f"planned unit {name} was not finished"
+    file = paths[planned.column("place")[place].as_py()]
+    raise LedgerError(f"ledger: {file}: {says}; nothing committed")
 
 
-@dataclass(frozen=True)
-class PlannedSpan:
-    """A span of the plan: units must tile its range, and all its rows (if known) must be read."""
-
-    name: str
-    file: str
-    start: int
-    stop: int | None
-    rows: int | None
-    carried: bool
-
-
-PLAN_FIELDS = tuple(f.name for f in fields(PlannedSpan))
-
-
-def check_plan(planned: Iterable[PlannedSpan], units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless every planned unit is there exactly once, and no other."""
-    by_span: dict[str, list[UnitRecord]] = defaultdict(list)
-    for unit in units:
-        by_span[span_name(unit.unit)].append(unit)
-    for span in planned:
-        _check_span(span, by_span.pop(span.name, []))
-    if by_span:
-        raise LedgerError(f"ledger: unit {min(by_span)} was never planned; nothing committed")
-
-
-def check_counted(uncounted: list[str]) -> None:
-    """Raise LedgerError for files of the plan with rows that no planned unit counts."""
-    if uncounted:
-        raise LedgerError(
-            f"ledger: no unit counts the rows of {min(uncounted)} ({len(uncounted):,} such files);"
-            " nothing committed"
-        )
-
-
-def check_buckets(planned: Buckets, numbers: Iterable[int], units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless exactly these buckets are there, whole or in all pieces."""
-    pieces: dict[int, list[int | None]] = {bucket: [] for bucket in numbers}
-    for unit in units:
-        bucket = parse_name(unit.unit)
-        if bucket is None or bucket.bits != planned.bits or bucket.number not in pieces:
-            raise LedgerError(f"ledger: unit {unit.unit} was never planned; nothing committed")
-        pieces[bucket.number].append(bucket.piece)
-    for number, found in pieces.items():
-        whole = range(1 << max(1, (len(found) - 1).bit_length()))  # pieces are a power of two
-        if found != [None] and sorted(k or 0 for k in found) != list(whole):
-            raise LedgerError(
-                f"ledger: planned unit {planned.name(number)} was not finished; nothing committed"
-            )
-
-
-def pieces_apart(units: Iterable[UnitRecord]) -> int:
-    """Return the sum of the units' pieces less that of their documents' pieces, modulo 2**64."""
-    there = wanted = 0
-    for unit in units:
-        there += int(unit.pieces_sum or "0", 16)
-        wanted += int(unit.documents_sum or "0", 16)
-    return (there - wanted) % (1 << 64)
+def check_buckets(planned: Buckets, here: range, made: pa.Table) -> None:
+    """Raise LedgerError unless exactly the buckets `here` are there, whole or in all pieces."""
+    bits, bucket, piece = bucket_numbers(column(made, "unit"))
+    is_strange = (bits != planned.bits) | (bucket < here.start) | (bucket >= here.stop)
+    if is_strange.any():
+        raise _never_planned(made, int(np.argmax(is_strange)))
+    at = bucket - here.start
+    count = len(here)
+    whole = sum_by_place(np.where(piece < 0, at, -1), count)
+    pieces = sum_by_place(np.where(piece >= 0, at, -1), count)
+    apart = np.unique(np.stack([at, piece], 1)[piece >= 0], axis=0)
+    distinct = sum_by_place(apart[:, 0], count)
+    most = np.zeros(count, np.int64)
+    np.maximum.at(most, at, piece + 1)
+    is_power = (pieces > 1) & (pieces & (pieces - 1) == 0) & (distinct == pieces)
+    is_cut = is_power & (most == pieces)
+    wrong = np.flatnonzero(~((whole == 1) & (pieces == 0) | (whole == 0) & is_cut))
+    if len(wrong):
+        name = planned.name(int(wrong[0]) + here.start)
+        raise LedgerError(f"ledger: planned unit {name} was not finished; nothing committed")
 
 
 def check_bucket_rows(planned: Buckets, read: int) -> None:
@@ -194,13 +189,35 @@ def check_bucket_rows(planned: Buckets, read: int) -> None:
         raise LedgerError(f"ledger: {read} rows read of {planned.rows} planned; nothing committed")
 
 
-def check_pieces(units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless each document has its pieces once, and no other row exists."""
-    check_apart(pieces_apart(units))
+def check_counted(plan: pa.Table, units: np.ndarray) -> None:
+    """Raise LedgerError for a file with bytes whose rows no unit counts, its own or its group's.
+
+    `units` int64 [n] counts the units of each file of the plan, those of a group at its first file.
+    A file that was opened and has no row counts none, nor a carried file that had no unit.
+    """
+    is_rowless = _equals_zero(plan.column("spans"))
+    group = lookup(plan.column("group"), plan.column("group").unique().drop_null())
+    of_group = sum_by_place(group, int(group.max(initial=-1)) + 1, units)
+    there = np.where(group < 0, units, np.append(of_group, 0)[group]) > 0
+    had_none = numbers(plan, "carried") & (numbers(plan, "units") == 0) & (group < 0)
+    lost = np.flatnonzero((numbers(plan, "size") > 0) & ~there & ~is_rowless & ~had_none)
+    if len(lost):
+        raise LedgerError(
+            f"ledger: no unit counts the rows of {plan.column('path')[int(lost[0])]}"
+            f" ({len(lost):,} such files); nothing committed"
+        )
+
+
+def _equals_zero(lists: pa.ChunkedArray) -> np.ndarray:
+    """Return which lists are empty, bool [n]; a null one is not."""
+    return numbers_of(pc.list_value_length(lists), -1) == 0
 
 
 def check_apart(pieces: int) -> None:
-    """Raise LedgerError if `pieces_apart`, summed over all units in any parts, is not 0."""
+    """Raise LedgerError if a document lacks pieces.
+
+    `pieces` are the sums of the units' pieces less those of their documents, modulo 2**64.
+    """
     if pieces % (1 << 64):
         raise LedgerError("ledger: a document lacks pieces or has some twice; nothing committed")
 
@@ -210,36 +227,6 @@ def span_name(unit: str) -> str:
     return unit.partition(".")[0]
 
 
-def place_of(unit: UnitRecord) -> tuple[int, float]:
-    """Return the sort key of a unit within its span."""
-    start, stop = unit.range
-    if stop is None:
-        return start, float("inf")
-    return start, stop
-
-
-def _end_of(stop: int | None) -> int:
-    return -1 if stop is None else stop
-
-
-def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
-    expected = span.start
-    # A carried span is one unit; a span cut again has units .0, .1, ... whose ranges follow each
-    # other. Of a document that several units hold, all but the last have an empty range.
-    for unit in sorted(units, key=place_of):
-        if unit.range[0] != expected:
-            raise LedgerError(
-                f"ledger: {span.file}: unit {unit.unit} is doubled or out of place; nothing"
-                " committed"
-            )
-        expected = _end_of(unit.range[1])
-    if not units or expected != _end_of(span.stop):
-        raise LedgerError(
-            f"ledger: {span.file}: planned unit {span.name} was not finished; nothing committed"
-        )
-    read = sum(unit.read for unit in units)
-    if span.rows is not None and read != span.rows:
-        raise LedgerError(
-            f"ledger: {span.file}: {read} rows read of {span.rows} planned in {span.name}; nothing"
-            " committed"
-        )
+def _never_planned(made: pa.Table, place: int) -> LedgerError:
+    unit = made.column("unit")[place]
+    return LedgerError(f"ledger: unit {unit} was never planned; nothing committed")

@@ -40,7 +40,7 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
     """
     dataset = dataset_of(manifest)
     fragments = []
-    if manifest.shard_units:
+    if len(manifest.shards):
         fragments = list(dataset.get_fragments())
     local = storage.is_local(manifest.root)
 

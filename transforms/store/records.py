@@ -2,9 +2,8 @@
 
 import builtins
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from typing import Annotated, Any, get_args, get_type_hints
 
 from sentence_beam.transforms.base.compact import by_values
 from sentence_beam.transforms.base.entries import (
@@ -18,29 +17,13 @@ from sentence_beam.transforms.base.entries import (
 )
 from sentence_beam.transforms.base.errors import BY_EXIT_STATUS, SentenceBeamError
 from sentence_beam.transforms.base.measures import tokens_a_second
-from sentence_beam.transforms.corpus.groups import bits_of
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import stored
-from sentence_beam.transforms.store.forms import HALF
 
-MANIFEST_FIELDS = (
-    "path", "unit", "file", "range", "rows", "read", "rejected", "rejects",
-    "tokens", "truncated", "lost", "bytes", "sha256",
-)  # fmt: skip
-ADDED_FIELDS = (
-    "rejects_sha256",
-    "checksum",
-    "documents",
-    "pieces_sum",
-    "documents_sum",
-    "form",
-)  # not in each manifest
-SUMS = ("pieces_sum", "documents_sum")  # over pieces of documents
-COUNTS = (
-    "rows", "read", "rejected", "tokens", "truncated", "lost", "bytes", "embedded", "reused",
-    "duplicates", "carried", "real", "padded", "fallbacks", "oom_splits", "blank", "known",
-    "unknown", "forgotten",
-)  # fmt: skip
+KEPT = "kept"  # a count in the table `units` of a snapshot
+WORK = "work"  # a count of the run that made the unit
+Kept = Annotated[int, count, KEPT]
+Work = Annotated[int, count, WORK]
 
 
 def _range(value: Any, where: str) -> tuple[int, int | None]:
@@ -55,8 +38,8 @@ def _range(value: Any, where: str) -> tuple[int, int | None]:
 
 
 def _file(value: Any, where: str) -> str:
-    """Return a relative path; None in a manifest, for a group of files, is ""."""
-    return "" if value is None else text(value, where)
+    """Return a relative path, "" for a group or a bucket."""
+    return text(value, where)
 
 
 def _run(value: Any, where: str) -> str:
@@ -70,64 +53,57 @@ UnitName = Annotated[str, matching(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?", "the nam
 ShardPath = Annotated[str, stored("shards")]
 RejectsPath = Annotated[str, stored("rejects")]
 Sum = Annotated[str, matching(r"[0-9a-f]{16}", "16 hex digits")]
-Form = Annotated[str, matching(r"(?:[0-9a-f]{8}){1,2}", "8 or 16 hex digits")]
+Form = Annotated[str, matching(r"[0-9a-f]{16}", "16 hex digits")]
 Figure = Annotated[float, finite]
 
 
 @by_values
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """A unit of a snapshot.
-
-    The first thirteen fields and `ADDED_FIELDS` are in a manifest; the others say how the rows were
-    made.
+    """A unit: a row of the table `units`, and how its rows were made.
 
     Files: `path` and `rejects` are relative to the store, None if there is no such file. `sha256`
     and `checksum` are the shard's, the latter from listings of its storage (None if they have
     none). `range` is [start, stop) in rows (Parquet) or bytes of the uncompressed text, stop None
     for "to the end". For a group of small files `file` is "", and `range` counts rows. `form` is
-    the shard's (`store.forms`); if an earlier version wrote the shard, only the first half is
-    known, and manifests leave it out.
+    the shard's (`store.forms`).
 
-    Tokens: `tokens` counts before truncation, `lost` what truncation cut off. `real` and `padded`
-    went through the model, without and with padding. `known` and `unknown` are the texts' own
-    tokens, without special tokens and prompt, that the vocabulary has, and those for text that it
-    lacks (both 0 in sidecars of earlier versions).
+    Rows: `rows` are those of the shard. `read` and `rejected` count rows of the input: documents if
+    they are cut into pieces, of which `documents` begin in the unit. `blank` of the rejected rows
+    are blank lines, `forgotten` ones were erased. `pieces_sum` and `documents_sum` are sums modulo
+    2**64 that are equal over all units if each document has all its pieces. `tokens` are those
+    before truncation, `lost` those that were cut off in `truncated` rows.
 
-    Rows: `embedded`, `reused`, `duplicates` sum to `rows`. `blank` rejected rows are blank lines of
-    text files, `forgotten` ones were erased from the store. If rows are pieces, `documents` begin
-    here, `pieces_sum` and `documents_sum` are the sums (16 hex digits) of
-    `corpus.pieces.piece_sums`, and `read` and `rejected` count documents.
-
-    Work: `worker` is host and process id, `device` the names of the devices that computed its
-    vectors ("" if none did), `run` the run that computed the unit ("" if only the shard is left, or
-    an earlier snapshot has it). `damaged` are old shards, by path, whose vectors
-    could not be reused. `measures` are figures of its work by the names of `measures.STAGES`;
-    records that differ only in them are equal. `moved` are sums that compare its rows with those of
-    the calibration's fit.
+    Work: `embedded`, `reused` and `duplicates` count the rows by the origin of their vectors.
+    `real` tokens went through the model, `padded` with padding; `fallbacks` and `oom_splits` count
+    batches. `known` and `unknown` are tokens of the texts that the vocabulary has and lacks.
+    `device` names the devices that computed. `run` made the unit, `worker` is the process.
+    `damaged` are old shards, by path, whose vectors could not be reused. `measures` are figures of
+    its work by the names of `measures.STAGES`; records that differ only in them are equal. `moved`
+    are sums that compare its rows with those of the calibration's fit.
     """
 
     path: ShardPath | None
     unit: UnitName
     file: Annotated[str, _file]
     range: Annotated[tuple[int, int | None], _range]
-    rows: int
-    read: int
-    rejected: int
+    rows: Kept
+    read: Kept
+    rejected: Kept
     rejects: RejectsPath | None
-    tokens: int
-    truncated: int
-    lost: int
+    tokens: Kept
+    truncated: Kept
+    lost: Kept
     bytes: int
     sha256: str | None
-    embedded: int = 0
-    reused: int = 0
-    duplicates: int = 0
+    embedded: Work = 0
+    reused: Work = 0
+    duplicates: Work = 0
     carried: int = 0
-    real: int = 0
-    padded: int = 0
-    fallbacks: int = 0
-    oom_splits: int = 0
+    real: Work = 0
+    padded: Work = 0
+    fallbacks: Work = 0
+    oom_splits: Work = 0
     worker: str = ""
     damaged: tuple[ShardPath, ...] = ()
     run: Annotated[str, _run] = ""
@@ -138,12 +114,12 @@ class UnitRecord:
     documents: int | None = None
     pieces_sum: Sum | None = None
     documents_sum: Sum | None = None
-    blank: int = 0
+    blank: Kept = 0
     form: Form | None = None
-    known: int = 0
-    unknown: int = 0
+    known: Work = 0
+    unknown: Work = 0
     device: str = field(default="", compare=False)
-    forgotten: int = 0
+    forgotten: Kept = 0
 
     @property
     def written(self) -> int:
@@ -157,23 +133,6 @@ class UnitRecord:
         if self.measures:
             return {**self.measures, **size, **tokens_a_second(self.measures | size)}
         return {}
-
-    @property
-    def has_whole_form(self) -> bool:
-        """Whether both halves of the shard's form are known."""
-        return self.form is not None and len(self.form) > HALF
-
-    def to_manifest(self) -> dict[str, Any]:
-        """The record's entry in a manifest."""
-        added = {name: value for name in ADDED_FIELDS if (value := getattr(self, name)) is not None}
-        if self.blank:
-            added["blank"] = self.blank
-        if self.forgotten:
-            added["forgotten"] = self.forgotten
-        if not self.has_whole_form:
-            added.pop("form", None)
-        file = {"file": None} if bits_of(self.unit) is not None else {}  # a group is of several
-        return {name: getattr(self, name) for name in MANIFEST_FIELDS} | file | added
 
     def to_json(self) -> builtins.bytes:
         """The bytes of the record's sidecar."""
@@ -200,21 +159,19 @@ class UnitRecord:
         return record
 
 
-_NEEDED = frozenset(MANIFEST_FIELDS)
+def _counts(role: str) -> tuple[str, ...]:
+    hints = get_type_hints(UnitRecord, include_extras=True)
+    return tuple(name for name, hint in hints.items() if role in get_args(hint))
+
+
+KEPT_COUNTS = _counts(KEPT)
+WORK_COUNTS = _counts(WORK)
 _NAMES = frozenset(item.name for item in fields(UnitRecord))
-
-
-def by_file(units: Iterable[UnitRecord]) -> dict[str, list[UnitRecord]]:
-    """Return units in lists, by the relative path of their file."""
-    found: dict[str, list[UnitRecord]] = {}
-    for unit in units:
-        found.setdefault(unit.file, []).append(unit)
-    return found
-
-
-def carried(unit: UnitRecord) -> UnitRecord:
-    """Return the record of a unit that is carried over unchanged from the last snapshot."""
-    return UnitRecord(**{**unit.to_manifest(), "carried": unit.rows, "form": unit.form})
+_NEEDED = frozenset(
+    item.name
+    for item in fields(UnitRecord)
+    if item.default is MISSING and item.default_factory is MISSING
+)
 
 
 def reused(unit: UnitRecord) -> UnitRecord:

@@ -13,11 +13,13 @@ from sentence_beam.transforms.corpus.buckets import parse_name
 from sentence_beam.transforms.space.int8_model import INT8
 from sentence_beam.transforms.storage.base import Entry
 from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.ledger import span_name
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
+from sentence_beam.transforms.store.runs.plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.result import timestamp
 from sentence_beam.transforms.store.sealed_json import FENCE, to_bytes
+from sentence_beam.transforms.store.tables.parts import in_turns
 
 BATCH = 1000
 RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
@@ -198,8 +200,7 @@ def _kept(
 ) -> Iterator[Manifest]:
     """Yield the current snapshot, then the kept ones before it, newest first, then young others.
 
-    `by_age` also keeps a snapshot whose successor was written after the cutoff. Snapshots are read
-    one at a time, since a manifest may list very many units.
+    `by_age` also keeps a snapshot whose successor was written after the cutoff.
     """
     written = _with_manifests(entries)
     manifest = current
@@ -264,7 +265,7 @@ class _Named:
         self.runs: list[str] = []
         self._pushed = pushed
         self._paths: set[str] = set()
-        self._stems: set[str] = set()
+        self._parts: set[str] = set()  # of `units`, by sha256; snapshots share most of them
         self._unfinished: set[str] = set()
         self._spans: set[str] = set()
         self._bits: set[int] = set()  # of buckets
@@ -277,29 +278,32 @@ class _Named:
             layout.snapshot(manifest.run),
             layout.plan(manifest.run),
         }
-        for some in manifest.content():
-            self._add_paths(some)
+        self._paths |= {
+            word
+            for word in _words(_but_changes(manifest.data))
+            if word.partition("/")[0] in FOLDERS
+        }
+        self._add_units(manifest)
         if manifest.space.dtype == INT8:
             self._paths.add(layout.int8_model(manifest.space.weights))
         if manifest.changes is not None:
             self._changes[manifest.changes.since] = {file.path for file in manifest.changes.files}
 
-    def _add_paths(self, content: dict[str, Any]) -> None:
-        """Keep the files that some JSON of a snapshot names, and what lies beside its shards."""
-        for word in _words(_but_changes(content)):
-            folder = word.partition("/")[0]
-            if folder in FOLDERS:
-                self._paths.add(word)
-            if folder in OF_ROWS:
-                self._stems.add(layout.stem(word))
+    def _add_units(self, manifest: Manifest) -> None:
+        """Keep the files of the units of a snapshot; each part is read for the first one."""
+        new = tuple(part for part in manifest.units.parts if part.sha256 not in self._parts)
+        self._parts.update(part.sha256 for part in new)
+        for _, units in in_turns(manifest.root, TableEntry(parts=new), ("path", "rejects")):
+            for paths in units.columns:
+                self._paths.update(paths.drop_null().to_pylist())
 
     def add_unfinished(self, run: str, plan: RecordedPlan | None) -> None:
         """Keep the folder of a run, and the files of its planned units."""
         self._unfinished.add(run)
         if plan is not None:
-            self._spans |= {span.name for span in plan.spans}
-            if plan.buckets:
-                self._bits.add(plan.buckets.bits)
+            self._spans.update(plan.spans.column("name").to_pylist())
+            if plan.notes.buckets:
+                self._bits.add(plan.notes.buckets.bits)
 
     def __call__(self, path: str) -> bool:
         kind = layout.kind(path)
@@ -307,8 +311,9 @@ class _Named:
             return True
         if layout.run_of(path) in self._unfinished or layout.pushed_run(path) in self._pushed:
             return True
-        if kind in ("sidecars", "ids"):
-            return layout.stem(path) in self._stems
+        if kind in ("sidecars", "ids"):  # they lie beside the files of a unit's rows
+            stem = layout.stem(path)
+            return any(f"{folder}/{stem}.parquet" in self._paths for folder in OF_ROWS)
         if kind == "int8" and self._unfinished:  # their first steps make one
             return True
         if kind == "changes":

@@ -13,37 +13,43 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import mask_array
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store import calibrations, layout
 from sentence_beam.transforms.store.forgetting.hashes import read_rows
 from sentence_beam.transforms.store.index_coverage import Coverage
-from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
-from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.int8_models import kept_int8
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.canary import CanaryFile
 from sentence_beam.transforms.store.runs.changed_rows import read_changes
 from sentence_beam.transforms.store.runs.result import checked_result
 from sentence_beam.transforms.store.shards.precision import kept_ranges
-from sentence_beam.transforms.store.verify_files import (
-    have_same_rows,
+from sentence_beam.transforms.store.tables.columns import records_of
+from sentence_beam.transforms.store.tables.parts import in_turns, units_in
+from sentence_beam.transforms.store.verify_files import unit_faults
+from sentence_beam.transforms.store.verify_index import (
+    check_segment,
+    coverage_faults,
     index_file_faults,
-    unit_faults,
 )
-from sentence_beam.transforms.store.verify_manifest import ledger_faults, manifest_faults
+from sentence_beam.transforms.store.verify_manifest import manifest_faults
+from sentence_beam.transforms.store.verify_tables import count_faults, part_faults, table_faults
 from sentence_beam.transforms.store.watched import read_answers, read_grades, read_queries
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
 UNITS_IN_A_CHECK = 16
+PART = "part"
+UNITS = "units"
 REST = "rest"
 INDEX_FILE = "index file"
 SEGMENT = "segment"
 UNREADABLE = "unreadable"  # the snapshot; the check is about the line of the error
+SIZES = ["path", "bytes"]
+_NAMED = ("unit", "path", "sha256")
 
 
 @dataclass(frozen=True)
@@ -62,18 +68,24 @@ class Extent:
         """Whether all of the snapshot is read."""
         return self.sample >= 1
 
-    def read(self, manifest: Manifest) -> list[UnitRecord]:
-        """Return the units of a snapshot whose files are read."""
+    def reads(self, manifest: Manifest, units: pa.Table) -> np.ndarray:
+        """Return the units of a snapshot whose files are read, bool [n].
+
+        `units` have the columns unit, path and sha256.
+        """
+        rows = zip(*(units.column(name).to_pylist() for name in _NAMED), strict=True)
+        found = (
+            place(f"{manifest.run}/{unit}") < self.sample or self._is_new(path, sha256)
+            for unit, path, sha256 in rows
+        )
+        return np.fromiter(found, bool, len(units))
+
+    def _is_new(self, path: str | None, sha256: bytes | None) -> bool:
+        """Whether `since` lacks a unit's shard; without a shard its reject file is read."""
         if self.since is None:
-            before = None
-        else:
-            before = {(unit.path, unit.sha256) for unit in self.since.units}
-        return [
-            unit
-            for unit in manifest.units
-            if (before is not None and (unit.path, unit.sha256) not in before)
-            or place(f"{manifest.run}/{unit.unit}") < self.sample
-        ]
+            return False
+        number = -1 if path is None else self.since.shard_number(path)
+        return number < 0 or self.since.shards.column("sha256")[number].as_py() != sha256
 
 
 WHOLE = Extent()
@@ -88,13 +100,21 @@ def place(name: str) -> float:
 class Check:
     """A part of the check of a snapshot, at `place` among all.
 
-    It covers some `units`, or the kind `what` of thing that it is `about`.
+    It is about a thing of the kind `what`: a part of a table (`files` or `units`, its number), some
+    units (the number of their part, first row, row after the last), or a file of the index.
     """
 
-    what: str = ""
+    what: str
     about: Any = None
-    units: tuple[UnitRecord, ...] = ()
     place: int = 0
+
+    @property
+    def files(self) -> int:
+        """The number of files that it looks at, about."""
+        if self.what == UNITS:
+            _, start, stop = self.about
+            return int(stop - start)
+        return 1
 
 
 @dataclass(frozen=True)
@@ -132,29 +152,32 @@ class Findings:
 
 def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
     """Return the parts of the check of a snapshot; those of its index, if read, come last."""
-    units = extent.read(manifest)
     index = manifest.index if extent.is_whole else None
-    starts = range(0, len(units), UNITS_IN_A_CHECK)
-    parts = [Check(units=tuple(units[start : start + UNITS_IN_A_CHECK])) for start in starts]
-    parts.append(Check(REST))
+    found = [Check(PART, ("files", number)) for number in range(len(manifest.files.parts))]
+    found += [Check(PART, ("units", number)) for number in range(len(manifest.units.parts))]
+    for number, part in enumerate(manifest.units.parts):
+        for start in range(0, part.rows, UNITS_IN_A_CHECK):
+            stop = min(part.rows, start + UNITS_IN_A_CHECK)
+            found.append(Check(UNITS, (number, start, stop)))
+    found.append(Check(REST))
     if index is not None:
-        parts += [Check(INDEX_FILE, file) for file in index.files]
-        parts += [Check(SEGMENT, segment) for segment in index.segments]
-    return [replace(part, place=place) for place, part in enumerate(parts)]
+        found += [Check(INDEX_FILE, file) for file in index.files]
+        found += [Check(SEGMENT, segment) for segment in index.segments]
+    return [replace(check, place=place) for place, check in enumerate(found)]
 
 
 def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
     """Return the finding of one part."""
-    if check.units:
-        lines = (
-            line for unit in check.units for line in _with_reading(unit_faults(manifest, unit))
-        )
-        return Finding(check.place, tuple(lines))
+    if check.what == PART:
+        return Finding(check.place, tuple(_with_reading(part_faults(manifest, *check.about))))
+    if check.what == UNITS:
+        return Finding(check.place, tuple(_units_faults(manifest, extent, *check.about)))
     if check.what == INDEX_FILE:
         found = tuple(_with_reading(index_file_faults(manifest, *check.about)))
         return Finding(check.place, found, broken=bool(found))
     if check.what == SEGMENT:
-        return _segment_finding(manifest, check.place, check.about)
+        lines, covered = check_segment(manifest, check.about)
+        return Finding(check.place, lines, covered=covered)
     return Finding(check.place, tuple(_other_faults(manifest, extent)))
 
 
@@ -181,34 +204,52 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
 def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: str) -> Findings:
     """Return the findings of some parts, several of which are checked at once."""
     found = Findings()
-    total = sum(len(check.units) or 1 for check in some)
+    total = sum(check.files for check in some)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
         for check, one in zip(
             some, pool.map(partial(finding, manifest, extent), some), strict=True
         ):
             found = found.merge(Findings.of(one))
-            progress.step(len(check.units) or 1)
+            progress.step(check.files)
     return found
 
 
 def conclude(manifest: Manifest, extent: Extent, found: Findings) -> Iterator[str]:
-    """Yield the lines of all parts, in order, and those that need all segments together."""
-    yield from lines_of(found)
+    """Yield the lines of all checks, in order, and those that need all segments together."""
+    lines = dict.fromkeys(lines_of(found))
     if manifest.index and extent.is_whole and not any(one.broken for one in found.faulty):
-        yield from _coverage_faults(manifest, manifest.index, found.covered)
+        every = coverage_faults(manifest, manifest.index, found.covered)
+        lines |= dict.fromkeys(_with_reading(every))
+    yield from lines
 
 
 def lines_of(found: Findings) -> Iterator[str]:
-    """Yield the lines of all parts, in order."""
-    for one in sorted(found.faulty, key=lambda one: one.place):
-        yield from one.faults
+    """Yield the lines of all checks, in order, each once: several may need one damaged file."""
+    every = sorted(found.faulty, key=lambda one: one.place)
+    yield from dict.fromkeys(line for one in every for line in one.faults)
+
+
+def _units_faults(
+    manifest: Manifest, extent: Extent, number: int, start: int, stop: int
+) -> Iterator[str]:
+    """Yield the faults of the files of some units, by their part's number and their rows in it."""
+    part = manifest.units.parts[number]
+    try:
+        units = units_in(manifest.root, part).slice(start, stop - start)
+        units = units.filter(mask_array(extent.reads(manifest, units)))
+    except SentenceBeamError as error:
+        yield str(error)
+        return
+    for unit in records_of(units):
+        yield from _with_reading(unit_faults(manifest, unit))
 
 
 def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     """Yield the faults of everything but units and index."""
     if not extent.is_whole:
-        yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
-    yield from ledger_faults(manifest)
+        yield from _with_reading(_listed_faults(manifest, extent))
+    yield from table_faults(manifest)
+    yield from _with_reading(count_faults(manifest))
     yield from _small_faults(manifest)
     yield from _changes_faults(manifest)
     yield from _with_reading(_reads(checked_result, manifest.root, manifest.run))
@@ -223,7 +264,9 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
     """
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
-    yield from _with_reading(_reads(kept_calibration, manifest.root, manifest.space))
+    if manifest.calibration != calibrations.entry(manifest.space.calibration):
+        yield "calibration: the manifest names another one than its space"
+    yield from _with_reading(_reads(calibrations.kept_calibration, manifest.root, manifest.space))
     yield from _with_reading(_reads(kept_int8, manifest.root, manifest.space))
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
@@ -251,30 +294,32 @@ def _changes_faults(manifest: Manifest) -> Iterator[str]:
         yield from _with_reading(_reads(read_changes, manifest.root, file))
 
 
-def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
+def _listed_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     """Yield a line for each shard not read that is missing or of another size."""
+    shards = manifest.shards.filter(mask_array(~extent.reads(manifest, manifest.shards)))
     folder = storage.join(manifest.root, layout.EMBEDDINGS)
     sizes = {entry.path: entry.size for entry in storage.storage_of(folder).below(folder)}
-    for unit in manifest.units:
-        if unit.path is not None and unit.path not in read:
-            path = storage.join(manifest.root, unit.path)
-            if path not in sizes:
-                yield f"{path}: the shard is missing"
-            elif sizes[path] != unit.bytes:
-                yield f"{path}: {sizes[path]} bytes, the manifest says {unit.bytes}"
+    for name, size in zip(*(shards.column(name).to_pylist() for name in SIZES), strict=True):
+        path = storage.join(manifest.root, name)
+        if path not in sizes:
+            yield f"{path}: the shard is missing"
+        elif sizes[path] != size:
+            yield f"{path}: {sizes[path]} bytes, the manifest says {size}"
 
 
-def _known_sizes(manifest: Manifest) -> dict[str, int | None]:
-    """Return the size of every shard, reject file and index file, by path; None if unknown."""
-    sizes: dict[str, int | None] = {unit.path: unit.bytes for unit in manifest.units if unit.path}
-    sizes |= {unit.rejects: None for unit in manifest.units if unit.rejects}
+def _known_sizes(manifest: Manifest) -> Iterator[tuple[str, int | None]]:
+    """Yield path and size of every part, shard, reject file and index file; None if unknown."""
+    for table in (manifest.files, manifest.units):
+        yield from ((part.path, None) for part in table.parts)
+    for _, units in in_turns(manifest.root, manifest.units, ("path", "bytes", "rejects")):
+        shards = units.select(SIZES).drop_null()
+        yield from zip(*(shards.column(name).to_pylist() for name in SIZES), strict=True)
+        yield from ((path, None) for path in units.column("rejects").drop_null().to_pylist())
     if manifest.index:
-        sizes |= {path: None for path, _ in manifest.index.files}
-        sizes |= {segment.path: segment.bytes for segment in manifest.index.segments}
-        sizes |= {
-            segment.locator: segment.locator_bytes or None for segment in manifest.index.segments
-        }
-    return sizes
+        yield from ((path, None) for path, _ in manifest.index.files)
+        for segment in manifest.index.segments:
+            yield segment.path, segment.bytes
+            yield segment.locator, segment.locator_bytes or None
 
 
 def faults_without_reading(manifest: Manifest) -> Iterator[str]:
@@ -285,7 +330,7 @@ def faults_without_reading(manifest: Manifest) -> Iterator[str]:
     sizes = {
         entry.path: entry.size for entry in storage.storage_of(manifest.root).below(manifest.root)
     }
-    for path, wanted in _known_sizes(manifest).items():
+    for path, wanted in _known_sizes(manifest):
         full = storage.join(manifest.root, path)
         if full not in sizes:
             yield f"{full} is missing"
@@ -311,52 +356,3 @@ def _with_reading(faults: Iterator[str]) -> Iterator[str]:
             yield f"{error.filename}: cannot be read ({error.strerror})"
         else:
             yield str(error)
-
-
-def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> Finding:
-    """Return the faults of a segment's locator, and the rows that it has."""
-    try:
-        table = locators.from_bytes(
-            storage.read_bytes(storage.join(manifest.root, segment.locator))
-        )
-    except (OSError, SentenceBeamError) as error:
-        return Finding(place, (f"{segment.locator}: {error}",), covered=None)
-    live = table.filter(table.column("shard").is_valid())
-    counted = (
-        ("rows", len(table), segment.rows),
-        ("deleted rows", len(table) - len(live), segment.deleted),
-    )
-    lines = [
-        f"{segment.locator}: {found} {name}, the segment has {said}"
-        for name, found, said in counted
-        if found != said
-    ]
-    numbers, paths = locators.shards_of(live)
-    order = np.argsort(numbers, kind="stable")
-    live = live.take(order)
-    found, starts = np.unique(numbers[order], return_index=True)
-    for number, start, stop in zip(found, starts, [*starts[1:], len(live)], strict=True):
-        path = paths[number]
-        mine = live.slice(start, stop - start)
-        row = mine.column("row").to_numpy()
-        if row.max() >= manifest.rows_of.get(path, 0) or row.min() < 0:
-            lines.append(f"{segment.locator}: names rows of {path} that are not in the snapshot")
-            return Finding(place, tuple(lines), covered=None)
-        if not have_same_rows(storage.join(manifest.root, path), row, mine):
-            lines.append(f"{segment.locator}: points to other rows of {path} than it names")
-    places = {path: place for place, path in enumerate(manifest.rows_of)}
-    shards = np.array([places[paths[number]] for number in found], np.int32)
-    repeats = np.diff([*starts, len(live)])
-    covered = Coverage.of(np.repeat(shards, repeats), live.column("row").to_numpy())
-    return Finding(place, tuple(lines), covered=covered)
-
-
-def _coverage_faults(
-    manifest: Manifest, index: IndexEntry, covered: Coverage | None
-) -> Iterator[str]:
-    """Yield a line for each shard with a row that is not in exactly one segment."""
-    if covered is None:
-        return
-    yield from covered.faults(manifest.rows_of)
-    if index.rows != (rows := sum(manifest.rows_of.values())):
-        yield f"index: {index.rows} rows, the snapshot has {rows}"

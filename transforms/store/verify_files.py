@@ -1,15 +1,12 @@
-"""Faults of single files of a snapshot: shards, reject files, files of the index."""
+"""Faults of single files of a snapshot: shards and reject files."""
 
 import hashlib
 from collections.abc import Iterator
 
-import numpy as np
-import pyarrow as pa
-
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import SUMS, UnitRecord
+from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.shards import reading
 from sentence_beam.transforms.store.shards.rejects import rejects_from_bytes
 from sentence_beam.transforms.store.shards.units import sums_of
@@ -50,7 +47,9 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
     if info.rows != unit.rows:
         yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
     if sums_of(info.pieces) != {
-        name: value for name in SUMS if (value := getattr(unit, name)) is not None
+        name: value
+        for name in ("pieces_sum", "documents_sum")
+        if (value := getattr(unit, name)) is not None
     }:
         yield f"{path}: other pieces of documents than the manifest says"
 
@@ -73,24 +72,3 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
         return
     if rows != unit.rejected:
         yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"
-
-
-def index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:
-    """Yield a line if a file of the index is missing or was changed."""
-    path = storage.join(manifest.root, relative)
-    if storage.storage_of(path).stat(path) is None:
-        yield f"{path}: the index file is missing"
-    elif storage.sha256_of(path)[0] != sha256:
-        yield f"{path}: the index file was changed after it was written (sha256 differs)"
-
-
-def have_same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
-    """Return whether a locator's ids and hashes are those of the shard's rows.
-
-    A damaged shard is a fault of its own.
-    """
-    try:
-        found = reading.take_rows(path, row, ["id", "row_hash"])
-    except SentenceBeamError:
-        return True
-    return all(found.column(name).equals(locator.column(name)) for name in ("id", "row_hash"))

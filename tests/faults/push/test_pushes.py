@@ -24,7 +24,6 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.push import redact
 from sentence_beam.transforms.push.rows import read_rows
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import UnitRecord
 
 pytestmark = pytest.mark.timeout(7200)
 RUNS = 4
@@ -84,12 +83,12 @@ def snapshots() -> Iterator[Snapshots]:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each push that does not go on is taken for dead at once, and a shard's rows are read once."""
     monkeypatch.setattr("sentence_beam.transforms.push.turn.STALE_SECONDS", 0)
-    known: dict[tuple[str, str, tuple[str, ...]], list[pa.RecordBatch]] = {}
+    known: dict[tuple[str, tuple[str, ...]], list[pa.RecordBatch]] = {}
 
-    def read(manifest: Manifest, unit: UnitRecord, columns: pa.Schema) -> list[pa.RecordBatch]:
-        key = manifest.root, str(unit.path), tuple(columns.names)
+    def read(manifest: Manifest, number: int, columns: pa.Schema) -> list[pa.RecordBatch]:
+        key = manifest.shard(number).full_path, tuple(columns.names)
         if key not in known:
-            known[key] = list(read_rows(manifest, unit, columns))
+            known[key] = list(read_rows(manifest, number, columns))
         return known[key]
 
     monkeypatch.setattr("sentence_beam.transforms.push.compare.read_rows", read)

@@ -10,10 +10,10 @@ import pytest
 from helpers import eager
 from helpers.nights import Nights
 from helpers.settled import finish, settled
+from helpers.snapshots import parts_of, small_parts, units_of, watch_parts
 
 from sentence_beam.transforms.beam.commit import CountRows
 from sentence_beam.transforms.steps.commit.count_changes import Counting, rows_to_count
-from sentence_beam.transforms.store import manifest, manifest_parts
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.commit import Run
@@ -61,7 +61,7 @@ def test_nothing_is_counted_for_a_run_that_is_to_fail(nights: Nights) -> None:
 
 def test_changes_since_a_damaged_shard_are_not_known(nights: Nights) -> None:
     nights.commit_without_index(BEFORE)
-    (damaged,) = (unit.path for unit in nights.manifest.units if unit.file == "a")
+    (damaged,) = (u["path"] for u in units_of(nights.root) if u["file"] == "a")
     (nights.root / damaged).write_bytes(b"PAR1")
     run, units = nights.begin(AFTER)
     assert None in counted(run, [settled(run, units)])
@@ -110,7 +110,7 @@ def test_a_run_ends_where_the_ids_of_a_carried_shard_cannot_be_read(nights: Nigh
     run, units = nights.begin(BEFORE)
     finish(run, units, [])
     run, units = nights.begin(AFTER)
-    (damaged,) = (unit.path for unit in nights.manifest.units if unit.file == "b")
+    (damaged,) = (u["path"] for u in units_of(nights.root) if u["file"] == "b")
     (nights.root / damaged).write_bytes(b"PAR1")
     found = eager.run(CountRows(run, True), [settled(run, units)])
     (problem,) = (fact.problem for fact in found if fact.problem)
@@ -123,18 +123,13 @@ def test_parts_that_the_last_manifest_has_too_are_not_read(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = {f"f{n}": [(f"{n}-{i}", f"text {i}") for i in range(3)] for n in range(40)}
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)  # for 20,000
+    small_parts(monkeypatch)
     nights.commit_without_index(corpus)
-    parts = {part.path for part in nights.manifest.parts}
-    read: list[str] = []
-    call = manifest_parts.read_part
-    monkeypatch.setattr(
-        manifest_parts,
-        "read_part",
-        lambda root, part: (read.append(part.path), call(root, part))[1],
-    )
+    parts = {part["path"] for part in parts_of(nights.root)}
     run, units = nights.begin(corpus)
-    assert list(rows_to_count(settled(run, units), run, ids=True))[1:] == [
+    fact = settled(run, units)
+    read = watch_parts(monkeypatch)
+    assert list(rows_to_count(fact, run, ids=True))[1:] == [
         Counting(RunFact(changes=Changes())),
         Counting(RunFact(duplicate_ids=0)),
     ]
@@ -144,11 +139,13 @@ def test_parts_that_the_last_manifest_has_too_are_not_read(
     fact = settled(run, units)
     given = fact.settled
     assert given
-    new = {part.path for part in given.parts} - parts
-    assert 1 <= len(new) < len(given.parts) == len(parts)
+    new = {part.path for part in given.units.parts} - parts
+    old = parts - {part.path for part in given.units.parts}
+    assert 1 <= len(new) < len(parts)
+    read.clear()
     found = counted(run, [fact])
     assert sum(found, Changes()) == Changes(changed=1, deleted=1)
-    assert (len(read), new < set(read)) == (2 * len(new), True)
+    assert sorted(read) == sorted(new | old)
 
 
 def test_ids_of_the_same_rows_are_not_read_again(nights: Nights) -> None:

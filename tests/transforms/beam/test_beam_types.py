@@ -36,13 +36,13 @@ def test_the_steps_of_a_run(
         pipeline = beam.Pipeline("FnApiRunner")
         planned = pipeline | beam.Create(list(job.run.globs)) | Plan(job)
         embedded = planned.spans | Embed(job)
-        known = (embedded.units, planned.carried, embedded.problems, planned.problems)
+        known = (embedded.units, embedded.problems, planned.problems)
         settled = known | Settle(job.run)
         index = settled | BuildIndex(job.run, IndexRequest())
         result = (settled, index) | Commit(job.run)
     assert not caplog.messages
     found: list[Any] = [each.element_type for each in (*known, settled, index, result)]
-    assert found == [UnitRecord, UnitRecord, Problem, Problem, RunFact, RunFact, Result]
+    assert found == [UnitRecord, Problem, Problem, RunFact, RunFact, Result]
 
 
 def test_all_others(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

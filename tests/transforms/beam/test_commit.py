@@ -11,6 +11,7 @@ import pytest
 from helpers import eager
 from helpers.nights import Nights
 from helpers.settled import settled
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms.beam import Commit, Settle
 from sentence_beam.transforms.store.entries import RangesEntry
@@ -40,7 +41,7 @@ def test_units_become_the_snapshot(nights: Nights) -> None:
     assert (result.status, result.exit_code, result.ledger["written"]) == (COMMITTED, 0, 4)
     assert result.changes == {"added": 1, "changed": 1, "deleted": 0}
     assert nights.manifest.run == run.id
-    assert [(unit.unit, unit.sha256) for unit in nights.manifest.units] == sorted(
+    assert [(unit["unit"], unit["sha256"]) for unit in units_of(nights.root)] == sorted(
         (u.unit, u.sha256) for u in units
     )
     assert read_result(run.root, run.id) == result
@@ -101,7 +102,7 @@ def test_a_run_without_any_unit_is_committed(nights: Nights) -> None:
     run, _ = nights.begin({})
     (result,) = eager.run(Commit(run), eager.run(Settle(run), [], []), [])
     assert (result.status, result.ledger["read"]) == (COMMITTED, 0)
-    assert list(nights.manifest.units) == []
+    assert units_of(nights.root) == []
 
 
 def test_a_commit_that_is_tried_again_finds_its_own_snapshot(nights: Nights) -> None:

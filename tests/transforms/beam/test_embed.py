@@ -15,6 +15,7 @@ from helpers import eager
 from helpers.corpora import sentences, write_jsonl
 from helpers.jobs import embed_job
 from helpers.settled import finish
+from helpers.snapshots import parts_of, small_parts, watch_parts
 from helpers.tiny_models import save_tiny_model
 
 from sentence_beam.transforms.beam import Embed, Plan
@@ -23,7 +24,6 @@ from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.steps.embed import crash_guard
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.store import manifest, manifest_parts, open_store
 from sentence_beam.transforms.store.records import UnitRecord
 
 TEXTS = [*sentences(11), sentences(1)[0], None]  # one twice, one that is rejected
@@ -122,7 +122,7 @@ def test_without_spans_no_model_is_loaded(
 def test_an_embedding_worker_reads_of_a_long_manifest_what_has_its_units(
     store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)  # for 20,000
+    small_parts(monkeypatch)
     rows = [
         [{"id": f"{n}-{i}", "text": f"{i} {n}", "lang": "en"} for i in range(3)] for n in range(16)
     ]
@@ -138,19 +138,12 @@ def test_an_embedding_worker_reads_of_a_long_manifest_what_has_its_units(
         )
     job = embed_job(store, model, tmp_path / "in" / "*", run="run2", unit_tokens=60)
     spans = eager.outputs(Plan(job), list(job.run.globs), names=("spans",))["spans"]
-    read: list[str] = []
-    call = manifest_parts.read_part
-    monkeypatch.setattr(
-        manifest_parts,
-        "read_part",
-        lambda root, part: (read.append(part.path), call(root, part))[1],
-    )
+    read = watch_parts(monkeypatch)
     units: list[UnitRecord] = eager.outputs(Embed(job), spans, names=OUTPUTS)["units"]
     assert {unit.file: (unit.reused, unit.embedded) for unit in units} == {
         f"{n}.jsonl": (3, 1) for n in changed
     }
-    parts = open_store(str(store)).manifest.parts
-    assert len(parts) >= 10
+    assert len(parts_of(store)) >= 6
     assert 1 <= len(read) <= len(changed), "one part for each file"
 
 

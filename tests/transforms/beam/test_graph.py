@@ -102,9 +102,7 @@ def flink_job(folder: Path, model: Path, partition: str) -> beam.Pipeline:
     pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner", "--parallelism=4"]))
     planned = pipeline | "Inputs" >> beam.Create(["*"]) | "Plan" >> Plan(job)
     made = planned.spans | "Embed" >> Embed(job)
-    settled = (made.units, planned.carried, made.problems, planned.problems) | "Settle" >> Settle(
-        job.run
-    )
+    settled = (made.units, made.problems, planned.problems) | "Settle" >> Settle(job.run)
     _ = (settled, settled | "Index" >> BuildIndex(job.run)) | "Commit" >> Commit(job.run, ids=True)
     return pipeline
 

@@ -21,6 +21,7 @@ from helpers import fake_storage
 from helpers.examples import examples
 from helpers.nights import DIM, Nights, nearest, run_steps, space_of, vector_of
 from helpers.settled import settled
+from helpers.snapshots import units_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -298,9 +299,9 @@ def test_carried_shards_are_not_read_and_untouched_locators_not_written(
     opened = watched(monkeypatch)
     after = nights.commit({**files, "new": [(f"new-{n}", f"c new {n}") for n in range(9)]})
     assert {Path(path).name.partition("-")[0] for path in opened} == {
-        Path(unit.path or "").name.partition("-")[0]
-        for unit in nights.manifest.units
-        if unit.file == "new"
+        Path(unit["path"]).name.partition("-")[0]
+        for unit in units_of(nights.root)
+        if unit["file"] == "new"
     }
     assert after["change"]["added"] == 9
     assert after["segments"][0] == before["segments"][0]

@@ -17,28 +17,33 @@ from helpers.jobs import embed_job
 from helpers.variants import variants
 
 from sentence_beam.transforms.beam import Commit, Embed, Plan, Settle, content
-from sentence_beam.transforms.beam.plan import PlanFilesFn
+from sentence_beam.transforms.beam.plan import LookFn
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.find import find_inputs
 from sentence_beam.transforms.index.spec import IndexSpec
 from sentence_beam.transforms.steps.embed.units import UnitEmbedder
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content as steps_of_content
-from sentence_beam.transforms.steps.plan import elements, footers, planner
-from sentence_beam.transforms.steps.plan import files as plan_files
-from sentence_beam.transforms.steps.plan.elements import ListedFiles, PlannedFiles
-from sentence_beam.transforms.steps.plan.files import file_batches, record
-from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.steps.plan import elements, footers, look_into
+from sentence_beam.transforms.steps.plan import record as plan_record
+from sentence_beam.transforms.steps.plan.elements import (
+    FilesToOpen,
+    PlannedFiles,
+    ShardStates,
+    packed,
+)
+from sentence_beam.transforms.steps.plan.list_files import list_files
+from sentence_beam.transforms.steps.plan.look import look_at_all
+from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs import plan as plan_records
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.plan import read_plan
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
-OUTPUTS = ("spans", "carried", "problems")
+OUTPUTS = ("spans", "problems")
 
 
 @pytest.fixture
@@ -64,11 +69,17 @@ def planned(job: EmbedJob) -> dict[str, list]:
     return eager.outputs(Plan(job), list(job.run.globs), names=OUTPUTS)
 
 
+def carried_files(job: EmbedJob) -> dict[str, int]:
+    """The files that the plan on record carries over, and their rows."""
+    rows = read_plan(job.root, job.run.id).files.to_pylist()
+    return {row["path"]: row["rows"] for row in rows if row["carried"]}
+
+
 def committed(job: EmbedJob) -> None:
     """Do all that a run does."""
     plan = planned(job)
     made = eager.outputs(Embed(job), plan["spans"], names=("units", "problems"))
-    known = made["units"], plan["carried"], [*plan["problems"], *made["problems"]]
+    known = made["units"], [*plan["problems"], *made["problems"]]
     (result,) = eager.run(Commit(job.run), eager.run(Settle(job.run), *known), [])
     assert result.exit_code == 0, result.message
 
@@ -79,27 +90,27 @@ def test_the_lease_is_renewed_while_files_are_read_and_while_the_plan_is_put_tog
     renewed: list[str] = []
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
     monkeypatch.setattr(lease, "renew", lambda root, run: renewed.append(run))
-    for module, name in ((planner, "check_readable"), (plan_files, "hand_out")):
+    for module, name in ((look_into, "check_readable"), (plan_record, "read_plan")):
         quick = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *given, quick=quick: (time.sleep(0.2), quick(*given))[1]
         )
     job = replace(embed_job(store, model, files), max_bad_files=1)
-    (found, *_) = file_batches(str(files), job)
+    (found, *_) = list_files(str(files), job)
     renewed.clear()
-    worker = PlanFilesFn(job)
+    worker = LookFn(job)
     worker.setup()
     planned = list(worker.process(found))
     assert set(renewed) == {job.run.id}
     renewed.clear()
-    assert list(record(planned, job, 1))
+    assert list(plan_record.record(planned, job, 1))
     assert set(renewed) == {job.run.id}
 
 
 def test_files_become_spans_that_hold_every_row_once(store: Path, model: Path, files: Path) -> None:
     job = embed_job(store, model, files, unit_tokens=80)
     found = planned(job)
-    assert (found["carried"], found["problems"]) == ([], [])
+    assert (carried_files(job), found["problems"]) == ({}, [])
     spans: list[Span] = [span for element in found["spans"] for span in element]
     groups = [
         group for span in spans if span.file.relative == "a.parquet" for group in span.row_groups
@@ -110,8 +121,8 @@ def test_files_become_spans_that_hold_every_row_once(store: Path, model: Path, f
     assert lines[0][0] == 0
     assert lines[-1][1] == (files.parent / "b.jsonl").stat().st_size
     assert all(before[1] == after[0] for before, after in zip(lines, lines[1:], strict=False))
-    on_record = read_plan(job.root, job.run.id)
-    assert sorted((span.file, span.start) for span in on_record.spans) == sorted(
+    on_record = read_plan(job.root, job.run.id).spans_to_embed()
+    assert sorted((span.file.relative, span.start) for span in on_record) == sorted(
         (span.file.relative, span.start) for span in spans
     )
 
@@ -122,10 +133,9 @@ def test_unchanged_files_are_carried_and_changed_ones_read(
     committed(embed_job(store, model, files))
     with open(files.parent / "b.jsonl", "a") as lines:
         lines.write('{"id": "20", "text": "a new one", "lang": "en"}\n')
-    found = planned(embed_job(store, model, files, "run2"))
-    assert [(unit.file, unit.rows, unit.carried) for unit in found["carried"]] == [
-        ("a.parquet", 16, 16)
-    ]
+    job = embed_job(store, model, files, "run2")
+    found = planned(job)
+    assert carried_files(job) == {"a.parquet": 16}
     assert [span.file.relative for element in found["spans"] for span in element] == ["b.jsonl"]
 
 
@@ -139,9 +149,12 @@ def test_by_content_all_files_are_read_or_none(store: Path, model: Path, files: 
     assert sum(span.rows for element in found["spans"] for span in element.spans) == 20
     assert sum(element.first for element in found["spans"]) == 1
     committed(job)
-    again = planned(embed_job(store, model, files, "run2", partition="content"))
+    second = embed_job(store, model, files, "run2", partition="content")
+    again = planned(second)
     assert again["spans"] == again["problems"] == []
-    assert sum(unit.carried for unit in again["carried"]) == 20
+    assert read_plan(second.root, "run2").notes.replaces == plan_records.SOME
+    committed(second)
+    assert read_manifest(second.root).work.carried == 20
 
 
 def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_once(
@@ -155,23 +168,23 @@ def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_o
     write_jsonl(files.parent / "7.jsonl", [{"id": "s7", "text": "other words", "lang": "en"}])
     job = embed_job(store, model, files, "run2", partition="content")
     opened: list[str] = []
-    batches: list[list[PlannedFile]] = []
-    kept_types, read_footers = footers.kept_types, content.read_footers
+    batches: list[pa.Table] = []
+    kept_types, open_files = footers.kept_types, steps_of_content.open_files
     monkeypatch.setattr(
         footers,
         "kept_types",
         lambda file, job: (opened.append(file.relative), kept_types(file, job))[1],
     )
     monkeypatch.setattr(
-        content,
-        "read_footers",
-        lambda files, job: (batches.append(files), read_footers(files, job))[1],
+        steps_of_content,
+        "open_files",
+        lambda files, job: (batches.append(files), open_files(files, job))[1],
     )
-    monkeypatch.setattr(elements, "SLOTS", 1)
+    monkeypatch.setattr(steps_of_content, "FILES_PER_ELEMENT", 8)
     found = planned(job)
-    assert (found["carried"], found["problems"]) == ([], [])
+    assert found["problems"] == []
     assert sum(span.rows for element in found["spans"] for span in element.spans) == 50
-    assert sum(item.is_unopened for files in batches for item in files) == 31, (
+    assert sum(files.column("kept").null_count for files in batches) == 31, (
         "all but the one that has changed"
     )
     assert max(map(len, batches)) <= 8
@@ -180,7 +193,8 @@ def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_o
     committed(job)
     opened.clear()
     batches.clear()
-    assert planned(embed_job(store, model, files, "run3", partition="content"))["carried"]
+    assert planned(embed_job(store, model, files, "run3", partition="content"))["spans"] == []
+    assert read_plan(job.root, "run3").notes.replaces == plan_records.SOME
     assert (opened, batches) == ([], []), "nothing has changed"
 
 
@@ -210,7 +224,7 @@ def test_by_content_what_all_files_have_to_allow_is_looked_at_before_rows_are(
     assert [(problem.exit_code, said in problem.message) for problem in found["problems"]] == [
         (status, True)
     ]
-    assert found["spans"] == found["carried"] == []
+    assert found["spans"] == []
     assert not (store / "runs" / "run2").exists()
 
 
@@ -230,7 +244,8 @@ def test_a_file_that_goes_before_it_is_opened_ends_the_run(
 ) -> None:
     job = embed_job(store, model, files, partition="content")
     listed = [
-        PlannedFiles((PlannedFile(file),)) for file in find_inputs(str(files), "auto", False).files
+        FilesToOpen(packed(planned_rows([row_of(file) | {"carried": True}])))
+        for file in find_inputs(str(files), "auto", False).files
     ]
     (files.parent / "a.parquet").unlink()
     opening = content.OpenFilesFn(job)
@@ -241,10 +256,10 @@ def test_a_file_that_goes_before_it_is_opened_ends_the_run(
 
 
 def handed_out(job: EmbedJob) -> list:
-    """What a plan gives to embed and to carry over."""
+    """What a plan gives to embed, and the files that it carries over."""
     found = planned(job)
     assert found["problems"] == []
-    return [found["spans"], sorted(found["carried"], key=lambda unit: unit.unit)]
+    return [found["spans"], carried_files(job)]
 
 
 @pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
@@ -263,7 +278,7 @@ def test_an_attempt_after_the_first_hands_out_the_plan_that_stands(
     job = embed_job(store, model, files, "run2", partition=partition, retried=True)
     first = handed_out(job)
     assert first[0]
-    assert partition == "content" or {"other.parquet", None} <= {unit.file for unit in first[1]}
+    assert partition == "content" or {"other.parquet", "small1.jsonl"} <= first[1].keys()
     write_jsonl(files.parent / "late.jsonl", [{"id": "l", "text": "added meanwhile", "lang": "en"}])
     (files.parent / "bad.parquet").write_bytes(b"PAR1")
     assert handed_out(job) == first
@@ -277,25 +292,21 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
     job = embed_job(store, model, files, "run2")
     job = replace(job, run=replace(job.run, previous_digest=read_manifest(str(store)).digest))
     noted = fake_storage.note(monkeypatch, "read_versioned", "below")
-    found = find_inputs(str(files), "auto", False).files
-    threads = [PlanFilesFn(job) for _ in range(8)]
+    found = list(list_files(str(files), job))
+    threads = [LookFn(job) for _ in range(8)]
     for thread in threads:
         thread.setup()
-        planned = [item for one in found for item in thread.process(ListedFiles((one,)))]
-        assert [file.relative for item in planned for file in item.unchanged] == [
-            "a.parquet",
-            "b.jsonl",
-        ]
-        assert [file for item in planned for file in item.files] == []
+        looked = [item for one in found for item in thread.process(one)]
+        assert {type(item) for item in looked} == {PlannedFiles, ShardStates}
     embedders = [UnitEmbedder.of_job(job, None, None) for _ in range(8)]
     assert all(embedder.last.is_final for embedder in embedders)
-    result = list(record(list(threads[0].process(ListedFiles(tuple(found)))), job, 2))
-    assert sum(unit.carried for unit in result) == 20
+    assert list(plan_record.record(looked, job, 2)) == []
     asked = [path for _, path in noted]
-    assert [path for path in asked if "manifest" in path] == [
+    assert [path for path in asked if path.endswith(".json")] == [
         str(store / "manifests" / "run1.json")
     ]
     assert asked.count(str(store / "embeddings")) == 1
+    assert carried_files(job) == {"a.parquet": 16, "b.jsonl": 4}
 
 
 def test_a_last_snapshot_that_cannot_be_read_is_a_problem_and_raises_in_no_worker(
@@ -305,11 +316,9 @@ def test_a_last_snapshot_that_cannot_be_read_is_a_problem_and_raises_in_no_worke
     job = embed_job(store, model, files, "run2")
     for path in (store / "manifests" / "run1.json", store / "manifest.json"):
         path.write_text("{}")
-    step = PlanFilesFn(job)
-    step.setup()
-    found = list(step.process(ListedFiles(tuple(find_inputs(str(files), "auto", False).files))))
-    assert [type(item) for item in found] == [Problem, PlannedFiles]
-    assert "run1" in found[0].message
+    (problem,) = list_files(str(files), job)
+    assert isinstance(problem, Problem)
+    assert "run1" in problem.message
 
 
 def test_many_files_come_in_batches_and_the_plan_is_the_same(
@@ -320,15 +329,16 @@ def test_many_files_come_in_batches_and_the_plan_is_the_same(
             files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}]
         )
     job = embed_job(store, model, files, unit_tokens=80)
-    assert [len(item.files) for item in file_batches(str(files), job)] == [1] * 32
+    assert [len(item.table) for item in list_files(str(files), job)] == [1] * 32
     alone = sorted(span.name for element in planned(job)["spans"] for span in element)
     monkeypatch.setattr(elements, "SLOTS", 1)
-    assert [len(item.files) for item in file_batches(str(files), job)] == [8] * 4
+    assert [len(item.table) for item in list_files(str(files), job)] == [8] * 4
     monkeypatch.setattr(plan_records, "ROWS_AT_ONCE", 5)
     again = planned(embed_job(store, model, files, "run2", unit_tokens=80))
     assert sorted(span.name for element in again["spans"] for span in element) == alone
     first, second = (read_plan(job.root, run) for run in (job.run.id, "run2"))
-    assert (first.files, first.spans) == (second.files, second.spans)
+    assert first.files.equals(second.files)
+    assert first.spans.equals(second.spans)
     assert len(second.files) == 32
 
 
@@ -349,17 +359,16 @@ def test_a_step_that_is_done_again_after_it_made_the_plan_hands_that_out(
 ) -> None:
     committed(embed_job(store, model, files, partition=partition))
     job = embed_job(store, model, files, "run2", partition=partition, retried=True)
-    found = find_inputs(str(files), "auto", False).files
-    listed = [PlannedFiles(tuple(FilePlanner(job).plan_all(found)))]
+    listed = look_at_all(job)
     step = (
-        plan_files.begin_by_content
+        steps_of_content.begin
         if partition == "content"
-        else lambda found, job: list(record(found, job, 1))
+        else lambda found, job: list(plan_record.record(found, job, 1))
     )
     first = step(listed, job)
-    assert sum(unit.carried for unit in first) == 20
+    assert carried_files(job).keys() == {"a.parquet", "b.jsonl"}
     monkeypatch.setattr(steps_of_content, "unchanged", lambda *_: pytest.fail("compared again"))
-    monkeypatch.setattr(plan_files, "checked_plan", lambda *_: pytest.fail("planned again"))
+    monkeypatch.setattr(plan_record, "checked_plan", lambda *_: pytest.fail("planned again"))
     assert sorted(step(listed, job), key=str) == sorted(first, key=str)
 
 
@@ -378,7 +387,7 @@ def test_a_file_that_cannot_be_read_ends_the_run(
 ) -> None:
     (files.parent / "bad.parquet").write_bytes(b"PAR1")
     found = planned(embed_job(store, model, files, partition=partition))
-    assert (found["spans"], found["carried"]) == ([], [])
+    assert found["spans"] == []
     assert ["bad.parquet" in problem.message for problem in found["problems"]] == [True]
     assert not (store / "runs" / "run1").exists()
 

@@ -12,13 +12,13 @@ import pytest
 from helpers import eager
 from helpers.calibrations import fit_on
 from helpers.nights import DIM, Nights, vector_of
+from helpers.snapshots import records_of
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.beam.recalibrate import Recalibrate
 from sentence_beam.transforms.calibration import Calibration, load_calibration, parse_calibration
 from sentence_beam.transforms.steps.fit.recalibrate import RecalibrateJob
 from sentence_beam.transforms.store.calibrations import keep_calibration
-from sentence_beam.transforms.store.records import UnitRecord
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -46,14 +46,10 @@ def fitted(nights: Nights, method: str) -> Calibration:
     return load_calibration(str(fit_on(nights.root, method, nights.root.parent / "calibration")))
 
 
-def units_of(nights: Nights) -> list[UnitRecord]:
-    return list(nights.manifest.units)
-
-
 def test_each_unit_has_calibrated_vectors_and_keeps_its_pooled_ones(nights: Nights) -> None:
     calibration = fitted(nights, "whitening:5")
     job = job_of(nights, calibration)
-    found = eager.outputs(Recalibrate(job), units_of(nights), names=OUTPUTS)
+    found = eager.outputs(Recalibrate(job), records_of(nights.root), names=OUTPUTS)
     assert found["problems"] == []
     made = {unit.file: unit for unit in found["units"]}
     assert {name: (unit.rows, unit.reused) for name, unit in made.items()} == {
@@ -73,9 +69,9 @@ def test_each_unit_has_calibrated_vectors_and_keeps_its_pooled_ones(nights: Nigh
 
 def test_done_again_it_finds_its_units_finished(nights: Nights) -> None:
     job = job_of(nights, fitted(nights, "standardize"))
-    first = eager.outputs(Recalibrate(job), units_of(nights), names=OUTPUTS)["units"]
+    first = eager.outputs(Recalibrate(job), records_of(nights.root), names=OUTPUTS)["units"]
     written = {path: path.stat().st_ino for path in (nights.root / "embeddings").iterdir()}
-    again = eager.outputs(Recalibrate(job), units_of(nights), names=OUTPUTS)["units"]
+    again = eager.outputs(Recalibrate(job), records_of(nights.root), names=OUTPUTS)["units"]
     assert {unit.unit: (unit.path, unit.reused) for unit in again} == {
         u.unit: (u.path, u.reused) for u in first
     }
@@ -88,7 +84,7 @@ def test_a_row_that_loses_its_vector_is_a_problem_that_names_it(nights: Nights) 
     job = job_of(
         nights, Calibration.make(parse_calibration("standardize"), tensors, (DIM, DIM), space, {})
     )
-    found = eager.outputs(Recalibrate(job), units_of(nights), names=OUTPUTS)
+    found = eager.outputs(Recalibrate(job), records_of(nights.root), names=OUTPUTS)
     assert [
         (problem.exit_code, "of row 7;" in problem.message) for problem in found["problems"]
     ] == [(3, True)]

@@ -1,31 +1,41 @@
-"""Units settled by stretches of their names: what each key gets as a run grows, and that nothing
-comes twice.
-"""
+"""Units settled by stretches of their names: the tables of the snapshot, and what is refused."""
 
 import pickle
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
 from helpers import eager
-from helpers.settled import settled, stretches
-from helpers.snapshots import SPACE, run_name
+from helpers.settled import settled
+from helpers.snapshots import (
+    SPACE,
+    PlannedFile,
+    begin,
+    files_of,
+    night,
+    numbered,
+    row_of,
+    run_name,
+    small_parts,
+    units_of,
+    units_settled,
+    write_plan,
+)
 
 from sentence_beam.transforms.beam import Commit, Settle
-from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.store import layout, manifest, manifest_parts
+from sentence_beam.transforms.steps.options.from_snapshot import record_plan
+from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.forms import run_form
-from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
-from sentence_beam.transforms.store.runs import settled as store_settled
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.plan import SOME
 from sentence_beam.transforms.store.runs.result import now
-from sentence_beam.transforms.store.runs.settled import Settler
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -48,85 +58,53 @@ def run_of(root: Path, units: int, number: int = 1) -> tuple[Run, list[UnitRecor
         InputFile(f"/in/{n}.txt", f"{n}.txt", "text", "", 1000, "sum", "v") for n in range(units)
     ]
     made = [unit_of(file) for file in files]
-    write_plan(
-        str(root),
-        run_name(number),
-        [PlannedFile(f, carried=(u,)) for f, u in zip(files, made, strict=True)],
-    )
+    planned = [PlannedFile(file, (Span(file, 0, 0, None),)) for file in files]
+    write_plan(str(root), run_name(number), planned)
     run = Run(str(root), run_name(number), SPACE, "file", 100, ("/in/*.txt",), OPTIONS, {}, now())
     return run, made
 
 
-@pytest.fixture
-def keys(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
-    """How many units each key was given, as often as it was."""
-    given: Counter[int] = Counter()
-    call = Settler.settle
-
-    def settle(self: Settler, number: int, packed: object) -> object:
-        items = list(packed)  # type: ignore[call-overload]
-        given[number] += len(items)
-        return call(self, number, items)
-
-    monkeypatch.setattr(Settler, "settle", settle)
-    return given
-
-
-def test_each_unit_goes_to_one_of_64_keys_once_and_what_the_last_key_gets_does_not_grow(
-    tmp_path: Path, keys: Counter[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_units_become_the_tables_of_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 100)  # for 20,000
-    sizes, most = {}, {}
-    for count in (400, 800):
-        keys.clear()
+    small_parts(monkeypatch)
+    run, units = run_of(tmp_path, count)
+    (fact,) = eager.run(Settle(run), [*units, *units[:3]], [])  # some are delivered twice
+    found = fact.settled
+    assert found, fact
+    assert found.tally.units == count == len(units_settled(found, run.root))
+    (result,) = eager.run(Commit(run), [fact], [])
+    assert (result.exit_code, result.ledger.get("embedded", 0)) == (0, 10 * count)
+    assert result.resumed == ({"other": count} if count else {})
+    if count:
+        read = {"count": count, "sum": 1.5 * count, "p50": 1.5, "p95": 1.5, "max": 1.5}
+        assert result.measures["embed"]["read_ms"] == read
+    wanted = sorted(units, key=lambda unit: unit.unit)
+    assert units_of(run.root) == [row_of(unit) for unit in wanted]
+    assert [file["path"] for file in files_of(run.root)] == sorted(unit.file for unit in units)
+
+
+def test_what_the_last_step_sends_on_is_names_of_parts_alone(tmp_path: Path) -> None:
+    sizes = []
+    for count in (100, 400):
         run, units = run_of(tmp_path / f"{count}", count)
-        (fact,) = eager.run(Settle(run), units, [])
-        found = fact.settled
-        assert len(keys) == 64
-        assert sum(keys.values()) == count
-        sizes[count], most[count] = len(pickle.dumps(found)), max(keys.values())
-        assert found.tally.units == count == sum(part.units for part in found.parts)
-        assert not found.sent
-        (result,) = eager.run(Commit(run), [fact], [])
-        assert (result.exit_code, result.ledger["embedded"], result.resumed) == (
-            0,
-            10 * count,
-            {"other": count},
-        )
-        assert result.measures["embed"]["read_ms"] == {
-            "count": count,
-            "sum": 1.5 * count,
-            "p50": 1.5,
-            "p95": 1.5,
-            "max": 1.5,
-        }
-        on_record = manifest.read_manifest(run.root)
-        assert on_record is not None
-        assert on_record.units == [
-            carried_from(unit) for unit in sorted(units, key=lambda unit: unit.unit)
-        ]
-        assert [file.path for file in on_record.files] == sorted(f"{n}.txt" for n in range(count))
-        assert sum(keys.values()) == count, "the commit took the units again"
-    assert sizes[800] < 1.1 * sizes[400] < 30_000
-    assert most[800] < 800 / 64 * 2
-
-
-def carried_from(unit: UnitRecord) -> UnitRecord:
-    """A unit as a manifest has it."""
-    return UnitRecord(**unit.to_manifest())
+        sizes.append(len(pickle.dumps(settled(run, units))))
+    assert sizes[1] < 1.1 * sizes[0] < 30_000
 
 
 def test_a_settling_that_is_done_again_writes_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 100)
+    small_parts(monkeypatch)
     run, units = run_of(tmp_path, 300)
     first = settled(run, units)
     assert first.settled
     parts = {path: path.read_bytes() for path in (tmp_path / "manifests" / "parts").iterdir()}
     again = settled(run, [*reversed(units), *units[:3]])  # in another order, some delivered twice
     assert again.settled
-    assert again.settled.parts == first.settled.parts
+    assert again.settled.units == first.settled.units
+    assert again.settled.files == first.settled.files
     assert {
         path: path.read_bytes() for path in (tmp_path / "manifests" / "parts").iterdir()
     } == parts
@@ -137,41 +115,20 @@ def test_a_settling_that_is_done_again_writes_the_same_bytes(
     assert (tmp_path / "manifest.json").read_bytes() == committed
 
 
-@pytest.mark.parametrize("count", [0, 1, 100, 101, 250])
-def test_up_to_a_limit_the_manifest_itself_has_the_units(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    # so that a stretch writes parts from 4 units on
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 100)
-    run, units = run_of(tmp_path, count)
-    (result,) = eager.run(Commit(run), [settled(run, units)], [])
-    assert result.exit_code == 0, result.message
-    found = manifest.read_manifest(run.root)
+def test_a_run_that_makes_no_unit_settles_its_pipeline(tmp_path: Path) -> None:
+    """Its plan carries all files of the last snapshot."""
+    root = str(tmp_path)
+    night(root, 0, numbered(0, 5), numbered(5, 9))
+    last = read_manifest(root)
+    assert last is not None
+    record_plan(last, run_name(1), SOME)
+    run = replace(begin(root, 2, 2), id=run_name(1))
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        result = (pipeline | Settle(run),) | Commit(run)
+        _ = result | beam.Map(lambda found: pytest.fail(found.message) if found.exit_code else None)
+    found = read_manifest(root)
     assert found is not None
-    assert bool(found.parts) == (count > 100)
-    assert [unit.unit for unit in found.units] == sorted(unit.unit for unit in units)
-    assert len(found.files) == count
-
-
-def test_all_units_of_one_file_are_cut_into_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 10)
-    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 10)
-    run, (unit,) = run_of(tmp_path, 1)
-    empty = replace(unit, rows=0, read=0, embedded=0)
-    units = [
-        replace(
-            empty if n else unit,
-            unit=f"{unit.unit}.{n}",
-            range=(10 * n, 10 * n + 10 if n < 34 else None),
-        )
-        for n in range(35)
-    ]
-    fact = settled(run, units)
-    made = fact.settled
-    assert made, fact
-    assert [part.units for part in made.parts] == [8, 9, 9, 9]
+    assert (found.run, found.units, found.files) == (run_name(1), last.units, last.files)
 
 
 @pytest.mark.parametrize("count", [1, 100])
@@ -194,11 +151,12 @@ def test_a_problem_comes_before_a_fault_of_the_ledger(tmp_path: Path) -> None:
     ]
 
 
-def test_a_stretch_that_does_not_arrive_is_a_fault(tmp_path: Path) -> None:
+def test_two_different_units_of_one_name_are_a_problem(tmp_path: Path) -> None:
     run, units = run_of(tmp_path, 3)
-    plan = store_settled.shared_plan(run.root, run.id)
-    with pytest.raises(Exception, match="63 of 64"):
-        store_settled.join(run.root, plan, stretches(run, units)[1:])
+    other = replace(units[1], sha256="0" * 64)
+    (fact,) = eager.run(Settle(run), [*units, other], [])
+    said = f"ledger: unit {other.unit} was written twice with different rows; nothing committed"
+    assert fact.problem == Problem(said, 4)
 
 
 def test_buckets_are_settled_by_stretches_too(tmp_path: Path) -> None:
@@ -232,17 +190,4 @@ def test_buckets_are_settled_by_stretches_too(tmp_path: Path) -> None:
     assert made.tally.ledger.read == 1280
     assert settled(run, units[:70] + units[71:]).problem == Problem(
         "ledger: planned unit 7-46 was not finished; nothing committed", 4
-    )
-
-
-def test_carried_units_are_in_the_sums(tmp_path: Path) -> None:
-    run, units = run_of(tmp_path, 70)
-    made = settled(run, [carried(unit) for unit in units[:35]] + units[35:]).settled
-    assert made
-    ledger = made.tally.ledger
-    assert (ledger.carried, ledger.embedded, made.tally.made, made.tally.own_rows) == (
-        350,
-        350,
-        35,
-        0,
     )

@@ -24,6 +24,7 @@ from apache_beam.utils.timestamp import Timestamp
 from helpers import eager
 from helpers.corpora import ids_of, manifest_of, rejects_of, rows_of, sentences, write_parquet
 from helpers.jobs import embed_job
+from helpers.snapshots import units_of
 
 import sentence_beam as sb
 from sentence_beam.pipelines.cli import main
@@ -111,12 +112,10 @@ def writing(store: Path, model: Path) -> Writing:
     return Writing(store, model)
 
 
-def units_of(store: Path) -> dict[str, Any]:
+def without_writer(store: Path) -> dict[str, Any]:
     """All units of a store without what tells where rejected rows stood, and who wrote them."""
-    manifest = manifest_of(store)
-    assert manifest is not None
-    theirs = ("rejects", "rejects_sha256", "sha256", "bytes", "path", "run")
-    return {u["unit"]: {k: v for k, v in u.items() if k not in theirs} for u in manifest["shards"]}
+    theirs = ("rejects", "rejects_sha256", "sha256", "bytes", "path")
+    return {u["unit"]: {k: v for k, v in u.items() if k not in theirs} for u in units_of(store)}
 
 
 def content_of(store: Path) -> list[Any]:
@@ -145,7 +144,7 @@ def test_the_store_is_the_one_that_embed_makes_of_a_file(
     wanted = embedded_by_command(tmp_path, rows, model)
     shuffled = random.Random(1).sample(rows, len(rows))
     result = writing.write(shuffled, index="Flat")
-    assert units_of(writing.store) == units_of(wanted)
+    assert without_writer(writing.store) == without_writer(wanted)
     assert content_of(writing.store) == content_of(wanted)
     assert sorted(r["reason"] for r in rejects_of(writing.store)) == ["null text"] * 6
     assert result.duplicate_ids == 1
@@ -181,11 +180,11 @@ def test_the_command_and_pipelines_take_turns(
     """Vectors are reused both ways; only the names of rejected rows' file differ."""
     rows = collection(60)
     writing.write(rows, index="Flat")
-    first = units_of(writing.store)
+    first = without_writer(writing.store)
     assert embedded_by_command(tmp_path, rows, model, writing.store.name) == writing.store
     second = manifest_of(writing.store)
     assert second["work"]["embedded"] == 0
-    assert units_of(writing.store).keys() == first.keys()
+    assert without_writer(writing.store).keys() == first.keys()
     third = writing.write(rows)
     assert (third.previous, third.ledger["embedded"]) == (second["run"], 0)
     assert len(ids_of(writing.store)) == 55
@@ -207,7 +206,7 @@ def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> 
     writing.write(shapes[shape], **said)
     found = [(row["id"], row["text"]) for row in rows_of(writing.store)]
     assert sorted(found) == sorted((row["id"], row["text"]) for row in rows)
-    assert len(units_of(writing.store)) == 2
+    assert len(without_writer(writing.store)) == 2
     if shape != "named":
         kept = {row["id"]: (row["lang"], row["n"]) for row in rows_of(writing.store)}
         assert kept == {row["id"]: (row["lang"], row["n"]) for row in rows}
@@ -472,14 +471,14 @@ def test_a_failed_step_is_done_again_by_the_next_pipeline(
     """Shards of the first one are adopted, its lease is that of a process that goes on."""
     rows = collection(40)
     with monkeypatch.context() as patch:
-        patch.setattr("sentence_beam.transforms.beam.settle.Settler.settle", lambda *_: 1 / 0)
+        patch.setattr("sentence_beam.transforms.beam.settle.settle_run", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             writing.write(rows)
     root = str(writing.store)
     lease.release(root, lease.writer(root) or "")
     result = writing.write(rows)
     assert result.status == "committed"
-    assert sum(result.resumed.values()) == len(units_of(writing.store))
+    assert sum(result.resumed.values()) == len(without_writer(writing.store))
 
 
 def test_a_plan_that_is_made_again_is_the_same(store: Path, model: Path) -> None:

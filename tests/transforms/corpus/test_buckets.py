@@ -36,6 +36,13 @@ from sentence_beam.transforms.space import row_hash
 from sentence_beam.transforms.steps.plan.content import readings
 from sentence_beam.transforms.store.ledger import check_bucket_rows, check_buckets
 from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.tables.columns import MADE, rows_table, values_of
+
+
+def made_of(units: list[UnitRecord]) -> pa.Table:
+    """Units as the ledger checks them."""
+    return rows_table(map(values_of, units), MADE)
+
 
 ROW = st.fixed_dictionaries(
     {
@@ -361,7 +368,20 @@ def test_a_heavy_bucket_is_cut_to_about_the_planned_rows(rows: int, pieces: int)
 
 def record(name: str, rows: int = 2) -> UnitRecord:
     return UnitRecord(
-        f"{name}.parquet", name, "", (0, 1), rows, rows, 0, None, 1, 0, 0, 1, "s", embedded=rows
+        f"{name}.parquet",
+        name,
+        "",
+        (0, 1),
+        rows,
+        rows,
+        0,
+        None,
+        1,
+        0,
+        0,
+        1,
+        "ab" * 32,
+        embedded=rows,
     )
 
 
@@ -370,10 +390,10 @@ CUT = [record("2-0"), record("2-1.0"), record("2-1.1", 0), record("2-2"), record
 
 
 def test_all_buckets_once_are_a_plan_fulfilled() -> None:
-    check_buckets(Buckets(2, 8, 1, 1), range(4), WHOLE)
-    check_buckets(Buckets(2, 8, 1, 1), range(4), CUT)
-    check_buckets(Buckets(2, 8, 1, 1), range(1, 3), CUT[1:4])
-    check_buckets(Buckets(0, 2, 1, 1), range(1), [record("0-0")])
+    check_buckets(Buckets(2, 8, 1, 1), range(4), made_of(WHOLE))
+    check_buckets(Buckets(2, 8, 1, 1), range(4), made_of(CUT))
+    check_buckets(Buckets(2, 8, 1, 1), range(1, 3), made_of(CUT[1:4]))
+    check_buckets(Buckets(0, 2, 1, 1), range(1), made_of([record("0-0")]))
     check_bucket_rows(Buckets(2, 8, 1, 1), 8)
 
 
@@ -391,7 +411,7 @@ def test_all_buckets_once_are_a_plan_fulfilled() -> None:
 )
 def test_a_bucket_that_is_missing_or_doubled_is_a_fault(units: list[UnitRecord], said: str) -> None:
     with pytest.raises(LedgerError, match=said):
-        check_buckets(Buckets(2, 8, 1, 1), range(4), units)
+        check_buckets(Buckets(2, 8, 1, 1), range(4), made_of(units))
 
 
 @pytest.mark.parametrize("read", [7, 9])

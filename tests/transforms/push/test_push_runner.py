@@ -133,8 +133,8 @@ def test_a_push_names_the_snapshot_that_vacuum_removed(store: Kept) -> None:
         store.commit_without_index(files_of({"i1": "another text"}))
         os.remove(store.root / layout.snapshot(first.run))  # as vacuum does, manifests first
         shutil.rmtree(store.root / layout.EMBEDDINGS)
-        for place, rows in wanted.rows.items():
-            found = read_chosen(first, first.units[place], wanted.columns, np.array(rows))
+        for number, rows in wanted.rows.items():
+            found = read_chosen(first, number, wanted.columns, np.array(rows))
             assert list(found)
 
     gone = f"vacuum removed snapshot {first.run} meanwhile; push again"

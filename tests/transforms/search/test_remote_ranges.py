@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers.gcs import BUCKET, Gcs
 from helpers.nights import Nights, vector_of
+from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.transforms import storage
@@ -195,9 +196,10 @@ def test_a_shard_that_was_cut_is_named_in_one_line(
     built: Nights, gs: str, cache: None, where: str | None
 ) -> None:
     remote = uploaded(built, gs)
-    for unit in built.manifest.units:
-        data = storage.read_bytes(f"{gs}/{unit.path}")
-        storage.overwrite(f"{gs}/{unit.path}", data[: len(data) // 2])
+    for unit in units_of(built.root):
+        path = f"{gs}/{unit['path']}"
+        data = storage.read_bytes(path)
+        storage.overwrite(path, data[: len(data) // 2])
     searcher = remote.searcher(Copies())
     with pytest.raises(SentenceBeamError, match=r"embeddings/.*ends before the .* bytes") as got:
         searcher.rows.describe(searcher.nearest(np.array([vector_of(QUERIES[0])]), 5, where=where))

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.nights import Nights
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.beam import IndexRequest
@@ -101,7 +102,9 @@ def test_neighbours_of_a_filter_are_those_of_brute_force(store: Store) -> None:
     found = [rows.scan(group, queries, rows.coarse(queries)) for group in rows.groups]
     assert len(found) == 1
     hits = rows.hits(queries, found[0])
-    starts = np.array([0, *(unit.rows for unit in store.manifest.units if unit.path)]).cumsum()
+    starts = np.array(
+        [0, *(unit["rows"] for unit in units_of(store.root) if unit["path"])]
+    ).cumsum()
     places = starts[hits.shard] + hits.row
     assert set(places.reshape(-1).tolist()) <= set(wanted)
     scores = queries @ vectors[wanted].T

@@ -547,17 +547,6 @@ def test_documents_are_found_once_with_a_passage(run: Run, tmp_path: Path, model
         assert "piece 1 of " in like[like.index("the row") :]
 
 
-def test_a_store_of_version_0_1_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fixture = Path(__file__).parents[2] / "fixtures" / "0_1_0"
-    folder = shutil.copytree(fixture, tmp_path / "earlier")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
-    with serving(folder / "file", NEVER) as served:
-        expected = open_store(str(folder / "file")).search("a dog", 5)
-        assert served.get("/search", q="a dog", k=5).json() == {"hits": expected}
-        assert served.get("/similar", id=expected[0]["id"]).status_code == 200
-        assert served.get("/report").status_code == 200
-
-
 def test_a_store_on_gs(
     gcs: Gcs, gs: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,14 @@
 """The rows of shards that an index has, as counts and sums."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sentence_beam.transforms.store.index_coverage import Coverage
 
-ROWS = {"a": 700, "b": 0, "c": 1, "d": 1200}
-PLACES = np.repeat(np.arange(len(ROWS)), list(ROWS.values()))
-NUMBERS = np.concatenate([np.arange(rows) for rows in ROWS.values()])
+ROWS = pa.table({"path": ["a", "b", "c", "d"], "rows": [700, 0, 1, 1200]})
+PLACES = np.repeat(np.arange(len(ROWS)), ROWS.column("rows"))
+NUMBERS = np.concatenate([np.arange(rows) for rows in ROWS.column("rows").to_pylist()])
 
 
 def in_segments(shards: np.ndarray, rows: np.ndarray) -> Coverage:
@@ -22,7 +23,7 @@ def in_segments(shards: np.ndarray, rows: np.ndarray) -> Coverage:
 
 def test_rows_that_are_in_one_segment_each() -> None:
     assert not list(in_segments(PLACES, NUMBERS).faults(ROWS))
-    assert not list(Coverage().faults({}))
+    assert not list(Coverage().faults(ROWS.slice(0, 0)))
 
 
 @pytest.mark.parametrize(

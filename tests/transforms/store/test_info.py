@@ -33,7 +33,7 @@ def test_what_a_store_is(root: str) -> None:
         root,
         run_name(1),
         2,
-        2,
+        1,
     )
     assert found["model"] == "m"
     assert (found["space"]["id"], found["space"]["dim"]) == (store.space.id, 4)

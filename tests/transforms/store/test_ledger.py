@@ -1,36 +1,22 @@
-"""The rules of the ledger, on made-up records: which counts add up, which units were planned."""
+"""The rules of the ledger over columns: which counts add up, which units were planned."""
 
-from dataclasses import replace
-
+import numpy as np
+import pyarrow as pa
 import pytest
-from helpers.unit_records import unit_record
+from helpers.unit_records import made_table, unit_record
 
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.store.ledger import (
     Ledger,
-    PlannedSpan,
+    check_apart,
     check_bucket_rows,
     check_buckets,
     check_counted,
-    check_pieces,
-    check_plan,
+    check_tiles,
 )
 from sentence_beam.transforms.store.records import UnitRecord
-
-COUNTS = {
-    "embedded": 1,
-    "reused": 2,
-    "duplicates": 3,
-    "real": 5,
-    "padded": 7,
-    "truncated": 11,
-    "lost": 13,
-    "fallbacks": 17,
-    "oom_splits": 19,
-    "known": 23,
-    "unknown": 29,
-}
+from sentence_beam.transforms.store.runs.plan import PLAN
 
 
 def record(
@@ -40,45 +26,24 @@ def record(
     return unit_record(rows, unit=unit, range=(start, stop), **values)
 
 
-def test_every_count_of_two_units_is_summed() -> None:
-    unit = record(read=10, rejected=4, blank=2, forgotten=1, **COUNTS)
-    found = vars(Ledger.of([unit, unit]))
-    expected = {name: 2 * value for name, value in COUNTS.items() if name != "truncated"}
-    whole = {"read": 20, "written": 12, "rejected": 8, "blank": 4, "forgotten": 2, "carried": 0}
-    assert found == expected | whole | {"truncated_rows": 22, "pieces": None}
+@pytest.mark.parametrize("way", ["embedded", "reused", "duplicates", "carried"])
+def test_each_written_row_got_its_vector_in_one_way(way: str) -> None:
+    sums(read=5, written=4, rejected=1, **{way: 4}).check()
+    with pytest.raises(LedgerError, match="4 rows written are not"):
+        sums(read=5, written=4, rejected=1, **{way: 3}).check()
+    with pytest.raises(LedgerError, match="6 rows read are not 4 written"):
+        sums(read=6, written=4, rejected=1, **{way: 4}).check()
 
 
-def test_a_carried_unit_counts_rows_alone() -> None:
-    unit = record(read=10, rejected=4, blank=2, carried=6, **COUNTS)
-    counted = {name: value for name, value in vars(Ledger.of([unit])).items() if value}
-    assert counted == {"read": 10, "written": 6, "rejected": 4, "blank": 2, "carried": 6}
+def sums(**counts: int) -> Ledger:
+    """A ledger of these counts, of the run's work and of the snapshot."""
+    return Ledger(counts, counts)
 
 
 def test_documents_are_counted_apart_from_their_pieces() -> None:
-    ledger = Ledger.of([record(documents=2, read=3, rejected=1, embedded=6)])
-    assert (ledger.read, ledger.written, ledger.pieces) == (3, 2, 6)
-    ledger.check()
+    Ledger({"read": 3, "written": 2, "rejected": 1, "pieces": 6}, {"embedded": 6}).check()
     with pytest.raises(LedgerError, match="6 pieces written are not 5 embedded"):
-        replace(ledger, embedded=5).check()
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "pieces"), [(None, None, None), (3, None, 3), (None, 4, 4), (3, 4, 7)]
-)
-def test_pieces_of_two_ledgers_are_added_if_any_has_pieces(
-    first: int | None, second: int | None, pieces: int | None
-) -> None:
-    total = Ledger(read=1, unknown=2, pieces=first) + Ledger(read=10, unknown=20, pieces=second)
-    assert (total.read, total.unknown, total.pieces) == (11, 22, pieces)
-
-
-@pytest.mark.parametrize("way", ["embedded", "reused", "duplicates", "carried"])
-def test_each_written_row_got_its_vector_in_one_way(way: str) -> None:
-    Ledger(read=5, written=4, rejected=1, **{way: 4}).check()
-    with pytest.raises(LedgerError, match="4 rows written are not"):
-        Ledger(read=5, written=4, rejected=1, **{way: 3}).check()
-    with pytest.raises(LedgerError, match="6 rows read are not 4 written"):
-        Ledger(read=6, written=4, rejected=1, **{way: 4}).check()
+        Ledger({"read": 3, "written": 2, "rejected": 1, "pieces": 6}, {"embedded": 5}).check()
 
 
 @pytest.mark.parametrize(
@@ -94,57 +59,149 @@ def test_each_written_row_got_its_vector_in_one_way(way: str) -> None:
 def test_too_many_unknown_tokens_are_a_share_and_a_number(
     known: int, unknown: int, least: int, too_many: bool
 ) -> None:
-    assert Ledger(known=known, unknown=unknown).has_too_many_unknown(0.1, least) == too_many
+    assert sums(known=known, unknown=unknown).has_too_many_unknown(0.1, least) == too_many
 
 
-SPAN = PlannedSpan("a-0", "a.txt", 0, 10, None, carried=False)
+def spans(*rows: tuple[str, int, int | None, int | None]) -> pa.Table:
+    """Planned spans of the files f0.txt, f1.txt ...: name, start, stop and rows of each."""
+    values = [dict(zip(("name", "start", "stop", "rows"), row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(
+        [{"place": place, **value} for place, value in enumerate(values)],
+        pa.schema(
+            [("name", pa.string())]
+            + [(name, pa.int64()) for name in ("place", "start", "stop", "rows")]
+        ),
+    )
+
+
+def tiled(planned: pa.Table, *units: UnitRecord) -> None:
+    """Check units against planned spans."""
+    paths = pa.chunked_array([[f"f{place}.txt" for place in range(len(planned))]], pa.string())
+    check_tiles(planned, made_table(units), paths)
+
+
+SPAN = spans(("a-0", 0, 10, None))
+OPEN = spans(("a-0", 0, None, None))
 
 
 def test_a_span_is_tiled_by_its_units_in_any_order() -> None:
-    check_plan([SPAN], [record("a-0.1", 4, 10), record("a-0.0", 0, 4)])
-    check_plan([replace(SPAN, stop=None)], [record("a-0.0", 0, 4), record("a-0.1", 4, None)])
-    # Two units share a document: the first has an empty range.
-    check_plan([SPAN], [record("a-0.1", 0, 10), record("a-0.0", 0, 0)])
+    tiled(SPAN, record("a-0.1", 4, 10), record("a-0.0", 0, 4))
+    tiled(OPEN, record("a-0.0", 0, 4), record("a-0.1", 4, None))
+    tiled(SPAN.slice(0, 0))
+
+
+@pytest.mark.parametrize("count", [2, 3, 11])
+@pytest.mark.parametrize("planned", [SPAN, OPEN])
+def test_a_document_that_several_units_hold_ends_in_the_last(planned: pa.Table, count: int) -> None:
+    """All units but the last have an empty range; names sort `.10` before `.2`."""
+    stop = planned.column("stop")[0].as_py()
+    units = [record(f"a-0.{n}", 0, 0) for n in range(count - 1)]
+    tiled(planned, *units, record(f"a-0.{count - 1}", 0, stop))
+    tiled(planned, record(f"a-0.{count - 1}", 0, stop), *units)
 
 
 @pytest.mark.parametrize(
     ("units", "said"),
     [
-        ([], "a.txt: planned unit a-0 was not finished"),
-        ([record(stop=9)], "a.txt: planned unit a-0 was not finished"),
-        ([record(stop=None)], "a.txt: planned unit a-0 was not finished"),
+        ([], "f0.txt: planned unit a-0 was not finished"),
+        ([record(stop=9)], "f0.txt: planned unit a-0 was not finished"),
+        ([record(stop=None)], "f0.txt: planned unit a-0 was not finished"),
         ([record(start=1)], "unit a-0 is doubled or out of place"),
         ([record(), record("a-0.1")], "unit a-0.1 is doubled or out of place"),
+        ([record(stop=4), record("a-0.1", 5)], "unit a-0.1 is doubled or out of place"),
+        ([record(stop=6), record("a-0.1", 5)], "unit a-0.1 is doubled or out of place"),
         ([record(stop=None), record("a-0.1", 10)], "is doubled or out of place"),
         ([record(), record("b-0")], "unit b-0 was never planned"),
+        ([record(), record("a-00")], "unit a-00 was never planned"),
     ],
 )
 def test_units_that_are_not_the_planned_ones_are_refused(
     units: list[UnitRecord], said: str
 ) -> None:
     with pytest.raises(LedgerError, match=said):
-        check_plan([SPAN], units)
+        tiled(SPAN, *units)
 
 
 def test_an_open_span_needs_a_unit_to_the_end_of_the_file() -> None:
-    check_plan([replace(SPAN, stop=None)], [record(stop=None)])
-    with pytest.raises(LedgerError, match="was not finished"):
-        check_plan([replace(SPAN, stop=None)], [record(stop=10)])
-    with pytest.raises(LedgerError, match="was not finished"):
-        check_plan([replace(SPAN, stop=None)], [])
+    tiled(OPEN, record(stop=None))
+    for units in ([], [record(stop=10)]):
+        with pytest.raises(LedgerError, match="was not finished"):
+            tiled(OPEN, *units)
 
 
 def test_the_planned_rows_of_a_span_must_all_be_read() -> None:
-    check_plan([replace(SPAN, rows=6)], [record()])
-    check_plan([replace(SPAN, rows=12)], [record(stop=4), record("a-0.1", 4)])
-    with pytest.raises(LedgerError, match="a.txt: 6 rows read of 0 planned in a-0"):
-        check_plan([replace(SPAN, rows=0)], [record()])
+    tiled(spans(("a-0", 0, 10, 6)), record())
+    tiled(spans(("a-0", 0, 10, 12)), record(stop=4), record("a-0.1", 4))
+    for rows in (0, 5, 7):
+        with pytest.raises(LedgerError, match=f"f0.txt: 6 rows read of {rows} planned in a-0"):
+            tiled(spans(("a-0", 0, 10, rows)), record())
 
 
-def test_files_that_no_unit_counts_are_named() -> None:
-    check_counted([])
-    with pytest.raises(LedgerError, match=r"of a\.txt \(2 such files\)"):
-        check_counted(["b.txt", "a.txt"])
+@pytest.mark.parametrize("place", range(3))
+def test_the_file_of_the_span_that_lacks_a_unit_is_named(place: int) -> None:
+    planned = spans(*((name, 0, 10, None) for name in ("c-0", "a-0", "b-0")))
+    units = [record(name) for name in planned.column("name").to_pylist()]
+    tiled(planned, *units)
+    lost = units.pop(place)
+    with pytest.raises(LedgerError, match=f"f{place}.txt: planned unit {lost.unit} was not"):
+        tiled(planned, *units)
+    with pytest.raises(LedgerError, match=f"f{place}.txt: unit {lost.unit} is doubled or out of"):
+        tiled(planned, *units, record(lost.unit, 3))
+
+
+def plan(*files: dict[str, object]) -> pa.Table:
+    """Files of a plan with some values; others are those of a file of nine bytes that is read."""
+    counts = {"units": 0, "rows": 0, "read": 0, "written": 0}
+    same = {
+        "format": "text",
+        "checksum": "c",
+        "version": "v",
+        "size": 9,
+        "carried": False,
+        **counts,
+    }
+    rows = [{"path": f"f{place}.txt", **same, **file} for place, file in enumerate(files)]
+    return pa.Table.from_pylist(rows, PLAN)
+
+
+SPANS = [{"number": 0, "start": 0, "row_groups": []}]
+GROUP = {"group": "f0-0", "spans": SPANS}
+
+
+@pytest.mark.parametrize(
+    ("files", "units"),
+    [
+        ([], []),
+        ([{"spans": SPANS}], [1]),
+        ([{"size": 0}], [0]),
+        ([{"spans": []}], [0]),  # opened, and it has no row
+        ([{"carried": True, "units": 2}], [2]),
+        ([{"carried": True}], [0]),  # it had none before
+        ([GROUP, GROUP], [1, 0]),  # a group counts for all its files
+        ([GROUP, {"spans": SPANS}, GROUP | {"group": "f0-1"}], [1, 2, 1]),
+    ],
+)
+def test_files_whose_rows_are_counted(files: list[dict], units: list[int]) -> None:
+    check_counted(plan(*files), np.array(units, np.int64))
+
+
+@pytest.mark.parametrize(
+    ("files", "units", "said"),
+    [
+        ([{"spans": SPANS}], [0], r"of f0.txt \(1 such files\)"),
+        ([{}], [0], r"of f0.txt \(1 such files\)"),
+        ([{"carried": True, "units": 2}], [0], r"of f0.txt \(1 such files\)"),
+        ([{"spans": SPANS}] * 3, [1, 0, 0], r"of f1.txt \(2 such files\)"),
+        ([GROUP, GROUP], [0, 0], r"of f0.txt \(2 such files\)"),
+        ([GROUP, GROUP | {"group": "f0-1"}], [1, 0], r"of f1.txt \(1 such files\)"),
+        ([GROUP | {"carried": True}, {"spans": SPANS}], [0, 1], r"of f0.txt \(1 such files\)"),
+    ],
+)
+def test_files_that_no_unit_counts_are_named(
+    files: list[dict], units: list[int], said: str
+) -> None:
+    with pytest.raises(LedgerError, match=f"no unit counts the rows {said}"):
+        check_counted(plan(*files), np.array(units, np.int64))
 
 
 BUCKETS = Buckets(bits=2, rows=100, chosen_rows=100, chosen_tokens=1000)
@@ -159,7 +216,16 @@ BUCKETS = Buckets(bits=2, rows=100, chosen_rows=100, chosen_tokens=1000)
     ],
 )
 def test_buckets_are_there_whole_or_in_all_their_pieces(names: list[str]) -> None:
-    check_buckets(BUCKETS, range(2), map(record, names))
+    check_buckets(BUCKETS, range(2), made_table(map(record, names)))
+
+
+def test_buckets_in_the_middle_are_counted_from_the_first_of_them() -> None:
+    check_buckets(BUCKETS, range(2, 4), made_table(map(record, ["2-3", "2-2.1", "2-2.0"])))
+    check_buckets(BUCKETS, range(4, 4), made_table([]))
+    with pytest.raises(LedgerError, match="planned unit 2-3 was not finished"):
+        check_buckets(BUCKETS, range(2, 4), made_table([record("2-2")]))
+    with pytest.raises(LedgerError, match="unit 2-1 was never planned"):
+        check_buckets(BUCKETS, range(2, 4), made_table(map(record, ["2-1", "2-2", "2-3"])))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +234,10 @@ def test_buckets_are_there_whole_or_in_all_their_pieces(names: list[str]) -> Non
         (["2-0"], "planned unit 2-1 was not finished"),
         (["2-0.0", "2-1"], "planned unit 2-0 was not finished"),
         (["2-0.0", "2-0.0", "2-1"], "planned unit 2-0 was not finished"),
+        (["2-0.0", "2-0.2", "2-1"], "planned unit 2-0 was not finished"),
+        (["2-0.0", "2-0.1", "2-0.3", "2-0.3", "2-1"], "planned unit 2-0 was not finished"),
         (["2-0.0", "2-0.1", "2-0.2", "2-1"], "planned unit 2-0 was not finished"),
+        (["2-0", "2-0.0", "2-0.1", "2-1"], "planned unit 2-0 was not finished"),
         (["2-0", "2-1", "2-2"], "unit 2-2 was never planned"),
         (["2-0", "3-1"], "unit 3-1 was never planned"),
         (["2-0", "a-0.1"], "unit a-0.1 was never planned"),
@@ -176,7 +245,7 @@ def test_buckets_are_there_whole_or_in_all_their_pieces(names: list[str]) -> Non
 )
 def test_other_buckets_than_the_planned_ones_are_refused(names: list[str], said: str) -> None:
     with pytest.raises(LedgerError, match=said):
-        check_buckets(BUCKETS, range(2), map(record, names))
+        check_buckets(BUCKETS, range(2), made_table(map(record, names)))
 
 
 def test_buckets_hold_as_many_rows_as_were_planned() -> None:
@@ -186,23 +255,9 @@ def test_buckets_hold_as_many_rows_as_were_planned() -> None:
             check_bucket_rows(BUCKETS, read)
 
 
-def test_pieces_of_a_document_may_be_in_other_units() -> None:
-    """The sums over all units agree modulo 2**64."""
-    most = f"{2**64 - 1:016x}"
-    check_pieces([record(), record(pieces_sum=most), record(pieces_sum="2", documents_sum="1")])
-    check_pieces([record(documents_sum="ff"), record(pieces_sum="ff", documents_sum=None)])
-    for pieces, documents in (("2", None), (None, "2"), ("ff", "fe")):
+@pytest.mark.parametrize("pieces", [0, 2**64, -(2**64)])
+def test_sums_of_pieces_are_equal_modulo_2_to_the_64(pieces: int) -> None:
+    check_apart(pieces)
+    for apart in (pieces + 1, pieces - 1):
         with pytest.raises(LedgerError, match="lacks pieces or has some twice"):
-            check_pieces([record(pieces_sum=pieces, documents_sum=documents)])
-
-
-def test_the_pieces_of_all_units_are_summed() -> None:
-    units = [record(documents=2, rows=6), record(documents=1, rows=4), record(rows=3, documents=0)]
-    ledger = Ledger.of(units)
-    assert (ledger.written, ledger.pieces) == (3, 13)
-
-
-def test_an_empty_unit_may_begin_where_the_last_one_does() -> None:
-    """Of a document that several units hold, all but the last have an empty range."""
-    span = replace(SPAN, stop=None)
-    check_plan([span], [record("a-0.1", 0, None), record("a-0.0", 0, 0)])
+            check_apart(apart)

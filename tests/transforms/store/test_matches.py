@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from helpers.nights import Nights
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
@@ -37,7 +38,7 @@ def manifest(tmp_path: Path) -> Manifest:
 
 def rows(manifest: Manifest, found: tuple[np.ndarray, ...]) -> list[list[bool]]:
     """The rows of each shard, in the order of the files."""
-    files = [unit.file for unit in manifest.units if unit.path]
+    files = [unit["file"] for unit in units_of(manifest.root) if unit["path"]]
     assert len(files) == len(found)
     return [found[files.index(name)].tolist() for name in ("f0", "f1", "f2")]
 

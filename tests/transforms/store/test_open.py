@@ -89,7 +89,7 @@ def test_a_dataset_on_gs_asks_for_what_is_read_alone(gs: str, gcs: Gcs) -> None:
     forty_shards(gs)
     with gcs.counted() as requests:
         dataset = open_store(gs).dataset()
-    assert len(requests) == 2, requests  # the manifest and a footer
+    assert len(requests) == 3, requests  # the manifest, its units and a footer
     with gcs.counted() as requests:
         assert next(dataset.get_fragments()).head(1).num_rows == 1
     assert len(requests) <= 2, requests  # its footer, then its rows

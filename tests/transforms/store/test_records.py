@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.store.records import COUNTS, UnitRecord
+from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS, UnitRecord
 
 RECORD = UnitRecord(
     path="embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet",
@@ -28,6 +28,7 @@ RECORD = UnitRecord(
     form="0123456789abcdef",
 )
 JSON = json.loads(RECORD.to_json())
+COUNTS = (*KEPT_COUNTS, *WORK_COUNTS, "bytes", "carried")
 
 
 def test_a_record_comes_back_from_its_sidecar() -> None:
@@ -36,8 +37,19 @@ def test_a_record_comes_back_from_its_sidecar() -> None:
     assert (found.measures, found.moved) == (RECORD.measures, RECORD.moved)
 
 
-def test_a_group_of_files_has_no_file() -> None:
-    assert UnitRecord.from_dict({**JSON, "file": None}).file == ""
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        [],
+        {},
+        {**JSON, "more": 1},
+        {name: value for name, value in JSON.items() if name != "rows"},
+    ],
+)
+def test_other_json_is_no_record(wrong: Any) -> None:
+    with pytest.raises(SentenceBeamError, match="not a unit's record"):
+        UnitRecord.from_dict(wrong)
 
 
 WRONG: list[tuple[str, Any]] = [

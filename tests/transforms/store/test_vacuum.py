@@ -9,7 +9,6 @@ import shutil
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -17,16 +16,24 @@ import pytest
 from helpers import fake_storage
 from helpers.corpora import edit_manifest
 from helpers.settled import finish
-from helpers.snapshots import begin, night, numbered, run_name, write_unit
+from helpers.snapshots import (
+    begin,
+    edit_units,
+    night,
+    numbered,
+    run_name,
+    small_parts,
+    units_of,
+    write_unit,
+)
 
-from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.storage import Entry
-from sentence_beam.transforms.store import layout, manifest, manifest_parts, open_store
-from sentence_beam.transforms.store.key_range import KeyRange
+from sentence_beam.transforms.storage.base import named_between
+from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.removed import naming_removal
-from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
+from sentence_beam.transforms.store.sealed_json import to_bytes
 from sentence_beam.transforms.store.shards.id_hashes import id_hashes
 from sentence_beam.transforms.store.shards.reading import read_shard
 from sentence_beam.transforms.store.vacuum import Rubbish, find_rubbish, remove
@@ -46,6 +53,11 @@ def paths(store: Path, *folders: str) -> set[str]:
     return {str(path.relative_to(store)) for path in found}
 
 
+def runs_with_a_snapshot(store: Path) -> set[str]:
+    """The runs whose manifests are there."""
+    return {path.stem for path in (store / "manifests").glob("*.json")}
+
+
 def vacuum(
     store: Path, keep: int = 1, older_than: float | None = None, now: float | None = None
 ) -> Rubbish:
@@ -56,15 +68,19 @@ def vacuum(
 
 
 def check_whole(store: Path) -> None:
-    """Every snapshot whose manifest is left can be read in full, and nothing else of any unit is
-    there.
+    """Every snapshot whose manifest is left can be read in full, and nothing else of any unit or
+    table is there.
     """
     names: set[str] = set()
+    parts: set[str] = set()
     for path in (store / "manifests").glob("*.json"):
         found = open_store(str(store), path.stem).manifest
         assert not list(faults(found))
-        names |= {word for unit in found.units for word in (unit.path, unit.rejects) if word}
+        units = units_of(store, found.data)
+        names |= {word for unit in units for word in (unit["path"], unit["rejects"]) if word}
+        parts |= {part.path for table in (found.units, found.files) for part in table.parts}
     assert paths(store, "embeddings", "rejects") == names
+    assert paths(store, "manifests/parts") == parts
     assert {Path(path).stem for path in paths(store, "sidecars")} == {
         Path(name).stem for name in names
     }
@@ -104,7 +120,7 @@ def test_the_newest_snapshots_stay_whole(nights: Path, keep: int) -> None:
     rubbish = vacuum(nights, keep)
     left = [run_name(number) for number in range(5)][-keep:]
     assert list(rubbish.kept) == left[::-1]
-    assert {Path(path).stem for path in paths(nights, "manifests")} == set(left)
+    assert runs_with_a_snapshot(nights) == set(left)
     assert open_store(str(nights)).manifest.run == run_name(4)
     check_whole(nights)
     assert not vacuum(nights, keep).files
@@ -143,9 +159,7 @@ def test_young_snapshots_stay_with_all_that_they_name(nights: Path) -> None:
         os.utime(path, (now - age * 86_400, now - age * 86_400))
     vacuum(nights, older_than=3.5 * 86_400, now=now)
     # The second one was written before, and was the current one until the third was written.
-    assert {Path(path).stem for path in paths(nights, "manifests")} == {
-        run_name(n) for n in (1, 2, 3, 4)
-    }
+    assert runs_with_a_snapshot(nights) == {run_name(n) for n in (1, 2, 3, 4)}
     for number in (1, 2, 3, 4):
         assert not list(faults(open_store(str(nights), run_name(number)).manifest))
 
@@ -156,7 +170,7 @@ def test_a_snapshot_that_was_current_for_long_stays_as_long_as_any_other(nights:
         os.utime(nights / path, (now - 90 * 86_400,) * 2)
     night(str(nights), 5, numbered(200, 205))  # the first one for three months
     vacuum(nights, older_than=7 * 86_400)
-    assert {Path(path).stem for path in paths(nights, "manifests")} == {run_name(4), run_name(5)}
+    assert runs_with_a_snapshot(nights) == {run_name(4), run_name(5)}
     check_whole(nights)
 
 
@@ -198,7 +212,7 @@ def test_a_snapshot_that_workers_push_stays_with_the_files_of_the_push(nights: P
     assert not list(faults(open_store(str(nights), pushed).manifest))
     vacuum(nights, older_than=0, now=time.time() + 86_400 + 60)  # it was killed
     assert not any(path.exists() for path in files)
-    assert {Path(path).stem for path in paths(nights, "manifests")} == {run_name(4)}
+    assert runs_with_a_snapshot(nights) == {run_name(4)}
     check_whole(nights)
 
 
@@ -217,8 +231,9 @@ def test_a_reader_names_the_snapshot_that_vacuum_removed(nights: Path) -> None:
 
 
 def test_the_buckets_of_a_run_that_did_not_end_stay(store: Path) -> None:
+    from helpers.snapshots import write_plan
+
     from sentence_beam.transforms.corpus.buckets import Buckets
-    from sentence_beam.transforms.store.runs.plan_file import write_plan
 
     night(str(store), 0, numbered(0, 5))
     names = [
@@ -337,7 +352,7 @@ def test_a_manifest_by_another_name_protects_what_it_names(nights: Path) -> None
     os.utime(copy, (0, 0))
     vacuum(nights)
     assert copy.exists()
-    named = [unit["path"] for unit in json.loads(copy.read_text())["shards"]]
+    named = [unit["path"] for unit in units_of(nights, json.loads(copy.read_text()))]
     assert all((nights / path).is_file() for path in named)
 
 
@@ -454,13 +469,12 @@ def test_a_commit_in_between_stops_it(nights: Path) -> None:
 
 
 def test_very_many_units_in_parts(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
-    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
+    small_parts(monkeypatch)
     for number in range(3):
         night(str(store), number, numbered(0, 5), numbered(5, 9), numbered(100 + number, 110))
-    assert len(paths(store, "manifests/parts")) == 4
+    before = paths(store, "manifests/parts")
     vacuum(store)
-    assert len(paths(store, "manifests/parts")) == 2
+    assert 2 < len(paths(store, "manifests/parts")) < len(before)
     check_whole(store)
 
 
@@ -468,20 +482,12 @@ def test_two_million_objects_are_looked_at_within_a_gigabyte(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the memory for each of some thousands, in a storage that lists ranges of names."""
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
-    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 50)
+    small_parts(monkeypatch, 100)
     night(str(store), 0, numbered(0, 5), numbered(5, 9), numbered(9, 12))
-    made = read_manifest(str(store))
-    assert made is not None
     names = [f"{number << 52:016x}-000000000000" for number in range(3_000)]
     shards = [layout.shard(name, "0" * 16) for name in names]
-    units = [
-        replace(made.units[0], unit=name, path=shard)
-        for name, shard in zip(names, shards, strict=True)
-    ]
-    whole = replace(made, parts=tuple(manifest_parts.write_parts(str(store), units, [])))
-    for path in (layout.MANIFEST, layout.snapshot(made.run)):
-        storage.overwrite(str(store / path), to_bytes(sealed(whole.to_json())))
+    named = [{"unit": name, "path": shard} for name, shard in zip(names, shards, strict=True)]
+    edit_units(store, lambda units: [{**units[0], **values} for values in named])
     unnamed = layout.shard(names[0], "1" * 16)
     files = {
         str(store / "embeddings"): [*shards, unnamed],
@@ -489,9 +495,8 @@ def test_two_million_objects_are_looked_at_within_a_gigabyte(
     }
 
     def between(_: object, folder: str, low: str, high: str) -> list[Entry]:
-        keys = KeyRange(low, high)
-        paths = [path for path in files.get(folder, ()) if keys.has(path.rpartition("/")[2])]
-        return [Entry(str(store / path), 1, "", "", 0.0) for path in paths]
+        listed = [Entry(str(store / path), 1, "", "", 0.0) for path in files.get(folder, ())]
+        return named_between(listed, folder, low, high)
 
     fake_storage.replace_call(monkeypatch, "lists_ranges", lambda call, folder: True)
     fake_storage.replace_call(monkeypatch, "between", between)

@@ -1,6 +1,7 @@
 """How much of a snapshot a check reads, and what it finds without reading.
 
 Covers transforms/store/verify_files.py.
+Covers transforms/store/verify_index.py.
 """
 
 import errno
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from helpers import fake_storage
 from helpers.nights import Nights
+from helpers.snapshots import units_of
 
 from sentence_beam.transforms.store.verify import WHOLE, Extent, faults
 
@@ -65,7 +67,7 @@ def test_each_snapshot_has_another_sample_and_in_time_all_are_read(
 
 
 def test_shards_that_are_not_read_are_looked_for(nights: Nights) -> None:
-    gone, short = (nights.root / unit.path for unit in nights.manifest.units[:2])
+    gone, short = (nights.root / unit["path"] for unit in units_of(nights.root)[:2])
     gone.unlink()
     short.write_bytes(short.read_bytes()[:-1])
     found = [line for line in faults(nights.manifest, Extent(0.0)) if "embeddings" in line]
@@ -73,7 +75,7 @@ def test_shards_that_are_not_read_are_looked_for(nights: Nights) -> None:
 
 
 def test_a_folder_in_place_of_a_file_is_a_fault_of_that_file_alone(nights: Nights) -> None:
-    folder, changed = (nights.root / unit.path for unit in nights.manifest.units[:2])
+    folder, changed = (nights.root / unit["path"] for unit in units_of(nights.root)[:2])
     folder.unlink()
     folder.mkdir()
     changed.write_bytes(b"PAR1")
@@ -87,9 +89,9 @@ def test_a_folder_in_place_of_a_file_is_a_fault_of_that_file_alone(nights: Night
 def test_a_file_that_cannot_be_read_is_a_fault_of_that_file_alone(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = str(nights.root / nights.manifest.units[0].path)
+    bad, gone = (str(nights.root / unit["path"]) for unit in units_of(nights.root)[:2])
     error = OSError(errno.EIO, "Input/output error", bad)
-    (nights.root / nights.manifest.units[1].path).unlink()
+    Path(gone).unlink()
     fake_storage.refuse(monkeypatch, "read_versioned", error, bad)
     found = [line for line in faults(nights.manifest) if "embeddings" in line]
     assert found[0] == f"{bad}: cannot be read (Input/output error)"

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.base.columns import numbers
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Columns, InputFile, match_inputs, read_files
 from sentence_beam.transforms.corpus.syntax import Syntax
@@ -128,11 +129,12 @@ def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
     selection.check_rows()
     smallest: Smallest[_Drawn] = Smallest(want)
     total = None
-    paths = dict(enumerate(store.manifest.shard_paths))
+    shards: Sequence[int] = range(len(store.manifest.shards))
     if where is None:
         total = store.manifest.rows.stored
-        paths = {shard: paths[shard] for shard in shards_to_read(store.manifest, want)}
-    for shard, path in paths.items():
+        shards = shards_to_read(store.manifest, want)
+    for shard in shards:
+        path = store.manifest.shard(shard).full_path
         rows = selection.rows_of(shard)
         selected = None
         if rows is not None:
@@ -191,8 +193,8 @@ def shards_to_read(manifest: Manifest, want: int) -> list[int]:
     The shards are those with the smallest hashes of their units' names, so that most are the same
     in the next snapshot.
     """
-    units = [unit for unit in manifest.units if unit.path]
-    order = sorted(range(len(units)), key=lambda number: row_hash(units[number].unit))
-    ends = np.cumsum([units[number].rows for number in order])
+    units = manifest.shards.column("unit").to_pylist()
+    order = sorted(range(len(units)), key=lambda number: row_hash(units[number]))
+    ends = np.cumsum(numbers(manifest.shards, "rows")[order])
     enough = int(np.searchsorted(ends, ROWS_READ * want)) + 1
     return sorted(order[: max(SHARDS_READ, enough)])

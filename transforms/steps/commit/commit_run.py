@@ -7,6 +7,7 @@ from dataclasses import replace
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.measures import Stopwatch
 from sentence_beam.transforms.report import report
 from sentence_beam.transforms.steps.commit.count_changes import (
     previous_duplicate_ids,
@@ -19,19 +20,21 @@ from sentence_beam.transforms.store.runs.answers import AnswerFigures, check_ans
 from sentence_beam.transforms.store.runs.commit import Run, check_deletes, settle
 from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.runs.finish import finish
-from sentence_beam.transforms.store.runs.recorded_plan import shared_plan
 from sentence_beam.transforms.store.runs.result import COMMITTED, Result
-from sentence_beam.transforms.store.runs.settled import Settled
+from sentence_beam.transforms.store.runs.settle import Settled
 
 
-def settle_run(facts: Sequence[RunFact], run: Run) -> RunFact:
-    """Return all units of a run, settled, from its stretches; or the problem that ends it."""
-    stretches = [fact.stretch for fact in facts if fact.stretch is not None]
-    problems = [fact.problem for fact in facts if fact.problem is not None]
+def settle_run(found: Sequence[tuple[int, bytes] | Problem | None], run: Run) -> RunFact:
+    """Return the coming snapshot's tables, of packed units by stretch; or the run's problem."""
+    watch = Stopwatch()
+    problems = [item for item in found if isinstance(item, Problem)]
+    made = [item for item in found if isinstance(item, tuple)]
     try:
-        return RunFact(settled=settle(run, stretches, problems))
+        with watch.time("settle_ms"):
+            settled = settle(run, made, problems)
     except SentenceBeamError as error:
         return RunFact(problem=Problem.of(error))
+    return RunFact(settled=replace(settled, ms=watch.figures["settle_ms"]))
 
 
 def commit_run(facts: Sequence[RunFact], run: Run) -> Result:
@@ -61,12 +64,12 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
         report.bring_up_to_date(run.root)
     # the run is over, and a raise would repeat it; vacuum removes what stays
     with contextlib.suppress(Exception):
-        for folder in _folders_over(run, index is not None):
+        for folder in _folders_over(run, result, index is not None):
             storage.delete_below(storage.join(run.root, folder))
     return result
 
 
-def _folders_over(run: Run, has_index: bool) -> Iterator[str]:
+def _folders_over(run: Run, result: Result, has_index: bool) -> Iterator[str]:
     """Yield the folders with files between steps that are not needed any more.
 
     Another process may still work for a run with a name: the next run removes its folders.
@@ -78,7 +81,7 @@ def _folders_over(run: Run, has_index: bool) -> Iterator[str]:
         return
     if has_index:
         yield layout.index_scratch(run.id)
-    if shared_plan(run.root, run.id).has_long_spans:
+    if result.made or result.status != COMMITTED:
         yield layout.units_scratch(run.id)
 
 

@@ -7,7 +7,7 @@ that the rows which both have do not travel.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -29,15 +29,17 @@ from sentence_beam.transforms.store.runs.changed_rows import (
     value_columns,
     write_changes,
 )
-from sentence_beam.transforms.store.runs.changes import buckets_for, differing, repeated
+from sentence_beam.transforms.store.runs.changes import buckets_for, repeated
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
 from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.plan import file_of
-from sentence_beam.transforms.store.runs.recorded_plan import shared_plan
+from sentence_beam.transforms.store.runs.plan import read_plan
 from sentence_beam.transforms.store.runs.result import read_result
-from sentence_beam.transforms.store.runs.settled import Settled
+from sentence_beam.transforms.store.runs.settle import Settled
 from sentence_beam.transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
+from sentence_beam.transforms.store.tables.columns import records_of
+from sentence_beam.transforms.store.tables.parts import read_table
+from sentence_beam.transforms.store.tables.units import differing_parts
 
 KNOWN = "known"
 CHANGES = "changes"
@@ -133,16 +135,17 @@ class Differing:
 def differing_units(settled: Settled, run: Run) -> Differing | None:
     """Return the units that differ from the last snapshot; None if it cannot be read.
 
-    Parts that both manifests have are not read.
+    Parts that both snapshots have are not read.
     """
     previous = _previous(run) if run.previous else None
     if previous is None:
         return None
-    both = set(previous.parts) & set(settled.parts)
-    before = previous.units_but(both)
-    units = list(settled.units(run.root, both))
+    try:
+        old, new = differing_parts(run.root, previous.units, settled.units)
+    except SentenceBeamError:
+        return None
     columns = value_columns(previous.options, run.options)
-    return Differing(differing(before, units), differing(units, before), columns)
+    return Differing(records_of(old), records_of(new), columns)
 
 
 def shards_of_changes(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
@@ -165,7 +168,7 @@ def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardsOfGate]
     if sum(unit.written for unit in differ.old) <= run.gates.max_deletes * run.previous_rows:
         return
     last = last_snapshot(run)
-    files = [file_of(entry) for entry in shared_plan(run.root, run.id).files]
+    files = read_plan(run.root, run.id).files
     keys = None
     if last is not None:
         keys = row_keys(run.options, last, files)
@@ -275,10 +278,10 @@ def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Itera
         return
     yield Counting(RunFact(duplicate_ids=0))
     buckets = buckets_for(settled.tally.stored)
-    units = [unit for unit in settled.units(run.root) if unit.path]
-    for group in group_by_size(units, attrgetter("rows"), READ_ROWS):
-        paths = tuple(unit.path for unit in group if unit.path)
-        yield Counting(ids=ShardsOfIds(paths, buckets))
+    units = read_table(run.root, "units", settled.units, ["path", "rows"])
+    shards = units.filter(units.column("path").is_valid()).to_pylist()
+    for group in group_by_size(shards, itemgetter("rows"), READ_ROWS):
+        yield Counting(ids=ShardsOfIds(tuple(shard["path"] for shard in group), buckets))
 
 
 def previous_duplicate_ids(run: Run) -> int | None:

@@ -2,12 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.columns import column, is_valid, lookup
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.steps.options.from_snapshot import run_like
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
-from sentence_beam.transforms.store.runs.carried import ROUND, CarriedShards, Checked, stride
+from sentence_beam.transforms.store.runs.carried import COLUMNS, ROUND, Checked, ShardCheck, stride
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.verify import faults_without_reading
 
@@ -65,21 +70,25 @@ def check_shards(earlier: Manifest, current: Manifest, run: Run, every_returning
     With `every_returning` read also all that the current snapshot does not have: no run has checked
     them since. Raises OptionError if one of them is damaged.
     """
-    returning: set[str] = set()
+    units = earlier.read_units(*COLUMNS)
+    is_back = np.zeros(len(units), bool)
     if every_returning:
-        returning = shards_only_in(earlier, current)
-    back = [unit for unit in earlier.units if unit.path in returning]
-    others = [unit for unit in earlier.units if unit.path not in returning]
-    of_back = CarriedShards(earlier.root, run.check_from, ROUND).check(back)
-    of_others = CarriedShards(earlier.root, run.check_from, run.check_stride).check(others)
-    checked = of_back.merge(of_others)
+        is_back = is_valid(units, "path") & (lookup(units.column("path"), _held(current)) < 0)
+    read_all = ShardCheck(earlier.root, run.check_from, ROUND)
+    states = [
+        read_all.states(units.filter(mask_array(is_back))),
+        run.shard_check().states(units.filter(mask_array(~is_back))),
+    ]
+    checked = Checked.of(pa.concat_tables(states))
     if checked.damaged:
         path = storage.join(earlier.root, checked.damaged[0])
         raise _damaged(f"{path} was changed after it was written", earlier.run)
     return checked
 
 
-def shards_only_in(earlier: Manifest, current: Manifest) -> set[str]:
-    """Return the shards of the earlier snapshot that the current one does not have."""
-    held = {unit.path for unit in current.units}
-    return {unit.path for unit in earlier.units if unit.path and unit.path not in held}
+def _held(current: Manifest) -> pa.Array:
+    """Return the shards of the current snapshot; none if it is damaged, which a rollback mends."""
+    try:
+        return column(current.shards, "path")
+    except SentenceBeamError:
+        return pa.array([], pa.string())

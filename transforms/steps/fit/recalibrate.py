@@ -15,7 +15,7 @@ from sentence_beam.transforms.steps.options.from_snapshot import run_like
 from sentence_beam.transforms.store.calibrations import kept_calibration
 from sentence_beam.transforms.store.forms import run_form
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import UnitRecord, carried, reused
+from sentence_beam.transforms.store.records import UnitRecord, reused
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.reuse import stored_vectors
 from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
@@ -81,7 +81,7 @@ class Recalibration:
 
     def _recalibrated(self, unit: UnitRecord) -> UnitRecord:
         if not unit.path:
-            return carried(unit)
+            return reused(unit)
         prepared, rows = read_written(self._run.root, unit, self._store, self._run.generation)
         finished = self._store.finished(prepared)
         if finished is not None:

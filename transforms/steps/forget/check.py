@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.columns import total
 from sentence_beam.transforms.base.errors import OptionError, refuse_damage
 from sentence_beam.transforms.corpus.rows import FORGOTTEN
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.steps.forget.leftovers import files_of
 from sentence_beam.transforms.steps.forget.receipt import is_unlisted
+from sentence_beam.transforms.steps.forget.select import reject_digests
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRows,
@@ -25,7 +27,6 @@ from sentence_beam.transforms.store.forgetting.hashes import (
     hash_of_text,
     read_rows,
 )
-from sentence_beam.transforms.store.ledger import Ledger
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.rejects import read_rejects
 
@@ -133,14 +134,13 @@ def _stray_hashes(root: str, files: list[str]) -> Iterator[str]:
 
 def _counts(manifest: Manifest, rows: ForgottenRows) -> Iterator[str]:
     """Yield a line if the erased rows that were rejected are not those that units count."""
-    counted = Ledger.of(manifest.units).forgotten
+    counted = total(manifest.read_units("forgotten"), "forgotten")
     known = {row.id for row in rows.rows}
     known |= {text for row in rows.rows for text in (*row.texts, *row.documents, *row.shared)}
     names: list[str | None] = []
-    for unit in manifest.units:
-        if unit.rejects:
-            rejects = read_rejects(storage.join(manifest.root, unit.rejects), unit.rejects_sha256)
-            names += [reject.id for reject in rejects if reject.reason == FORGOTTEN]
+    for path, sha256 in reject_digests(manifest):
+        rejects = read_rejects(storage.join(manifest.root, path), sha256)
+        names += [reject.id for reject in rejects if reject.reason == FORGOTTEN]
     if len(names) != counted:
         yield f"ledger: {len(names)} rejected rows were erased, the units count {counted}"
     if not known.issuperset(names):

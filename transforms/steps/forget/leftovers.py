@@ -13,7 +13,6 @@ from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damag
 from sentence_beam.transforms.steps.forget.select import ErasedRows
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.manifest_parts import read_parts
 from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
 from sentence_beam.transforms.store.shards.reading import read_shard
 from sentence_beam.transforms.store.shards.rejects import rejects_from_bytes
@@ -34,9 +33,9 @@ def named(manifests: Iterable[Manifest]) -> set[str]:
     """Return the paths that manifests name, with the sidecars and id hashes of their units."""
     found: set[str] = set()
     for manifest in manifests:
-        parts = read_parts(manifest.root, manifest.parts)
-        for content in (manifest.to_json(), *(part.to_json() for part in parts)):
-            found |= {word for word in _words(content) if layout.kind(word)}
+        found |= {word for word in _words(manifest.to_json()) if layout.kind(word)}
+        for name in ("path", "rejects"):
+            found.update(manifest.read_units(name).column(0).drop_null().to_pylist())
     for path in list(found):
         if layout.kind(path) in ("shards", "rejects"):
             found |= {f"sidecars/{layout.stem(path)}.json", f"ids/{layout.stem(path)}.xxh3"}

@@ -12,6 +12,7 @@ from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.forgetting.hashes import hash_of_id
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.tables.columns import records_of
 
 OUT_OF_REACH = (
     "copies by export, by files --link and by hand",
@@ -56,7 +57,7 @@ class Erased:
 def _files(manifest: Manifest) -> list[Named]:
     """Return the files of a snapshot in an order that an erasure keeps."""
     found: list[Named] = []
-    for unit in manifest.units:
+    for unit in records_of(manifest.read_units()):
         found.append((unit.path or "", unit.sha256 or ""))
         found.append((unit.rejects or "", unit.rejects_sha256 or ""))
     if manifest.index is not None:

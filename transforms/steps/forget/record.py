@@ -47,7 +47,7 @@ def read_unfinished(root: str) -> Unfinished | None:
         return None
     with refuse_damage(f"{path} is damaged", "remove it and run forget again"):
         data = json.loads(found[0])
-        check_digest(data, ())
+        check_digest(data)
         data.pop("digest")
         return Unfinished(**{**data, "dropped": tuple(data["dropped"]),
                              "files": tuple(data["files"])})  # fmt: skip

@@ -122,7 +122,11 @@ def _with_other_ids(snapshots: list[Manifest], current: Manifest) -> list[Manife
 
 
 def _shards(snapshots: list[Manifest]) -> dict[str, int]:
-    return {unit.path: unit.rows for manifest in snapshots for unit in manifest.units if unit.path}
+    found: dict[str, int] = {}
+    for manifest in snapshots:
+        shards = manifest.shards.to_pydict()
+        found |= zip(shards["path"], shards["rows"], strict=True)
+    return found
 
 
 def _holders(root: str, sizes: dict[str, int], ids: pa.StringArray) -> dict[str, int]:
@@ -163,7 +167,7 @@ def _matching_ids(current: Manifest, request: ForgetRequest) -> set[str]:
     expression = checked(request.where or "", dataset_of(current).schema)
     found: set[str] = set()
     others: set[str] = set()
-    paths = [unit.path for unit in current.units if unit.path]
+    paths = current.shards.column("path").to_pylist()
     cut = current.rows.pieces is not None and not request.documents
     for path, mask in zip(paths, matches(current, expression).shards, strict=True):
         if not mask.any() and not cut:
@@ -262,12 +266,7 @@ def _rejected_ids(snapshots: list[Manifest], found: ErasedRows) -> set[str]:
     """Return those of the ids that a rejected row has, and note the files of these rows."""
     ids = found.ids
     rejected: set[str] = set()
-    files = {
-        unit.rejects: unit.rejects_sha256
-        for manifest in snapshots
-        for unit in manifest.units
-        if unit.rejects
-    }
+    files = dict(file for manifest in snapshots for file in reject_digests(manifest))
     for path, sha256 in files.items():
         rows = read_rejects(storage.join(snapshots[0].root, path), sha256)
         named = ids & {row.id for row in rows if row.id is not None}
@@ -277,11 +276,18 @@ def _rejected_ids(snapshots: list[Manifest], found: ErasedRows) -> set[str]:
     return rejected
 
 
+def reject_digests(manifest: Manifest) -> list[tuple[str, str | None]]:
+    """Return path and sha256 of the reject files of a snapshot."""
+    units = manifest.read_units("unit", "rejects", "rejects_sha256")
+    return [
+        (unit["rejects"], unit["rejects_sha256"] and unit["rejects_sha256"].hex())
+        for unit in units.filter(units.column("rejects").is_valid()).to_pylist()
+    ]
+
+
 def _check_share(current: Manifest, found: ErasedRows, request: ForgetRequest) -> None:
     found.rows = sum(
-        int(found.masks[unit.path].sum())
-        for unit in current.units
-        if unit.path and unit.path in found.masks
+        int(mask.sum()) for path, mask in found.masks.items() if current.shard_number(path) >= 0
     )
     stored = current.rows.stored
     if found.rows > request.max_deletes * stored:

@@ -10,16 +10,14 @@ from sentence_beam.transforms.steps.forget.index import IndexRewriter, MovedShar
 from sentence_beam.transforms.steps.forget.units import RewrittenUnit, UnitRewriter, less
 from sentence_beam.transforms.steps.forget.watched import RewrittenWatch, rewritten_watch
 from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
-from sentence_beam.transforms.store.entries import ForgottenEntry, PartEntry
-from sentence_beam.transforms.store.manifest import (
-    LATEST_FORMAT,
-    Manifest,
-    read_manifest,
-    snapshots,
-)
-from sentence_beam.transforms.store.manifest_parts import read_part, write_part
+from sentence_beam.transforms.store.entries import ForgottenEntry
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.runs.result import now
 from sentence_beam.transforms.store.sealed_json import sealed
+from sentence_beam.transforms.store.tables.columns import records_of, units_table
+from sentence_beam.transforms.store.tables.files import count_units, with_counts
+from sentence_beam.transforms.store.tables.names import Owners
+from sentence_beam.transforms.store.tables.parts import write_table
 
 ORIGINS = ("carried", "reused", "duplicates", "embedded")
 
@@ -64,7 +62,7 @@ def moved_shards(manifests: list[Manifest], units: UnitRewriter) -> dict[str, Mo
     """Write all units again that have erased rows; return the shards that are replaced."""
     moved = {}
     for manifest in manifests:
-        for unit in manifest.units:
+        for unit in records_of(manifest.read_units()):
             made = units.rewritten(unit, manifest)
             removed = units.selection.removed(unit.path)
             if made is not None and unit.path and removed is not None:
@@ -79,7 +77,9 @@ def rewritten_snapshot(
 ) -> RewrittenSnapshot | None:
     """Return a snapshot without the erased rows; None if it has nothing of them."""
     made = [
-        found for unit in manifest.units if (found := units.rewritten(unit, manifest)) is not None
+        found
+        for unit in records_of(manifest.read_units())
+        if (found := units.rewritten(unit, manifest)) is not None
     ]
     entry = index.rewritten(manifest) if manifest.index else None
     watch = None
@@ -94,7 +94,6 @@ def rewritten_snapshot(
         rows=_rows(manifest.rows, made),
         work=_work(manifest, rows),
         changes=None,  # they list rows by id, also those that left before
-        format=LATEST_FORMAT,
     )
     if entry is not None:
         changed = replace(changed, index=entry)
@@ -104,31 +103,21 @@ def rewritten_snapshot(
 
 
 def _with_units(manifest: Manifest, units: UnitRewriter) -> Manifest:
-    if manifest.parts:
-        parts = tuple(_part(manifest, part, units) for part in manifest.parts)
-        return replace(manifest, parts=parts)
+    """Return a snapshot with the units that were written again, and the counts of its files."""
     listed = []
-    for unit, entry in zip(manifest.units, _entries(manifest), strict=True):
+    for unit in records_of(manifest.read_units()):
         made = units.rewritten(unit, manifest)
-        listed.append(entry if made is None else made.record.to_manifest())
-    return replace(manifest, shards=tuple(listed))
-
-
-def _entries(manifest: Manifest) -> list[dict[str, Any]]:
-    return sorted(manifest.shards, key=lambda entry: str(entry["unit"]))
-
-
-def _part(manifest: Manifest, entry: PartEntry, units: UnitRewriter) -> PartEntry:
-    part = read_part(manifest.root, entry)
-    listed = []
-    is_changed = False
-    for unit in part.shards:
-        made = units.done.get((unit["path"], unit["rejects"], unit["unit"]))
-        is_changed = is_changed or made is not None
-        listed.append(unit if made is None else made.record.to_manifest())
-    if not is_changed:
-        return entry
-    return write_part(manifest.root, replace(part, shards=tuple(listed)))
+        listed.append(unit if made is None else made.record)
+    table = units_table(listed)
+    files = manifest.read_files()
+    owners = Owners(files.column("path"), files.column("group"))
+    if manifest.buckets is None:
+        files = with_counts(files, count_units(owners, len(files), table))
+    return replace(
+        manifest,
+        files=write_table(manifest.root, "files", files, manifest.files),
+        units=write_table(manifest.root, "units", table, manifest.units),
+    )
 
 
 def _rows(rows: RowCounts, made: list[RewrittenUnit]) -> RowCounts:
@@ -158,6 +147,5 @@ def coming_snapshot(
         finished=now(),
         forgotten=forgotten,
         changes=None,
-        format=LATEST_FORMAT,
     )
     return RewrittenSnapshot(manifest)

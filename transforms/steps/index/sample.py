@@ -44,7 +44,7 @@ def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
     """Leave the sampled vectors of a group, its held-out vectors, and the locator of the latter."""
     for path, sha256 in zip(group.shards, group.sha256s, strict=True):
         check_shard(job.folder.stored(path), sha256)
-    parts = PartWriter(job, group.number)
+    parts = SampleWriter(job, group.number)
     queries = []
     locator = locators.LocatorBuilder()
     with progress.stage("index: sampling", job.rows, "rows"):
@@ -62,7 +62,7 @@ def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
     return SampledGroup(job, group, parts.finish(), len(held_rows))
 
 
-class PartWriter:
+class SampleWriter:
     """Writes sampled rows in parts, each in the order of its keys, which are random.
 
     So the first rows of a part are any of it.

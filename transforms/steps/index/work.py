@@ -29,7 +29,8 @@ from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
-from sentence_beam.transforms.store.runs.settled import Settled
+from sentence_beam.transforms.store.runs.settle import Settled
+from sentence_beam.transforms.store.tables.parts import read_table
 
 # how far back to look for an index to update, past snapshots without one
 SNAPSHOTS_BACK = 32
@@ -87,10 +88,11 @@ def _shards_of(settled: Settled, root: str) -> tuple[list[ShardRows], dict[str, 
     """Return the shards in order of their paths, and the storage's checksum of each by path."""
     shards: list[ShardRows] = []
     checksums: dict[str, str] = {}
-    for record in settled.units(root):
-        if record.path:
-            shards.append((record.path, record.rows, record.sha256))
-            checksums[record.path] = record.checksum or ""
+    columns = ["path", "rows", "sha256", "checksum"]
+    units = read_table(root, "units", settled.units, columns)
+    for unit in units.filter(units.column("path").is_valid()).to_pylist():
+        shards.append((unit["path"], unit["rows"], unit["sha256"].hex()))
+        checksums[unit["path"]] = unit["checksum"] or ""
     return sorted(shards), checksums
 
 
@@ -119,7 +121,8 @@ def _update(
     unit: bool,
 ) -> IndexUpdate:
     """Return the update that brings the index of a snapshot to these shards."""
-    old = {unit.path: unit.rows for unit in before.units if unit.path}
+    known = before.shards.to_pydict()
+    old = dict(zip(known["path"], known["rows"], strict=True))
     new = {path for path, _, _ in shards}
     added = [shard for shard in shards if shard[0] not in old]
     removed = sorted(set(old) - new)

@@ -168,7 +168,7 @@ class ByRow:
 
     @property
     def groups(self) -> list[Group]:
-        return _groups([unit.rows for unit in self._manifest.units if unit.path])
+        return _groups(self._manifest.shards.column("rows").to_pylist())
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return None: there are no lists."""
@@ -185,7 +185,7 @@ class ByRow:
     def _vectors(self, group: Group) -> Iterator[tuple[np.ndarray, int]]:
         for number in range(*group):
             start = number << 32
-            for batch in read_shard(self._manifest.shard_paths[number], ["embedding"]):
+            for batch in read_shard(self._manifest.shard(number).full_path, ["embedding"]):
                 yield prepared(as_matrix(batch.column(0)), self._manifest.metric), start
                 start += batch.num_rows
 
@@ -205,7 +205,7 @@ class ByFilter:
 
     @property
     def groups(self) -> list[Group]:
-        return [(0, len(self._searcher.manifest.shard_units))]
+        return [(0, len(self._searcher.manifest.shards))]
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return None: the search chooses among the lists with matching rows."""

@@ -15,7 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import index_array
+from sentence_beam.transforms.base.columns import total
 from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
 from sentence_beam.transforms.search import Selection
@@ -26,9 +30,8 @@ from sentence_beam.transforms.steps.joins.export_vectors import (
     write_lance,
     write_npy,
 )
-from sentence_beam.transforms.store.manifest import Manifest, read_shared, with_units
-from sentence_beam.transforms.store.records import Problem, UnitRecord
-from sentence_beam.transforms.store.runs.record_bytes import pack, unpack
+from sentence_beam.transforms.store.manifest import Manifest, read_shared
+from sentence_beam.transforms.store.records import Problem
 
 PART_BYTES = 256_000_000  # of vectors in a file at most, unless one shard has more
 # names of files that an export of vectors writes
@@ -57,10 +60,10 @@ class ExportJob:
 
 @dataclass(frozen=True)
 class ExportPart:
-    """Shards that one worker exports: their units, packed."""
+    """Shards that one worker exports: their units' places among all."""
 
     number: int
-    units: tuple[bytes, ...]
+    units: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -79,17 +82,15 @@ def parts_of(job: ExportJob) -> Iterator[ExportPart]:
     most = max(1, PART_BYTES // (4 * manifest.space.dim))
     number = 0
     rows = 0
-    units: list[bytes] = []
-    for unit in manifest.units:
-        if not unit.path:
-            continue
-        if units and rows + unit.rows > most:
+    units: list[int] = []
+    for place, of_shard in enumerate(manifest.shards.column("rows").to_pylist()):
+        if units and rows + of_shard > most:
             yield ExportPart(number, tuple(units))
             number += 1
             rows = 0
             units = []
-        units.append(pack(unit))
-        rows += unit.rows
+        units.append(place)
+        rows += of_shard
     if units or not number:
         yield ExportPart(number, tuple(units))
 
@@ -109,7 +110,7 @@ def write_part(part: ExportPart, job: ExportJob) -> WrittenPart:
 
 
 def _written(part: ExportPart, job: ExportJob) -> WrittenPart:
-    selection = Selection.of(_only(_manifest(job), list(map(unpack, part.units))), job.where)
+    selection = Selection.of(_only(_manifest(job), part.units), job.where)
     with tempfile.TemporaryDirectory() as folder:
         WRITERS[job.kind](selection, Path(folder))
         files = []
@@ -148,14 +149,15 @@ class _Names:
         return f"{stem}-{self.token}-{self.number:05d}{attempt}.{ending}{slash}{rest}"
 
 
-def _only(manifest: Manifest, units: Sequence[UnitRecord]) -> Manifest:
-    """Return the snapshot with these units alone."""
-    rows = sum(unit.rows for unit in units)
+def _only(manifest: Manifest, shards: Sequence[int]) -> Manifest:
+    """Return the snapshot with these shards alone, by their numbers."""
+    some = manifest.shards.take(index_array(np.array(shards, np.int64)))
+    rows = total(some, "rows")
     pieces = None
     if manifest.rows.pieces is not None:
         pieces = rows
     counts = replace(manifest.rows, written=rows, pieces=pieces)
-    return replace(with_units(manifest, list(units), []), rows=counts)
+    return replace(manifest.with_shards(some), rows=counts)
 
 
 def _described(part: WrittenPart, kind: str) -> dict[str, Any]:

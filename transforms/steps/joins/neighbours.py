@@ -127,16 +127,16 @@ class BlockRecord:
 def query_blocks(manifest: Manifest) -> list[StoredBlock]:
     """Return the rows of a snapshot as queries, in blocks of even length, all shards in order."""
     most = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * manifest.space.dim)))
-    units = [unit for unit in manifest.units if unit.path]
     parts: list[list[tuple[int, str, int, int]]] = [[]]
     room = most
-    for number, (unit, path) in enumerate(zip(units, manifest.shard_paths, strict=True)):
+    rows_of_shards = manifest.shards.column("rows").to_pylist()
+    for number, (rows, path) in enumerate(zip(rows_of_shards, manifest.shard_paths, strict=True)):
         start = 0
-        while start < unit.rows:
+        while start < rows:
             if not room:
                 parts.append([])
                 room = most
-            stop = min(unit.rows, start + room)
+            stop = min(rows, start + room)
             parts[-1].append((number, path, start, stop))
             room -= stop - start
             start = stop

@@ -47,7 +47,7 @@ class StoreVectors:
             if "piece" in parquet.schema_arrow.names:
                 columns.insert(1, "piece")
         batches = []
-        counts = np.zeros(len(manifest.shard_units), np.int64)
+        counts = np.zeros(len(manifest.shards), np.int64)
         at = 0
         for shard, batch in selection.read(columns, "reading the store"):
             matrix = as_matrix(batch.column("embedding"))

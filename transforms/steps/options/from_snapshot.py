@@ -1,16 +1,17 @@
 """Runs that read no input: their plan, and the units of the last snapshot."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from sentence_beam.transforms.store.manifest import Manifest, read_resolved
-from sentence_beam.transforms.store.records import UnitRecord, carried
+from sentence_beam.transforms.store.entries import TablePart
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.carried import NOTHING, Checked
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.plan import PlannedFile, file_of
-from sentence_beam.transforms.store.runs.plan_file import write_plan
+from sentence_beam.transforms.store.runs.plan import SOME, PlanNotes, all_carried, write_plan
 from sentence_beam.transforms.store.runs.result import now, versions
+from sentence_beam.transforms.store.tables.columns import UNITS, records_of
+from sentence_beam.transforms.store.tables.parts import read_part
 
 
 def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
@@ -43,36 +44,23 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
     )
 
 
-def record_plan(manifest: Manifest, run_id: str, checked: Checked = NOTHING) -> None:
-    """Write the plan of a run that carries every unit over; `checked` is the check of shards."""
-    # As in a run that reads the input, the units of a group are the first one's of its files.
-    units = {
-        min(file.path for file in some): manifest.units_by_group[name]
-        for name, some in manifest.files_by_group.items()
-    }
-    units |= manifest.units_by_file
-    planned = [
-        PlannedFile(
-            file_of(file),
-            carried=tuple(map(carried, units.get(file.path, ()))),
-            in_group=manifest.group_of(file),
-            is_rowless=not manifest.counts(file.path),
-        )
-        for file in manifest.files
-    ]
-    planned[:1] = [replace(file, checked=checked) for file in planned[:1]]
-    write_plan(manifest.root, run_id, planned, manifest.buckets)
+def record_plan(
+    manifest: Manifest, run_id: str, replaces: str = SOME, checked: Checked = NOTHING
+) -> None:
+    """Write the plan of a run whose units replace some or all of those of a snapshot.
 
-
-def units_of(run_id: str, root: str) -> Iterator[UnitRecord]:
-    """Yield the units of a run's snapshot on a worker: a graph that held them would grow with the
-    store.
+    `checked` is the check of its shards.
     """
-    manifest = read_resolved(root, run_id, None)
-    if manifest:
-        yield from manifest.units
+    notes = PlanNotes(
+        buckets=manifest.buckets,
+        replaces=replaces,
+        snapshot=manifest.run,
+        checked=checked,
+        written=now(),
+    )
+    write_plan(manifest.root, run_id, all_carried(manifest.read_files()), notes)
 
 
-def carried_units(run_id: str, root: str) -> Iterator[UnitRecord]:
-    """Yield the units of a run's snapshot as units that the next run carries over."""
-    return map(carried, units_of(run_id, root))
+def units_of_part(part: TablePart, root: str) -> Iterator[UnitRecord]:
+    """Yield the units of a part of a snapshot's table."""
+    yield from records_of(read_part(root, part, UNITS.names))

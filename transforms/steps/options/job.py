@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.corpus.lake_parts import TablePart
+from sentence_beam.transforms.corpus.lake_parts import LakePart
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 from sentence_beam.transforms.index.spec import IndexSpec
 from sentence_beam.transforms.space import Machine, Recipe
@@ -63,12 +63,12 @@ class EmbedJob:
         """Whether units are buckets of the hash space, not parts of files."""
         return self.run.partition == "content"
 
-    def table_part(self, pattern: str) -> TablePart:
+    def table_part(self, pattern: str) -> LakePart:
         """The part of an input table: the requested version, else the current one at the start."""
         version = self.run.tables.get(pattern)
         if version is None:
-            return TablePart(None, self.table_filter)
-        return TablePart(int(version), self.table_filter)
+            return LakePart(None, self.table_filter)
+        return LakePart(int(version), self.table_filter)
 
     @property
     def root(self) -> str:

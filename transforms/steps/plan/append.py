@@ -2,127 +2,134 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.columns import (
+    column,
+    equals,
+    lookup,
+    numbers,
+    rows_at,
+    with_rows,
+)
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.corpus.path_values import some_values
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.footers import checksum_of
-from sentence_beam.transforms.store.entries import InputEntry
-from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.carried import CarriedShards
-from sentence_beam.transforms.store.runs.commit import last_snapshot
-from sentence_beam.transforms.store.runs.plan import PlannedFile, file_of
+from sentence_beam.transforms.steps.plan.footers import checksum_of, open_rows
+from sentence_beam.transforms.steps.plan.planned import as_carried, planned_rows, row_of
+from sentence_beam.transforms.store.runs.plan import input_files
+from sentence_beam.transforms.store.tables.files import compare, full_paths
 
 
-def by_names_on_record(files: list[InputFile], job: EmbedJob) -> list[InputFile]:
-    """Return the files; those that the store has keep their relative paths there."""
-    last = last_snapshot(job.run)
-    if last is None:
-        return files
-    names = {entry.source: entry.path for entry in last.files if has_root(entry)}
+def by_names_on_record(files: list[InputFile], last: pa.Table) -> list[InputFile]:
+    """Return the files; those that the last snapshot has keep their relative paths there."""
+    found = last.filter(mask_array(_have_roots(last)))
+    paths = (column(found, "path").to_pylist(), full_paths(found).to_pylist())
+    names = dict(zip(paths[1], paths[0], strict=True))
     return [replace(file, relative=names.get(file.path, file.relative)) for file in files]
 
 
-def has_root(entry: InputEntry) -> bool:
-    """Whether a file of the store has a path to find it again; rows of a program have none."""
-    return entry.source.endswith(entry.path) and not storage.is_rows(entry.source)
+def _have_roots(files: pa.Table) -> np.ndarray:
+    """Return which files have a path to find them again, bool [n]; rows of a program have none."""
+    paths = full_paths(files).to_pylist()
+    in_memory = np.array([storage.is_rows(path) for path in paths], bool)
+    has_folder = files.column("source").is_null().to_numpy()
+    return has_folder & ~in_memory
 
 
-def with_earlier(
-    named: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards
-) -> list[PlannedFile]:
-    """Return the plan with all units of the last snapshot's files that are not named now.
+def with_earlier(files: pa.Table, last: pa.Table, job: EmbedJob) -> pa.Table:
+    """Return the plan with the last snapshot's files that are not named now, carried over.
 
-    Raises OptionError if the store has another file of the same name with other content,
-    SentenceBeamError if a shard is gone.
+    Raises OptionError if the store has another file of the same name with other content.
     """
-    earlier = dict(last.files_by_path)
-    for item in named:
-        was = earlier.pop(item.file.relative, None)
-        if was is None or not was.checksum:  # one that was left out had none, and no rows
-            continue
-        is_replaced = has_root(was) or storage.is_rows(was.source)
-        if was.source != item.file.path or not is_replaced:
-            _check_same_content(item.file, was, job)
-    units_of = {path: last.units_by_file.get(path, []) for path in earlier}
-    for path, entry in earlier.items():
-        gone = next(iter(shards.check(units_of[path]).damaged), None)
-        if gone is not None:
-            raise SentenceBeamError(
-                f"{storage.join(job.root, gone)} is missing or was changed; name {entry.source}"
-                " with --input too, to embed it again"
-            )
-    kept = [
-        PlannedFile(
-            file_of(earlier[path]),
-            carried=tuple(map(shards.current, units)),
-            kept=(),
-            checked=shards.check(units),
-            is_rowless=not last.counts(path),
-        )
-        for path, units in units_of.items()
-    ]
+    _check_same_content(files, last, job)
+    is_named = pc.is_in(last.column("path"), value_set=column(files, "path"))
+    earlier = as_carried(last.filter(pc.invert(is_named)))
     if not job.carry:
-        kept = [_to_read(item) for item in kept]
-    return sorted([*named, *kept], key=lambda item: item.file.relative)
+        earlier = _opened(earlier, job)
+    return pa.concat_tables([files, earlier]).sort_by("path").combine_chunks()
 
 
-def _to_read(item: PlannedFile) -> PlannedFile:
-    """Return a file of an earlier run as one to open, because the types of kept columns change.
-
-    Raises OptionError if it is gone or has changed.
-    """
-    if item.is_rowless:
-        return item
-    why = "the type of a kept column changes"
-    mend = "or keep the type with --keep-columns (NAME:str if the column has no value so far)"
-    return PlannedFile(_file_now(item.file, why, mend), checked=item.checked)
-
-
-def same_content(file: InputFile, entry: InputEntry, job: EmbedJob) -> bool:
-    """Whether a file has the content that the last snapshot has of it, also in its path."""
-    is_same = (entry.size, entry.checksum, entry.format) == (file.size, file.checksum, file.format)
-    return is_same and same_path_values(file, entry, job)
-
-
-def same_path_values(file: InputFile, entry: InputEntry, job: EmbedJob) -> bool:
-    """Whether the columns that a run reads have the same values in the path of both."""
-    names = job.columns.path_names
-    return some_values(file.path, names) == some_values(entry.source, names)
+def _check_same_content(files: pa.Table, last: pa.Table, job: EmbedJob) -> None:
+    """Raise OptionError for a file with the name of another one in the store, and other content."""
+    at = lookup(files.column("path"), last.column("path"))
+    before = rows_at(last, at)
+    is_known = (at >= 0) & ~equals(before.column("checksum"), pa.array([""] * len(at), pa.string()))
+    paths = full_paths(rows_at(last, at[is_known]))
+    is_moved = ~equals(full_paths(files.filter(mask_array(is_known))), paths)
+    can_change = _have_roots(last) | np.array(
+        [storage.is_rows(path) for path in full_paths(last).to_pylist()], bool
+    )
+    is_other = is_moved | ~can_change[at[is_known]]
+    known = np.flatnonzero(is_known)[is_other]
+    compared = compare(files.take(pa.array(known)), last, job.columns.path_names)
+    for place in known[~compared.is_same].tolist():
+        (file,) = input_files(files.slice(place, 1))
+        raise _other_content(file, full_paths(last)[int(at[place])].as_py())
 
 
-def _check_same_content(file: InputFile, entry: InputEntry, job: EmbedJob) -> None:
-    if same_content(file, entry, job):
-        return
+def _other_content(file: InputFile, source: str) -> OptionError:
     folder, _, name = file.path.rpartition("/")
     mend = "name all files, without --append"
     # a pattern that begins above the folder puts it into the names
-    if entry.source != file.path and folder:
+    if source != file.path and folder:
         mend = (
             f"name the folder by a pattern, as in --input '{folder[:-1]}[{folder[-1]}]/{name}', so"
             " that they differ"
         )
-    raise OptionError(
+    return OptionError(
         f"--append: the store has the relative path {file.relative} of {file.path} already, from"
-        f" {entry.source}, with other content; {mend}"
+        f" {source}, with other content; {mend}"
     )
 
 
-def still_there(items: list[PlannedFile]) -> list[PlannedFile]:
-    """Return the files of a group that an appending run reads again, with the current versions of
-    files of earlier runs.
+def _opened(earlier: pa.Table, job: EmbedJob) -> pa.Table:
+    """Return files of earlier runs opened, because the types of kept columns change.
+
+    Raises OptionError if one is gone or has changed.
+    """
+    why = "the type of a kept column changes"
+    mend = "or keep the type with --keep-columns (NAME:str if the column has no value so far)"
+    has_rows = (numbers(earlier, "units") > 0) | ~earlier.column("group").is_null().to_numpy()
+    at = np.flatnonzero(has_rows)
+    files = [_file_now(file, why, mend) for file in input_files(earlier.take(pa.array(at)))]
+    return with_rows(earlier, at, open_rows(planned_rows([row_of(file) for file in files]), job))
+
+
+def check_earlier_shards(files: pa.Table, is_damaged: np.ndarray, shards: list[str]) -> None:
+    """Raise SentenceBeamError for a damaged shard of a file that is not named now."""
+    place = int(np.argmax(is_damaged))
+    if is_damaged.any():
+        raise SentenceBeamError(
+            f"{shards[0]} is missing or was changed; name {full_paths(files)[place]} with --input"
+            " too, to embed it again"
+        )
+
+
+def files_still_there(files: pa.Table, at: np.ndarray, groups: pa.StringArray) -> pa.Table:
+    """Return the plan with the current versions of those files of earlier runs, at places
+    int64 [n], that are read again because others of their groups have changed.
 
     Raises OptionError if one of these is gone or has changed.
     """
-    changed = next((item for item in items if not item.is_bare), items[0]).file.path
-    found = []
-    for item in items:
-        if item.is_bare:
-            why = f"{changed} has changed, and shares units with it"
-            item = replace(item, file=_file_now(item.file, why))
-        found.append(item)
-    return found
+    names = groups.to_pylist()
+    is_carried = numbers(files, "carried")
+    paths = full_paths(files).to_pylist()
+    changed = {
+        group: paths[place]
+        for place, group in reversed(list(enumerate(names)))
+        if group is not None and not is_carried[place]
+    }
+    rows = []
+    for place, file in zip(at.tolist(), input_files(files.take(pa.array(at))), strict=True):
+        first = changed.get(names[place] or "", file.path)
+        why = f"{first} has changed, and shares units with it"
+        rows.append(row_of(_file_now(file, why)) | {"carried": True})
+    return with_rows(files, at, planned_rows(rows))
 
 
 def _file_now(file: InputFile, because: str, mend: str = "") -> InputFile:

@@ -2,136 +2,226 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.columns import (
+    column,
+    is_valid,
+    lookup,
+    numbers,
+    numbers_of,
+    places,
+    rows_at,
+    with_column,
+    with_rows,
+)
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus import limit_spans
 from sentence_beam.transforms.corpus.files import check_distinct
+from sentence_beam.transforms.corpus.groups import spans_of as spans_in
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.append import with_earlier
-from sentence_beam.transforms.steps.plan.footers import read_footer
-from sentence_beam.transforms.steps.plan.groups import in_groups
-from sentence_beam.transforms.steps.plan.kept_types import retyped, with_types
-from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.steps.plan.append import check_earlier_shards, with_earlier
+from sentence_beam.transforms.steps.plan.footers import open_rows
+from sentence_beam.transforms.steps.plan.groups import LastFiles, in_groups
+from sentence_beam.transforms.steps.plan.kept_types import Types, retyped, types_of
+from sentence_beam.transforms.steps.plan.look_into import look_into_all
+from sentence_beam.transforms.steps.plan.planned import as_carried, with_last, with_spans
 from sentence_beam.transforms.steps.plan.rows import check_files_left, check_plan_rows
-from sentence_beam.transforms.store.key_range import ALL_KEYS, NO_KEYS
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.carried import CarriedShards
-from sentence_beam.transforms.store.runs.carry import carry_renamed, of_files_read
-from sentence_beam.transforms.store.runs.commit import carried_shards, last_snapshot
-from sentence_beam.transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from sentence_beam.transforms.store.runs.plan import ROWS_AT_ONCE, PlannedFile
-from sentence_beam.transforms.store.runs.plan_rows import RowReader
+from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.plan import input_files, spans_of
+from sentence_beam.transforms.store.tables.columns import FILES
+from sentence_beam.transforms.store.tables.files import (
+    moved_files,
+    must_make_way,
+    same_bytes,
+)
+from sentence_beam.transforms.store.tables.names import Owners, file_keys, key_texts
 
-LOOKED_UP = 1_000  # shards at most that are asked for one by one, not listed with all others
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
 
 
-def checked_plan(
-    planned: list[PlannedFile],
-    job: EmbedJob,
-    last: Manifest | None,
-    packed: PackedPlan = NO_FILES,
-) -> tuple[list[PlannedFile], PackedPlan]:
-    """Return the files sorted by relative path, each once, the small ones in groups, cut to the
-    run's limit; and the packed files with the types of kept columns.
+def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
+    """Return the rows `PLANNED` sorted by path, each file once, the small ones in groups, cut to
+    the run's limit; and the types that kept columns are read as.
 
-    `packed` are other files, each once. `last` lacks those that are as in the last snapshot.
-    Raises OptionError if two do not fit or have too few rows for the requested index,
-    DataGateError if they have too few after the last snapshot.
+    `states` are those of the last snapshot's shards. Raises OptionError if two files do not fit or
+    have too few rows for the requested index, DataGateError if they have too few after the last
+    snapshot.
     """
-    check_distinct([item.file for item in planned])
-    check_bad([item for item in planned if item.bad], len(planned) + packed.count, job)
-    files = _each_once(planned)
+    manifest = last_snapshot(job.run)
+    files = named = _each_once(files)  # those of `found` are free then, which may be very many
+    _check_bad(files, job)
+    last = last_files(manifest, states)
     if not job.by_content:
-        files = _with_last(files, job, last, _shards(job, last, packed))
-    typed = with_types([*files, *packed.examples], job, last_snapshot(job.run))
-    types = next((item.file.types for item in typed if not item.bad), ())
-    has_carried = packed.carried_count or any(item.carried for item in typed)
-    if has_carried and retyped(types, last_snapshot(job.run)):
-        return _read_again(planned, job, packed)
-    packed = packed.reading(types)
-    files = typed[: len(files)]
-    check_files_left(job, files, last, packed)
+        files = _with_last(files, last, job)
+    files = _with_former_names(files, last.files)
+    types = types_of(files, job, manifest)
+    has_carried = (numbers(files, "carried") & (numbers(files, "units") > 0)).any()
+    if has_carried and retyped(types, manifest):
+        return _read_again(named, states, job)
+    check_files_left(job, files, manifest, last.files)
     if not job.by_content:
-        check_plan_rows(job, files, packed)
+        check_plan_rows(job, files)
     if job.limit is not None:
         files = _limited(files, job.limit)
-    return files, packed
+    return files, types
 
 
-def _read_again(
-    planned: list[PlannedFile], job: EmbedJob, packed: PackedPlan
-) -> tuple[list[PlannedFile], PackedPlan]:
-    """Return the plan of reading all files, because the shards have a column in another type."""
-    job = replace(job, carry=False, read_again=("keep_columns",))
-    files = [item.file for item in planned]
-    for rows in packed.tables(ROWS_AT_ONCE):
-        files += RowReader(job.syntax).files(rows).values()
-    found = FilePlanner(job).plan_all(files)
-    for item in found:
-        if isinstance(item, Problem):
-            raise item.error()
-    opened = [item for item in found if isinstance(item, PlannedFile)]
-    return checked_plan(opened, job, last_snapshot(job.run))
+def last_files(manifest: Manifest | None, states: pa.Table) -> LastFiles:
+    """Return the files of the last snapshot, with those that have a damaged shard."""
+    if manifest is None:
+        return LastFiles(FILES.empty_table(), np.zeros(0, bool), {})
+    files = manifest.read_files().combine_chunks()
+    is_damaged = np.zeros(len(files), bool)
+    damaged = states.filter(states.column("is_damaged"))
+    owners = Owners(files.column("path"), files.column("group"))
+    at = owners.of(column(damaged, "unit"))
+    is_damaged[at[at >= 0]] = True
+    groups = column(files, "group")
+    hurt = groups.filter(mask_array(is_damaged)).drop_null()
+    is_damaged |= lookup(groups, hurt) >= 0
+    shards = dict(zip(at.tolist(), damaged.column("path").to_pylist(), strict=True))
+    return LastFiles(files, is_damaged, shards)
 
 
-def _each_once(planned: list[PlannedFile]) -> list[PlannedFile]:
-    by_name = sorted(planned, key=lambda item: (item.file.relative, item.file.path))
-    return list({item.file.path: item for item in by_name}.values())
+def _each_once(files: pa.Table) -> pa.Table:
+    """Return the files sorted by path, each once: patterns that overlap name a file twice.
+
+    Raises OptionError if two files have one relative path.
+    """
+    files = files.sort_by("path").combine_chunks()
+    paths = column(files, "path")
+    is_again = np.zeros(len(files), bool)
+    is_again[1:] = numbers_of(pc.equal(paths[1:], paths[:-1]))
+    if not is_again.any():
+        return files
+    check_distinct(list(input_files(files)))
+    return files.filter(mask_array(~is_again)).combine_chunks()
 
 
-def _shards(job: EmbedJob, last: Manifest | None, packed: PackedPlan) -> CarriedShards:
-    """Return the shards that may be carried over; beside packed files, few are looked up alone."""
-    keys = ALL_KEYS
-    if last is not None and packed.count and last.unit_count <= LOOKED_UP:
-        keys = NO_KEYS
-    return carried_shards(job.run, keys)
-
-
-def _with_last(
-    files: list[PlannedFile], job: EmbedJob, last: Manifest | None, shards: CarriedShards
-) -> list[PlannedFile]:
-    """Return the plan with earlier, renamed and grouped files of the last snapshot carried over."""
-    if job.append and last is not None:
-        files = with_earlier(files, last, job, shards)
-    has_ids = job.columns.id is not None
-    if job.carry and has_ids and last is not None and any(item.spans for item in files):
-        files = with_renamed(files, last, job, shards)
-    return in_groups(files, last, job, shards)
-
-
-def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:
+def _check_bad(files: pa.Table, job: EmbedJob) -> None:
     """Raise SentenceBeamError if more files cannot be read than may be left out.
 
     The message ends with the reason of the first.
     """
     most = job.max_bad_files
     if most < 1:
-        most *= files
+        most *= len(files)
+    bad = files.column("bad").drop_null()
     if len(bad) > most + ROUNDING:
-        first = min(bad, key=lambda item: item.file.relative).bad
         raise SentenceBeamError(
-            f"{len(bad)} of {files} files cannot be read, more than --max-bad-files"
-            f" {job.max_bad_files:g} allows: {first}"
+            f"{len(bad)} of {len(files)} files cannot be read, more than --max-bad-files"
+            f" {job.max_bad_files:g} allows: {bad[0]}"
         )
 
 
-def with_renamed(
-    files: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards
-) -> list[PlannedFile]:
+def _with_last(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
+    """Return the plan with earlier, renamed and grouped files of the last snapshot carried over."""
+    named = files
+    if job.append:
+        files = with_earlier(files, last.files, job)
+    files = _opened_if_damaged(files, named, last, job)
+    if job.carry and job.columns.id is not None:
+        files = _with_renamed(files, last, job)
+    return in_groups(files, last, job)
+
+
+def _opened_if_damaged(
+    files: pa.Table, named: pa.Table, last: LastFiles, job: EmbedJob
+) -> pa.Table:
+    """Return the plan with the carried files opened that have a damaged shard of their own.
+
+    Raises SentenceBeamError for such a file that cannot be read, or that a run which appends does
+    not name.
+    """
+    at = last.places_of(files)
+    has_units = np.append(numbers(last.files, "units") > 0, False)[at]
+    is_alone = ~numbers_of(last.groups_at(at).is_valid())
+    is_hurt = numbers(files, "carried") & has_units & is_alone & last.damaged(at)
+    if not is_hurt.any():
+        return files
+    is_bad = is_hurt & is_valid(files, "bad")
+    if is_bad.any():
+        raise SentenceBeamError(files.column("bad")[int(np.argmax(is_bad))].as_py())
+    is_earlier = is_hurt & (lookup(files.column("path"), named.column("path")) < 0)
+    first = int(np.argmax(is_earlier))
+    shard = storage.join(job.root, last.shards.get(int(at[first]), ""))
+    check_earlier_shards(files, is_earlier, [shard])
+    hurt = np.flatnonzero(is_hurt)
+    return with_rows(files, hurt, open_rows(files.take(pa.array(hurt)), job))
+
+
+def _with_renamed(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     """Return the plan with renamed files carried, and those read whose shards could be written
     again by others.
+
+    Only for rows whose ids are not made from their file's name. The units of a file go to one file;
+    a copy of it is read, since no two units may share a shard. A file whose path has another value
+    in a column that the run reads is read too.
     """
-    files = carry_renamed(files, last, shards, job.columns)
-    while moving := of_files_read(files):
-        paths = {item.file.path for item in moving}
-        opened = {
-            item.file.path: read_footer(item, job) for item in files if item.file.path in paths
-        }
-        files = [opened.get(item.file.path, item) for item in files]
-    return files
+    at = last.places_of(files)
+    is_carried = numbers(files, "carried")
+    is_free = (numbers(last.files, "units") > 0) & ~is_valid(last.files, "group")
+    is_free &= ~last.is_damaged
+    is_free[at[is_carried & (at >= 0)]] = False
+    is_read = numbers_of(pc.list_value_length(files.column("spans"))) > 0
+    was = same_bytes(files, is_read, last.files, is_free, job.columns.path_names)
+    renamed = np.flatnonzero(was >= 0)
+    files = with_rows(files, renamed, _carried_as(files, renamed, last.files, was[renamed]))
+    to_open = np.flatnonzero(_must_make_way(files))
+    return with_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
 
 
-def _limited(files: list[PlannedFile], limit: int) -> list[PlannedFile]:
-    spans = limit_spans([span for item in files for span in item.spans], limit)
-    return [replace(item, spans=tuple(s for s in spans if s.file == item.file)) for item in files]
+def _carried_as(files: pa.Table, at: np.ndarray, last: pa.Table, was: np.ndarray) -> pa.Table:
+    """Return the rows of files at places that have the units of other files, int64 [n] each."""
+    now = files.take(pa.array(at))
+    before = rows_at(last, was)
+    rows = as_carried(before)
+    own = key_texts(before.column("path"))
+    rows = with_column(rows, "shards_of", pc.coalesce(before.column("shards_of"), own))
+    rows = with_column(rows, "was", before.column("path"))
+    for name in ("path", "folder", "source", "version", "ms"):
+        rows = with_column(rows, name, now.column(name))
+    return rows
+
+
+def _must_make_way(files: pa.Table) -> np.ndarray:
+    """Return which carried files must be read too, bool [n]: another's shards have their names."""
+    if not is_valid(files, "shards_of").any():
+        return np.zeros(len(files), bool)
+    own = file_keys(files.column("path"))
+    named = column(files, "shards_of").to_pylist()
+    shards_of = own.copy()
+    for place, key in enumerate(named):
+        if key is not None:
+            shards_of[place] = int(key, 16)
+    return must_make_way(own, shards_of, numbers(files, "carried"))
+
+
+def _with_former_names(files: pa.Table, last: pa.Table) -> pa.Table:
+    """Return the plan with the former path of each file that has another one now."""
+    moved = last.column("path").take(places(moved_files(files, last)))
+    return with_column(files, "was", pc.coalesce(files.column("was"), moved))
+
+
+def _read_again(files: pa.Table, states: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
+    """Return the plan of reading all files, because the shards have a column in another type."""
+    job = replace(job, carry=False, read_again=("keep_columns",))
+    listed = files.select(FILES.names)
+    rows, problems = look_into_all(
+        with_last(listed, FILES.empty_table(), np.full(len(listed), -1)), job
+    )
+    if problems:
+        raise problems[0].error()
+    return checked_plan(rows, states, job)
+
+
+def _limited(files: pa.Table, limit: int) -> pa.Table:
+    """Return the plan with the spans of the first rows alone."""
+    spans = [one for some in spans_of(files) for one in spans_in(some)]
+    return with_spans(files, limit_spans(spans, limit))

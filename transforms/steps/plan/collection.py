@@ -4,7 +4,7 @@ Rows have been summed when the plan is made. Only then does the run take the sto
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -20,21 +20,25 @@ from sentence_beam.transforms.steps.embed.cutting import pieces_of
 from sentence_beam.transforms.steps.embed.erased import without_erased
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.content import buckets_for, unchanged, with_checked
+from sentence_beam.transforms.steps.plan.content import (
+    buckets_for,
+    record_unchanged,
+    unchanged,
+)
 from sentence_beam.transforms.steps.plan.footers import templates
 from sentence_beam.transforms.steps.plan.kept_types import join_codes
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
+from sentence_beam.transforms.steps.plan.record import notes_of, write_rows
 from sentence_beam.transforms.steps.plan.row_batches import RowBatch, Types, too_much_text, unpacked
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
 from sentence_beam.transforms.steps.plan.rows import check_rows
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
+from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.commit import Run, carried_shards, last_snapshot
+from sentence_beam.transforms.store.runs.carried import STATES, all_states
+from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.lease_file import Lease
-from sentence_beam.transforms.store.runs.plan import PlannedFile, has_plan
-from sentence_beam.transforms.store.runs.plan_file import write_plan
-from sentence_beam.transforms.store.runs.plan_work import RecordedWork
-from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.plan import has_plan, read_plan
 from sentence_beam.transforms.store.runs.result import Result, read_result
 from sentence_beam.transforms.store.shards.kept_types import stored_types
 
@@ -63,10 +67,10 @@ class Engine:
 
 def begin_collection(
     summary: RowsSummary, job: EmbedJob, engine: Engine
-) -> Iterator[UnitRecord | ToPack | Problem]:
-    """Take the lease, write the plan and yield the buckets to pack rows into.
+) -> Iterator[ToPack | Problem]:
+    """Take the lease, write the plan and yield the buckets to pack rows into, or a problem.
 
-    Yields all units of the last snapshot instead if the rows are unchanged, or only a problem.
+    Nothing is packed if the rows are those of the last snapshot.
     """
     if summary.problem is not None:
         yield summary.problem
@@ -109,41 +113,39 @@ def take_store(run: Run, engine: Engine) -> None:
         )
 
 
-def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[UnitRecord | ToPack]:
+def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
     last = None
     if job.run.previous is not None:
         last = last_snapshot(job.run)
     types = kept_types(summary, job, last)
     if not has_plan(job.root, job.run.id):
         check_collection(summary, job, last)
-        if _write_plan(summary, job, types):
-            progress.planned(summary.tokens)
+        _write_plan(summary, job, types)
+        progress.planned(summary.tokens)
     plan = read_plan(job.root, job.run.id)
-    if [entry.checksum for entry in plan.files] != [summary.checksum]:
+    if plan.files.column("checksum").to_pylist() != [summary.checksum]:
         raise SentenceBeamError(
             f"{job.root}: run {job.run.id} of this pipeline was executed before, with other rows;"
             f" {AGAIN}"
         )
-    if last is not None and RecordedWork(job.root, job.run.id).notes.unchanged:
-        shards = carried_shards(job.run)
-        yield from (carried(shards.current(unit)) for unit in last.units)
-    elif plan.buckets is not None:
-        yield ToPack(plan.buckets, types)
+    if plan.notes.buckets is not None and not plan.notes.replaces:
+        yield ToPack(plan.notes.buckets, types)
 
 
-def _write_plan(summary: RowsSummary, job: EmbedJob, types: Types) -> bool:
-    """Write the plan of all rows, or of carrying all units over, unless there is one."""
-    file = replace(summary.file, types=types)
-    item = PlannedFile(file, is_rowless=not summary.rows)
-    last, checked = unchanged([item], job, carried_shards(job.run))
-    files = with_checked([item], checked)
+def _write_plan(summary: RowsSummary, job: EmbedJob, types: Types) -> None:
+    """Write the plan of all rows, or of carrying all units over."""
+    last = last_snapshot(job.run)
+    states = STATES.empty_table()
     if last is not None:
-        return write_plan(job.root, job.run.id, files, last.buckets, unchanged=True)
-    span = Span(file, 0, 0, summary.rows, rows=summary.rows, tokens=summary.tokens)
-    buckets = buckets_for([span], job)
-    if summary.rows:
-        files = [replace(files[0], spans=(span,))]
-    return write_plan(job.root, job.run.id, files, buckets)
+        states = all_states(job.root, last.units, job.run.shard_check())
+    span = Span(summary.file, 0, 0, summary.rows, rows=summary.rows, tokens=summary.tokens)
+    spans = (span,) if summary.rows else ()
+    files = planned_rows([OpenedFile(summary.file, spans).row()])
+    same = unchanged(files, states, job)
+    if same is not None:
+        record_unchanged(files, same, job, states)
+        return
+    write_rows(job, files, notes_of(files, types, buckets_for([span], job)), states)
 
 
 def check_collection(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> None:

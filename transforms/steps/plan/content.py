@@ -3,36 +3,62 @@
 Packed text travels between workers; the units made of it are embedded like all others.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.columns import is_valid, nulls, total, with_column, with_rows
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.measures import with_waits
 from sentence_beam.transforms.corpus import Columns, Span, UnitRows, read_span
 from sentence_beam.transforms.corpus.beside import Beside, merged
 from sentence_beam.transforms.corpus.blocks import PackedRows, Packer, slices, unit_rows, unpack
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.corpus.counting import count_rows as count_rows_of
-from sentence_beam.transforms.corpus.groups import spans_of
+from sentence_beam.transforms.corpus.counting import count_rows as rows_of
+from sentence_beam.transforms.corpus.groups import spans_of as spans_in
 from sentence_beam.transforms.corpus.heavy import cut, without
 from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from sentence_beam.transforms.steps.embed.cutting import pieces_of, read_unerased
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.elements import PlannedFiles, in_batches
-from sentence_beam.transforms.steps.plan.kept_types import with_types
-from sentence_beam.transforms.steps.plan.rows import check_rows
+from sentence_beam.transforms.steps.plan.elements import (
+    FILES_PER_ELEMENT,
+    FilesToOpen,
+    PlannedFiles,
+    ShardStates,
+    in_batches,
+    packed,
+)
+from sentence_beam.transforms.steps.plan.footers import open_rows
+from sentence_beam.transforms.steps.plan.kept_types import Types, types_of
+from sentence_beam.transforms.steps.plan.planned import with_spans
+from sentence_beam.transforms.steps.plan.record import (
+    files_in,
+    notes_of,
+    problems_in,
+    put_together,
+    stands,
+    states_in,
+    write_rows,
+)
+from sentence_beam.transforms.steps.plan.rows import check_rows, rows_at_most
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
-from sentence_beam.transforms.store.runs.carried import CarriedShards, Checked
-from sentence_beam.transforms.store.runs.carry import rows_of_entry, rows_of_file
-from sentence_beam.transforms.store.runs.commit import carried_shards, last_snapshot
-from sentence_beam.transforms.store.runs.plan import PlannedFile, Standing, rows_at_most
-from sentence_beam.transforms.store.runs.plan_file import write_plan
-from sentence_beam.transforms.store.runs.plan_work import RecordedWork
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.lease import kept_alive
+from sentence_beam.transforms.store.runs.plan import (
+    PLAN,
+    SOME,
+    Standing,
+    read_plan,
+    span_values,
+    spans_of,
+)
+from sentence_beam.transforms.store.tables.files import content_marks
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
 READS_WANTED = 64
@@ -59,136 +85,133 @@ class ToRead:
     first: bool
 
 
-def begin(
-    planned: list[PlannedFile], beside: Beside, job: EmbedJob
-) -> Iterator[UnitRecord | PlannedFiles | Beside | Standing]:
-    """Yield all units of the last snapshot if the corpus is unchanged; else the files, some of
-    them to be opened.
+Begun = FilesToOpen | ShardStates | Beside | Problem | Standing
+Passing = ShardStates | Beside | Problem | Standing
+
+
+def begin(found: list[Any], job: EmbedJob) -> list[Begun]:
+    """Return the files, which are to be opened if they are not; or only problems.
+
+    If the corpus is unchanged, the plan is written that carries all units over.
     """
-    shards = carried_shards(job.run)
-    last, checked = unchanged(planned, job, shards)
-    if last is not None:
-        files = [replace(item, spans=()) for item in planned]
-        if write_plan(
-            job.root, job.run.id, with_checked(files, checked), last.buckets, beside, unchanged=True
-        ):
-            yield from (carried(shards.current(unit)) for unit in last.units)
-        else:
-            yield from begin_again(job)
-        return
-    planned = with_checked(planned, checked)
-    yield beside
-    for is_unopened in (False, True):
-        files = [item for item in planned if item.is_unopened is is_unopened]
-        yield from (PlannedFiles(tuple(some)) for some in in_batches(files))
+    with kept_alive(job.root, job.run.id):
+        try:
+            return list(_begun(found, job))
+        except SentenceBeamError as error:
+            return [Problem.of(error)]
 
 
-def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
-    """Yield what `begin` yielded in an earlier attempt, whose plan is on record."""
-    last = None
-    if RecordedWork(job.root, job.run.id).notes.unchanged:
-        last = last_snapshot(job.run)
-    if last is None:
+def _begun(found: list[Any], job: EmbedJob) -> Iterator[Begun]:
+    if stands(found, job):
         yield Standing()
-    else:
-        yield from map(carried, last.units)
-
-
-Passing = Beside | Problem | Standing
-
-
-def to_count(
-    found: list[PlannedFiles | Passing], job: EmbedJob
-) -> Iterator[PlannedFile | ToCount | Passing]:
-    """Check the opened files as a whole; yield them with the spans to count, or only problems."""
-    problems = [item for item in found if isinstance(item, Problem)]
-    standing = [item for item in found if isinstance(item, Standing)]
-    if problems or standing:
+        return
+    problems = problems_in(found)
+    if problems:
         yield from problems
-        yield from standing
+        return
+    files, _ = put_together(found, job)
+    states = states_in(found)
+    last = unchanged(files, states, job)
+    if last is not None:
+        record_unchanged(files, last, job, states, merged(found))
+        yield Standing()
+        return
+    if last_snapshot(job.run) is not None:
+        yield ShardStates(packed(states))
+    yield merged(found)
+    yield from (FilesToOpen(data) for data in in_batches(files, FILES_PER_ELEMENT))
+
+
+def record_unchanged(
+    files: pa.Table,
+    last: Manifest,
+    job: EmbedJob,
+    states: pa.Table,
+    beside: Beside | None = None,
+) -> None:
+    """Write the plan that carries all units of the last snapshot over."""
+    notes = notes_of(files, buckets=last.buckets, beside=beside)
+    rows = with_column(files, "carried", pa.repeat(pa.scalar(True), len(files)))
+    rows = with_column(rows, "spans", nulls(len(files), PLAN.field("spans").type))
+    write_rows(job, rows, replace(notes, replaces=SOME, snapshot=last.run), states)
+
+
+def open_files(files: pa.Table, job: EmbedJob) -> pa.Table:
+    """Return rows `PLANNED`, with those files opened that nobody has opened, except bad ones."""
+    to_open = np.flatnonzero(~is_valid(files, "kept") & ~is_valid(files, "bad"))
+    return with_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
+
+
+def to_count(found: list[Any], job: EmbedJob) -> Iterator[PlannedFiles | ToCount | Passing]:
+    """Check the opened files as a whole; yield them with the spans to count, or only problems."""
+    if Standing() in found or problems_in(found):
+        yield from (item for item in found if isinstance(item, Problem | Standing))
         return
     try:
-        planned = checked_opened(_files_in_order(found), job)
+        files, types = checked_opened(files_in(found).sort_by("path"), job)
     except SentenceBeamError as error:
         yield Problem.of(error)
         return
-    yield from (item for item in found if isinstance(item, Beside))
-    exact = _needs_exact_counts(planned, job)
-    for item in planned:
-        yield replace(item, spans=())
-        yield from (ToCount(span, exact) for span in item.spans)
+    yield from (item for item in found if isinstance(item, Beside | ShardStates))
+    yield PlannedFiles(packed(files))
+    exact = _needs_exact_counts(files, job)
+    for span in spans_of(files, job.syntax, types):
+        yield from (ToCount(one, exact) for one in spans_in(span))
 
 
-def _files_in_order(found: list[PlannedFiles | Passing]) -> list[PlannedFile]:
-    """Return the planned files among other elements, by relative path."""
-    planned = [item for some in found if isinstance(some, PlannedFiles) for item in some.files]
-    return sorted(planned, key=lambda item: item.file.relative)
-
-
-def _needs_exact_counts(planned: list[PlannedFile], job: EmbedJob) -> bool:
+def _needs_exact_counts(files: pa.Table, job: EmbedJob) -> bool:
     """Whether tokens are counted, to choose buckets for the first time or for a larger corpus."""
     if job.buckets is None:
         return True
-    tokens = sum(span.tokens for item in planned for span in item.spans)
-    return tokens > COUNT_AGAIN * job.buckets.chosen_tokens
+    tokens = pc.sum(span_values(files, "tokens")).as_py() or 0
+    return bool(tokens > COUNT_AGAIN * job.buckets.chosen_tokens)
 
 
-def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """Return opened files with the types that their kept columns are read as.
+def checked_opened(files: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
+    """Return opened files, and the types that their kept columns are read as.
 
     Raises OptionError if kept columns differ, the text is more than this process may group in
     memory or the rows are too few for the requested index, DataGateError if they are too few after
     the last snapshot.
     """
-    planned = with_types(planned, job, last_snapshot(job.run))
-    if (rows := rows_at_most(planned)) is not None:
+    types = types_of(files, job, last_snapshot(job.run))
+    rows = rows_at_most(files)
+    if rows is not None:
         check_rows(job, rows)
-    text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
+    text = BYTES_PER_TOKEN * (pc.sum(span_values(files, "tokens")).as_py() or 0)
     if job.text_limit is not None and text > job.text_limit:
         raise OptionError(
             f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more"
             " than a quarter of this machine's; say --partition file, or run it on a cluster"
             " (--runner)"
         )
-    return planned
+    return files, types
 
 
-def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile]:
-    """Return the files; the first one has the result of checking all shards."""
-    if files:
-        return [replace(files[0], checked=checked), *files[1:]]
-    return files
-
-
-def unchanged(
-    planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards
-) -> tuple[Manifest | None, Checked]:
-    """Return the last snapshot if its input was the same and its shards are sound, else None; and
-    the result of checking the shards.
+def unchanged(files: pa.Table, states: pa.Table, job: EmbedJob) -> Manifest | None:
+    """Return the last snapshot if its input was the same and its shards are sound, else None.
 
     Names of files may differ if they show nowhere.
     """
     manifest = None
     if job.carry:
         manifest = last_snapshot(job.run)
-    if manifest is None or not _is_same_input(manifest, planned, job):
-        return None, Checked()
-    checked = shards.check(manifest.units)
-    if checked.damaged:
-        return None, checked
-    return manifest, checked
+    if manifest is None or not _is_same_input(manifest, files, job):
+        return None
+    return None if total(states, "is_damaged") else manifest
 
 
-def _is_same_input(manifest: Manifest, planned: list[PlannedFile], job: EmbedJob) -> bool:
+def _is_same_input(manifest: Manifest, files: pa.Table, job: EmbedJob) -> bool:
     """Whether a snapshot was made of the same files; only their content counts if names do not."""
-    names = job.columns.path_names
-    before = [(entry.path, rows_of_entry(entry, names)) for entry in manifest.files]
-    now = [(item.file.relative, rows_of_file(item.file, names)) for item in planned]
     # Without ids of their own rows are named after files, and rejected rows are.
     is_named = job.columns.id is None or manifest.rows.rejected > 0
-    if is_named:
-        return Counter(before) == Counter(now)
-    return Counter(text for _, text in before) == Counter(text for _, text in now)
+    sides = []
+    for side in (manifest.read_files(), files):
+        marks = content_marks(side, job.columns.path_names)
+        if is_named:
+            marks = pc.binary_join_element_wise(marks, side.column("path").combine_chunks(), "\n")
+        sides.append(marks.take(pc.sort_indices(marks)))
+    return bool(sides[0].equals(sides[1]))
 
 
 def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
@@ -198,16 +221,11 @@ def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
             if item.exact:
                 found = counted(item.span, job.columns, job.run.unit_tokens)
             else:
-                found = with_rows(item.span)
+                found = replace(item.span, rows=rows_of(item.span))
             progress.step()
         return found
     except SentenceBeamError as error:
         return Problem.of(error)
-
-
-def with_rows(span: Span) -> Span:
-    """The span with its number of rows."""
-    return replace(span, rows=count_rows_of(span))
 
 
 def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
@@ -226,60 +244,41 @@ def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
     return replace(span, rows=rows, tokens=tokens)
 
 
-def record(
-    found: list[PlannedFile | Span | Passing], job: EmbedJob, slots: int | None
-) -> Iterator[ToRead | Problem]:
+def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
     """Choose the buckets, write the plan down and hand out what to read; or only the problems.
 
     A plan that is already on record is handed out instead.
     """
-    if Standing() in found:
-        yield from recorded(job, slots)
-        return
-    problems = [item for item in found if isinstance(item, Problem)]
+    problems = problems_in(found)
     if problems:
         yield from problems
         return
-    files = _with_spans(found)
-    everything = [span for item in files for span in item.spans]
     try:
-        check_rows(job, sum(span.rows or 0 for span in everything))
+        if Standing() not in found:
+            _record(found, job)
+        yield from _recorded(job, slots)
     except SentenceBeamError as error:
         yield Problem.of(error)
-        return
-    buckets = buckets_for(everything, job)
-    if not write_plan(job.root, job.run.id, files, buckets, merged(found)):
-        yield from recorded(job, slots)
-        return
-    progress.planned(sum(span.tokens for span in everything))
-    yield from readings(everything, buckets, slots)
 
 
-def _with_spans(found: list[PlannedFile | Span | Passing]) -> list[PlannedFile]:
-    """Return the files among the elements in order, each with its spans in order."""
-    files = [item for item in found if isinstance(item, PlannedFile)]
-    spans: dict[str, list[Span]] = {item.file.path: [] for item in files}
-    for item in found:
-        if isinstance(item, Span):
-            spans[item.file.path].append(item)
-    made = []
-    for item in sorted(files, key=lambda item: item.file.relative):
-        in_order = sorted(spans[item.file.path], key=lambda span: span.start)
-        made.append(replace(item, spans=tuple(in_order)))
-    return made
+def _record(found: list[Any], job: EmbedJob) -> None:
+    """Write the plan of opened files whose spans have been counted."""
+    counted_spans = [item for item in found if isinstance(item, Span)]
+    spans = sorted(counted_spans, key=lambda span: span.start)
+    check_rows(job, sum(span.rows or 0 for span in spans))
+    files = with_spans(files_in(found), spans)
+    types = types_of(files, job, last_snapshot(job.run))
+    notes = notes_of(files, types, buckets_for(spans, job), merged(found))
+    write_rows(job, files, notes, states_in(found))
 
 
-def recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
-    """Yield what to read by the plan on record, or a problem if the plan has changed."""
-    try:
-        work = RecordedWork(job.root, job.run.id, job.syntax)
-        spans = [span for one in work.spans() for span in spans_of(one)]
-    except SentenceBeamError as error:
-        yield Problem.of(error)
-        return
-    progress.planned(sum(span.tokens for span in spans))
-    if work.notes.buckets is not None:
-        yield from readings(spans, work.notes.buckets, slots)
+def _recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead]:
+    """Yield what to read by the plan on record."""
+    plan = read_plan(job.root, job.run.id)
+    progress.planned(plan.tokens)
+    if plan.notes.buckets is not None and not plan.notes.replaces:
+        spans = [one for span in plan.spans_to_embed(job.syntax) for one in spans_in(span)]
+        yield from readings(spans, plan.notes.buckets, slots)
 
 
 def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:

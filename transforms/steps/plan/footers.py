@@ -2,7 +2,8 @@
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+
+import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
@@ -13,7 +14,8 @@ from sentence_beam.transforms.corpus.formats.registry import columns_of
 from sentence_beam.transforms.corpus.reading import with_cut
 from sentence_beam.transforms.corpus.rows import blocks_of
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
+from sentence_beam.transforms.store.runs.plan import input_files
 
 FILES_AT_ONCE = 16
 
@@ -41,45 +43,43 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
     return columns_of(file).kept_types(text, columns.id, columns.keep, columns.kinds)
 
 
-def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
-    """Open a file; returns it with the types of its kept columns, and its spans."""
-    check_first_bytes(item.file)
-    kept = kept_types(item.file, job)
+def open_file(file: InputFile, job: EmbedJob) -> OpenedFile:
+    """Open a file; returns its spans and the types of its kept columns.
+
+    Raises OptionError if it lacks the text or the ids, or has a column in a wrong type.
+    """
+    check_first_bytes(file)
+    kept = kept_types(file, job)
     columns = job.columns
-    there = columns_of(item.file)
+    there = columns_of(file)
     text: str | tuple[str, ...] = columns.texts
     if columns.of_text is None:
         text = columns.text
-    file = with_cut(item.file, text, job.run.unit_tokens)
-    spans = plan_file(file, text, job.run.unit_tokens)
+    file = with_cut(file, text, job.run.unit_tokens)
+    spans = tuple(plan_file(file, text, job.run.unit_tokens))
     if not spans:  # of no row: its columns may be of any type
-        return replace(item, file=file, carried=(), spans=(), kept=(), is_rowless=True)
+        return OpenedFile(file)
     keys = None
     if columns.keep or templates(job):
         named = (name for names, _ in templates(job) for name in names)
         keys = there.existing((*columns.keep, *named))
-    found = replace(item, file=file, carried=(), spans=tuple(spans), kept=kept, keys=keys)
-    return replace(found, lacks=there.lacking(columns.keep))
+    return OpenedFile(file, spans, kept, keys, there.lacking(columns.keep))
 
 
-def check_readable(item: PlannedFile, job: EmbedJob) -> None:
+def open_rows(files: pa.Table, job: EmbedJob) -> pa.Table:
+    """Return the rows `PLANNED` of files, all of them opened, in threads."""
+    named = input_files(files, job.syntax)
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        rows = list(pool.map(lambda file: open_file(file, job).row(), named))
+    return planned_rows(
+        [row | {"ms": ms} for row, ms in zip(rows, files.column("ms").to_pylist(), strict=True)]
+    )
+
+
+def check_readable(opened: OpenedFile, job: EmbedJob) -> None:
     """Read a file once; raise SentenceBeamError if it breaks off or is damaged anywhere."""
-    for span in item.spans:
+    for span in opened.spans:
         deque(blocks_of(span, job.columns), maxlen=0)
-
-
-def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """Open every file of a plan that is not open yet, except bad ones."""
-    if not any(item.is_unopened for item in planned):
-        return planned
-    with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
-        return list(executor.map(lambda item: _opened(item, job), planned))
-
-
-def _opened(item: PlannedFile, job: EmbedJob) -> PlannedFile:
-    if item.is_unopened:
-        return read_footer(item, job)
-    return item
 
 
 def checksum_of(file: InputFile) -> str:

@@ -6,17 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.corpus import Span, read_span
-from sentence_beam.transforms.corpus.groups import spans_of
+from sentence_beam.transforms.corpus import read_span
 from sentence_beam.transforms.space.hashing import row_hash, sha256_text
 from sentence_beam.transforms.space.int8_model import INT8, Int8Model
 from sentence_beam.transforms.space.recipe import Machine
 from sentence_beam.transforms.steps.embed.cutting import texts_of_pieces
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import Resolved
-from sentence_beam.transforms.steps.plan import content
-from sentence_beam.transforms.steps.plan.footers import read_footers
-from sentence_beam.transforms.steps.plan.look import plan_files
+from sentence_beam.transforms.steps.plan.look import look
 from sentence_beam.transforms.store.int8_models import claimed_int8, keep_int8
 from sentence_beam.transforms.store.runs.canary import TEXTS
 
@@ -69,20 +66,13 @@ def _sample(job: EmbedJob) -> list[str]:
 
     The texts are pieces if documents are cut. A corpus without rows has those of the canary.
     """
-    spans = heapq.nsmallest(SAMPLE_SPANS, _spans(job), key=lambda span: sha256_text(span.name))
+    spans = heapq.nsmallest(SAMPLE_SPANS, look(job).spans, key=lambda span: sha256_text(span.name))
     texts: dict[str, None] = {}
     for span in spans:
         unit = next(iter(read_span(span, job.columns, job.run.unit_tokens)), None)
         if unit is not None:
             texts |= dict.fromkeys(texts_of_pieces(unit.texts, job))
     return heapq.nsmallest(SAMPLE_TEXTS, texts, key=row_hash) or list(TEXTS)
-
-
-def _spans(job: EmbedJob) -> list[Span]:
-    planned, _ = plan_files(job)
-    if job.by_content:
-        planned = content.checked_opened(read_footers(planned, job), job)
-    return [part for item in planned for span in item.work for part in spans_of(span)]
 
 
 def _cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:

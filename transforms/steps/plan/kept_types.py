@@ -8,6 +8,7 @@ text unless other files have a type. Files that lack the column have nulls.
 import functools
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sentence_beam.transforms.corpus.arrow_types import (
     NO_TYPE,
@@ -21,39 +22,41 @@ from sentence_beam.transforms.corpus.formats.registry import columns_of
 from sentence_beam.transforms.corpus.type_join import join_types
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.footers import templates
+from sentence_beam.transforms.steps.plan.planned import distinct_values
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.plan import PlannedFile
+from sentence_beam.transforms.store.runs.plan import input_files
 from sentence_beam.transforms.store.shards.kept_types import stored_types
 
+Types = tuple[tuple[str, str], ...]
 
-def with_types(
-    planned: list[PlannedFile], job: EmbedJob, last: Manifest | None
-) -> list[PlannedFile]:
-    """Return the plan with the types that kept columns are read as.
+
+def types_of(files: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
+    """Return the code of the type that each kept column is read as, of rows `PLANNED`.
 
     Raises OptionError if no file has a column that is kept or that a template names.
     """
-    # a file without rows and without columns tells nothing
-    items = [item for item in planned if not item.bad and (item.keys or not item.is_rowless)]
     if not job.columns.keep and not templates(job):
-        return planned
-    opened = [item for item in items if item.kept is not None]
-    if len(opened) == len(items) and not any(item.carried for item in items):
+        return ()
+    # a file without rows tells nothing
+    is_rowless = pc.equal(pc.list_value_length(files.column("spans")), 0)
+    files = files.filter(pc.and_(files.column("bad").is_null(), pc.invert(_filled(is_rowless))))
+    opened = files.filter(files.column("kept").is_valid())
+    if len(opened) == len(files):
         _check_keys(opened, job)  # files that stay as they are have had all columns
-    types = _found_types(opened, job, last)
-    if not types:
-        return planned
-    return [item.reading(types) for item in planned]
+    return _found_types(opened, job, last)
 
 
-def _found_types(
-    opened: list[PlannedFile], job: EmbedJob, last: Manifest | None
-) -> tuple[tuple[str, str], ...]:
+def _filled(flags: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.fill_null(flags, False)
+
+
+def _found_types(opened: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
     """Return the code of the type of each kept column that was given none."""
     names = [name for name in job.columns.keep if name not in job.columns.kinds]
     stored: dict[str, pa.DataType] = {}
     if names and last is not None:
         stored = stored_types(last, names)
+    kept = [dict(pairs) for pairs in distinct_values(opened, "kept")]
     found = []
     for name in names:
         if name in stored:
@@ -61,13 +64,9 @@ def _found_types(
         elif name == job.columns.text and job.columns.of_text is None:
             code = code_of(STR.arrow)  # the text itself, which files may have as bytes
         else:
-            code = join_codes([kinds[name] for kinds in map(_codes, opened) if name in kinds])
+            code = join_codes([codes[name] for codes in kept if name in codes])
         found.append((name, code))
     return tuple(found)
-
-
-def _codes(item: PlannedFile) -> dict[str, str]:
-    return dict(item.kept or ())
 
 
 def join_codes(codes: list[str]) -> str:
@@ -89,7 +88,7 @@ def join_codes(codes: list[str]) -> str:
     return code_of(joined)
 
 
-def retyped(types: tuple[tuple[str, str], ...], last: Manifest | None) -> tuple[str, ...]:
+def retyped(types: Types, last: Manifest | None) -> tuple[str, ...]:
     """Return the columns without a value in the last snapshot that have another type than text now.
 
     Its shards have them as text.
@@ -100,15 +99,17 @@ def retyped(types: tuple[tuple[str, str], ...], last: Manifest | None) -> tuple[
     return tuple(name for name in untyped if type_of(dict(types)[name]).arrow != STR.arrow)
 
 
-def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:
+def _check_keys(opened: pa.Table, job: EmbedJob) -> None:
     """Raise OptionError for a kept column, or one of a template, that is in no file's first
     rows.
     """
-    told = [item for item in opened if item.keys is not None]
-    if not told:
+    told = opened.filter(opened.column("keys").is_valid())
+    if not len(told):
         return
+    seen = {name for names in distinct_values(told, "keys") for name in names}
     named = [(name, "--keep-columns") for name in job.columns.keep]
     named += [(name, option) for names, option in templates(job) for name in names]
     for name, option in named:
-        if not any(name in (item.keys or ()) for item in told):
-            raise columns_of(told[0].file).missing_error(name, option)
+        if name not in seen:
+            first = next(input_files(told.slice(0, 1)))
+            raise columns_of(first).missing_error(name, option)

@@ -2,31 +2,39 @@
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
+from functools import cache
 from typing import Any
 
+import pyarrow as pa
+
 from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.columns import is_valid, numbers, total
 from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.beside import Beside, merged
-from sentence_beam.transforms.corpus.groups import AnySpan, spans_of
-from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+from sentence_beam.transforms.corpus.groups import spans_of as spans_in
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content
-from sentence_beam.transforms.steps.plan.checked import checked_plan
-from sentence_beam.transforms.steps.plan.files import list_files, put_together
-from sentence_beam.transforms.steps.plan.footers import read_footers
-from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.steps.plan.elements import (
+    FilesToLookInto,
+    PlannedFiles,
+    ShardsToCheck,
+    packed,
+)
+from sentence_beam.transforms.steps.plan.list_files import list_files
+from sentence_beam.transforms.steps.plan.look_into import (
+    check_for,
+    check_shards,
+    look_into_all,
+)
+from sentence_beam.transforms.steps.plan.planned import lacking_columns
+from sentence_beam.transforms.steps.plan.record import problems_in, put_together, states_in
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.carried import CarriedShards
-from sentence_beam.transforms.store.runs.commit import last_snapshot
-from sentence_beam.transforms.store.runs.packed_files import NO_FILES, PackedPlan
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.plan_file import count_lacking
+from sentence_beam.transforms.store.runs.plan import spans_of
 
 MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 
@@ -35,7 +43,7 @@ MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 class Looked:
     """Counts of the files and units that a run would find.
 
-    `spans` are read to measure the pace: of packed files some, of others all.
+    `spans` are read to measure the pace.
     `rows` are those of spans that count them; the others have `uncounted` estimated tokens. The
     other fields are those of `Estimate`.
     """
@@ -56,34 +64,26 @@ class Looked:
     spans: tuple[Span, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        planned: Sequence[PlannedFile],
-        beside: Beside,
-        work: Sequence[AnySpan],
-        packed: PackedPlan = NO_FILES,
-        syntax: Syntax = AS_FOUND,
-    ) -> "Looked":
-        """Add up a plan: `work` is embedded, `packed` are other files; `syntax` is the run's."""
-        some = packed.some_spans(MEASURED_SPANS, syntax)
-        carried_files = packed.carried_count + sum(map(_is_carried, planned))
-        carried = [unit for item in planned for unit in item.carried]
+    def of(cls, files: pa.Table, beside: Beside, work: Sequence[Span]) -> "Looked":
+        """Add up a plan: `work` is embedded."""
+        is_carried = numbers(files, "carried") & ~is_valid(files, "bad")
+        carried_files = int(is_carried.sum())
+        bad = files.filter(files.column("bad").is_valid())
         return cls(
-            files=len(planned) + packed.count,
+            files=len(files),
             carried_files=carried_files,
             unchanged_files=carried_files,
-            units=len(work) + packed.total("spans"),
-            carried_units=len(carried) + packed.total("units"),
-            rows=sum(span.rows or 0 for span in work) + packed.total("to_read"),
-            uncounted=sum(span.tokens for span in work if span.rows is None)
-            + packed.total("uncounted_tokens"),
-            tokens=sum(span.tokens for span in work) + packed.total("tokens"),
-            input_bytes=sum(item.file.size for item in planned) + packed.total("size"),
-            carried_rows=sum(unit.rows for unit in carried) + packed.total("rows"),
+            units=len(work),
+            carried_units=total(files, "units"),
+            rows=sum(span.rows or 0 for span in work),
+            uncounted=sum(span.tokens for span in work if span.rows is None),
+            tokens=sum(span.tokens for span in work),
+            input_bytes=total(files, "size"),
+            carried_rows=total(files, "rows"),
             beside=beside.total(),
-            bad={item.file.relative: item.bad for item in planned if item.bad},
-            lacking=count_lacking(planned, packed),
-            spans=tuple(part for span in chain(work, some) for part in spans_of(span)),
+            bad=dict(zip(*(bad.column(name).to_pylist() for name in ("path", "bad")), strict=True)),
+            lacking=lacking_columns(files),
+            spans=tuple(work),
         )
 
     def to_json(self) -> bytes:
@@ -92,54 +92,55 @@ class Looked:
         return json.dumps(asdict(replace(self, spans=tuple(spans)))).encode()
 
 
-def _is_carried(item: PlannedFile) -> bool:
-    """Whether a file is carried over: it has units, or was not opened."""
-    return not item.bad and (bool(item.carried) or item.kept is None)
-
-
 def look(job: EmbedJob) -> Looked:
     """Plan a run in this process. Raises the first problem."""
-    return _looked(job, *plan_files(job))
+    return _looked(job, look_at_all(job))
 
 
-def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
-    """Plan a run in this process; returns the files, and what lies beside them. Raises the first
-    problem.
+def look_at_all(job: EmbedJob) -> list[Any]:
+    """Return what workers would find of a run's input, found in this process."""
+    found: list[Any] = []
+    of_all = cache(job.run.shard_check)
+    for glob in job.run.globs:
+        for item in list_files(glob, job):
+            if isinstance(item, FilesToLookInto):
+                rows, problems = look_into_all(item.table, job)
+                found += [PlannedFiles(packed(rows)), *problems]
+            elif isinstance(item, ShardsToCheck):
+                check = check_for(job.run, item.parts, of_all)
+                found.append(check_shards(item.parts, job.root, check))
+            else:
+                found.append(item)
+    return found
+
+
+def _looked(job: EmbedJob, found: list[Any]) -> Looked:
+    """Count a plan; by content, other files are opened too if one has changed.
+
+    Raises the first problem.
     """
-    found = [item for glob in job.run.globs for item in list_files(glob, job)]
-    _raise_first(found)
-    planned = FilePlanner(job).plan_all([item for item in found if isinstance(item, InputFile)])
-    _raise_first(planned)
-    items = [item for item in planned if isinstance(item, PlannedFile)]
-    return checked_plan(items, job, last_snapshot(job.run))[0], merged(found)
-
-
-def _raise_first(found: Iterable[Any]) -> None:
-    """Raise the error of the first problem among other things."""
-    for item in found:
-        if isinstance(item, Problem):
-            raise item.error()
-
-
-def _looked(
-    job: EmbedJob, planned: list[PlannedFile], beside: Beside, packed: PackedPlan = NO_FILES
-) -> Looked:
-    """Count a plan; by content, other files are opened too if one has changed."""
+    problems = problems_in(found)
+    if problems:
+        raise problems[0].error()
+    files, types = put_together(found, job)
     same = None
     if job.by_content:
-        same = content.unchanged(planned, job, CarriedShards(job.root))[0]
-    unchanged = sum(item.is_unopened for item in planned)
+        same = content.unchanged(files, states_in(found), job)
+    unchanged = total(files, "carried")
     if job.by_content and same is None:
-        planned = content.checked_opened(read_footers(planned, job), job)
-    work = []
+        files, types = content.checked_opened(content.open_files(files, job), job)
+    work: list[Span] = []
+    units = 0
     if same is None:
-        work = [span for item in planned for span in item.work]
-    found = Looked.of(planned, beside, work, packed, job.syntax)
+        spans = list(spans_of(files, job.syntax, types))
+        work = [one for some in spans for one in spans_in(some)]
+        units = len(spans)
+    looked = replace(Looked.of(files, merged(found), work), units=units)
     if job.by_content:
-        found = in_buckets(found, same, job)
+        looked = in_buckets(looked, same, job)
         # some of these have other names
-        found = replace(found, unchanged_files=max(unchanged, found.carried_files))
-    return found
+        looked = replace(looked, unchanged_files=max(unchanged, looked.carried_files))
+    return looked
 
 
 def in_buckets(found: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
@@ -151,7 +152,7 @@ def in_buckets(found: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
     return replace(
         found,
         units=0,
-        carried_units=len(same.units),
+        carried_units=same.units.rows,
         carried_files=found.files,
         carried_rows=same.rows.stored,
     )
@@ -160,9 +161,7 @@ def in_buckets(found: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
 def write_looked(found: list[Any], job: EmbedJob, output: str) -> None:
     """Write the counts of what a job's workers have found to the file `output`; or the problem."""
     try:
-        _raise_first(found)
-        planned, packed = put_together(found, job)
-        answer = _looked(job, planned, merged(found), packed).to_json()
+        answer = _looked(job, found).to_json()
     except SentenceBeamError as error:
         answer = json.dumps({"problem": asdict(Problem.of(error))}).encode()
     # a retried bundle has the same answer

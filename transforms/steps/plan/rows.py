@@ -1,49 +1,44 @@
 """Checks of the number of rows in a plan, before anything is embedded."""
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from sentence_beam.transforms.base.columns import total
 from sentence_beam.transforms.corpus.counting import count_up_to
-from sentence_beam.transforms.corpus.groups import AnySpan, spans_of
+from sentence_beam.transforms.corpus.groups import spans_of as spans_in
 from sentence_beam.transforms.index.choose import check_rows_for
 from sentence_beam.transforms.index.spec import IndexSpec
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import check_deletes, check_rows_left
 from sentence_beam.transforms.store.runs.deletes import row_keys, rows_of_files_left
-from sentence_beam.transforms.store.runs.packed_files import PackedPlan
-from sentence_beam.transforms.store.runs.plan import PlannedFile, rows_at_most
+from sentence_beam.transforms.store.runs.plan import span_values, spans_of
 
 
-def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile], packed: PackedPlan) -> None:
+def check_plan_rows(job: EmbedJob, files: pa.Table) -> None:
     """Raise as `check_rows` does; counts uncounted rows, up to those that the index needs."""
-    rows = rows_at_most(planned)
-    known = packed.total("written") + packed.total("to_read")
-    if rows is not None and not packed.total("uncounted_spans"):
-        check_rows(job, rows + known)
+    carried = total(files, "written")
+    rows = span_values(files, "rows")
+    if not rows.null_count:
+        check_rows(job, carried + (pc.sum(rows).as_py() or 0))
     elif index := _index_of_rows(job):
-        most = index.rows_needed - known
-        rows = _rows_up_to(planned, packed.uncounted(job.syntax), most)
-        _check_index(job, index, known + rows)
+        _check_index(job, index, _rows_up_to(files, carried, index.rows_needed))
 
 
 def check_files_left(
-    job: EmbedJob, planned: Sequence[PlannedFile], last: Manifest | None, packed: PackedPlan
+    job: EmbedJob, files: pa.Table, last: Manifest | None, last_files: pa.Table
 ) -> None:
     """Raise DataGateError if too many rows are of files that left the input.
 
     Rows with ids from a column may be in other files now: they are compared when all rows have been
-    read. `last` is the last snapshot without the packed files.
+    read.
     """
     run = job.run
-    files = [item.file for item in planned]
-    if not run.has_delete_gate:
+    if not run.has_delete_gate or last is None:
         return
-    if last is None:
-        return
-    keys = row_keys(run.options, last, files, packed.count > 0)
+    keys = row_keys(run.options, last, files)
     if keys is not None:
-        check_deletes(run, rows_of_files_left(last, files, keys))
+        check_deletes(run, rows_of_files_left(last_files, files, keys))
 
 
 def check_rows(job: EmbedJob, rows: int) -> None:
@@ -53,6 +48,12 @@ def check_rows(job: EmbedJob, rows: int) -> None:
     check_rows_left(job.run, rows)
     if index := _index_of_rows(job):
         _check_index(job, index, rows)
+
+
+def rows_at_most(files: pa.Table) -> int | None:
+    """Return the rows of all spans to embed, None if those of a span are not known."""
+    rows = span_values(files, "rows")
+    return None if rows.null_count else pc.sum(rows).as_py() or 0
 
 
 def _index_of_rows(job: EmbedJob) -> IndexSpec | None:
@@ -68,11 +69,9 @@ def _check_index(job: EmbedJob, index: IndexSpec, rows: int) -> None:
     check_rows_for(index, rows, job.run.space.dim)
 
 
-def _rows_up_to(planned: Sequence[PlannedFile], others: Iterable[AnySpan], most: int) -> int:
-    """The rows of files and of other spans, or `most` if there are more."""
-    rows = sum(unit.written for item in planned for unit in item.carried)
-    work = chain((span for item in planned for span in item.work), others)
-    for span in (one for some in work for one in spans_of(some)):
+def _rows_up_to(files: pa.Table, rows: int, most: int) -> int:
+    """Return `rows` and those of the spans to embed, or `most` if there are more."""
+    for span in (one for some in spans_of(files) for one in spans_in(some)):
         if rows >= most:
             return most
         rows += count_up_to(span, most - rows)

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import mask_array
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.search.hits import Hits
 from sentence_beam.transforms.search.queries import QueryEncoder
 from sentence_beam.transforms.space.identity import SHORTEST
 from sentence_beam.transforms.store.calibrations import kept_calibration
-from sentence_beam.transforms.store.manifest import Manifest, with_units
-from sentence_beam.transforms.store.shards.reading import take_rows
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.shard_files import take_numbered
 from sentence_beam.transforms.store.verify import place
 from sentence_beam.transforms.store.watched import Answer, Answers, WatchedQueries
 
@@ -85,8 +85,9 @@ def ask(manifest: Manifest, vectors: np.ndarray, k: int) -> Asked:
         rows = sampled_part(manifest.rows.stored)
     searched = manifest
     if rows < 1:
-        units = [unit for unit in manifest.units if in_sample(unit.unit, rows)]
-        searched = with_units(manifest, units, [])
+        names = manifest.shards.column("unit").to_pylist()
+        is_drawn = np.array([in_sample(name, rows) for name in names], bool)
+        searched = manifest.with_shards(manifest.shards.filter(mask_array(is_drawn)))
     with progress.stage("asking the watched queries"):
         hits = Searcher(searched).best(vectors, k)
         answers = _answers(searched, hits)
@@ -113,13 +114,13 @@ def in_sample(unit: str, part: float) -> bool:
 
 
 def _answers(manifest: Manifest, hits: Hits) -> Answers:
-    paths = [unit.path for unit in manifest.units if unit.path]
     found: dict[tuple[int, int], tuple[str, bytes]] = {}
     names = ["id", hash_column(manifest)]
     for number in np.unique(hits.shard[hits.shard >= 0]).tolist():
         rows = np.unique(hits.row[hits.shard == number])
-        table = take_rows(storage.join(manifest.root, paths[number]), rows, names)
+        table = take_numbered(manifest, number, rows, names)
         found |= _by_place(number, rows, table)
+    paths = {number: manifest.shard(number).path for number, _ in found}
     answers: Answers = []
     for scores, shards, rows in zip(*hits.columns, strict=True):
         places = zip(scores.tolist(), shards.tolist(), rows.tolist(), strict=True)

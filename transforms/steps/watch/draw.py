@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow import as_hashes, as_matrix
 from sentence_beam.transforms.base.errors import OptionError
@@ -19,7 +18,8 @@ from sentence_beam.transforms.corpus.passages import sentence_spans
 from sentence_beam.transforms.index.kmeans import kmeans
 from sentence_beam.transforms.index.vectors import prepared, scored_by
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.reading import read_shard, take_rows
+from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.shards.shard_files import take_numbered
 
 CANDIDATES = 12  # rows for each query, among which clusters and lengths are spread
 QUERIES_A_CLUSTER = 8
@@ -78,10 +78,9 @@ def _candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows:
     """Return the rows with the least keys, each text once."""
     keys = np.empty(0, np.uint64)
     places = np.empty(0, np.int64)
-    paths = [unit.path for unit in manifest.units if unit.path]
-    for number, path in enumerate(paths):
+    for number in range(len(manifest.shards)):
         start = number << 32
-        for batch in read_shard(storage.join(manifest.root, path), ["row_hash"]):
+        for batch in read_shard(manifest.shard(number).full_path, ["row_hash"]):
             own = keys_of(as_hashes(batch.column(0)))
             keys = np.concatenate([keys, own])
             places = np.concatenate([places, np.arange(start, start + len(own))])
@@ -93,8 +92,7 @@ def _candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows:
     vectors = np.zeros((len(keys), manifest.space.dim), np.float32)
     for number in np.unique(places >> 32).tolist():
         here = np.flatnonzero(places >> 32 == number)
-        path = storage.join(manifest.root, paths[number])
-        table = take_rows(path, places[here] & 0xFFFFFFFF, ["embedding", column])
+        table = take_numbered(manifest, number, places[here] & 0xFFFFFFFF, ["embedding", column])
         vectors[here] = as_matrix(table.column("embedding").combine_chunks())
         for place, text in zip(here.tolist(), table.column(column).to_pylist(), strict=True):
             texts[place] = text or ""

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.arrow import as_matrix, mask_array
+from sentence_beam.transforms.base.columns import column, lookup
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.index.vectors import prepared
 from sentence_beam.transforms.steps.watch.ask import hash_column
@@ -81,7 +82,6 @@ class Fates:
         self._old = old
         self._new = new
         self._queries = prepared(queries, new.metric)
-        self._both = {unit.path for unit in old.units} & {unit.path for unit in new.units}
         self._old_rows = _KnownRows()
         self._new_rows = _KnownRows()
         self._vectors: dict[Place, np.ndarray] = {}
@@ -106,17 +106,19 @@ class Fates:
 
         Their vectors, and those of the `last` answers of queries, are read once for each shard.
         """
-        self._new_rows = self._find(self._new, [row for row in lost if row.shard not in self._both])
+        self._new_rows = self._find(
+            self._new, [row for row in lost if not self._in_both(row.shard)]
+        )
         try:
             self._old_rows = self._find(
-                self._old, [row for row in gained if row.shard not in self._both]
+                self._old, [row for row in gained if not self._in_both(row.shard)]
             )
         except SentenceBeamError:  # damaged: its rows were embedded again, and count as new
             self._old_rows = _KnownRows()
         new = {place_of(answer) for answer in (*gained, *last)}
         old = set()
         for answer in lost:
-            if answer.shard in self._both:
+            if self._in_both(answer.shard):
                 new.add(place_of(answer))
             else:
                 new |= {row.place for row in self._same(self._new_rows, answer)}
@@ -141,6 +143,10 @@ class Fates:
                     (shard, row): vector for row, vector in zip(rows, vectors, strict=True)
                 }
 
+    def _in_both(self, shard: str) -> bool:
+        """Whether both snapshots have a shard."""
+        return min(self._old.shard_number(shard), self._new.shard_number(shard)) >= 0
+
     def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> _KnownRows:
         """Return the rows with the ids or texts of answers, in shards of one snapshot alone."""
         found = _KnownRows()
@@ -148,30 +154,34 @@ class Fates:
             return found
         ids = pa.array({answer.id for answer in wanted}, pa.string())
         texts = pa.array({answer.text_hash for answer in wanted}, pa.binary(16))
-        column = hash_column(manifest)
-        for unit in manifest.units:
-            if unit.path is None or unit.path in self._both:
-                continue
+        text = hash_column(manifest)
+        for number in self._alone(manifest):
+            shard = manifest.shard(number)
             start = 0
-            path = storage.join(manifest.root, unit.path)
-            for batch in read_shard(path, ["id", column], unit.bytes):
+            for batch in read_shard(shard.full_path, ["id", text], shard.bytes):
                 is_wanted = pc.or_(
-                    pc.is_in(batch.column("id"), ids), pc.is_in(batch.column(column), texts)
+                    pc.is_in(batch.column("id"), ids), pc.is_in(batch.column(text), texts)
                 )
                 places = np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False))
                 rows = batch.take(pa.array(places))
                 values = zip(*(part.to_pylist() for part in rows.columns), strict=True)
                 for place, (row_id, text_hash) in zip(places.tolist(), values, strict=True):
-                    found.add(FoundRow(row_id, text_hash, unit.path, start + place))
+                    found.add(FoundRow(row_id, text_hash, shard.path, start + place))
                 start += batch.num_rows
         return found
+
+    def _alone(self, manifest: Manifest) -> list[int]:
+        """Return the numbers of the shards of one snapshot that the other lacks."""
+        other = self._old if manifest is self._new else self._new
+        at = lookup(column(manifest.shards, "path"), column(other.shards, "path"))
+        return np.flatnonzero(at < 0).tolist()
 
     def lost(self, query: int, answers: Sequence[Answer]) -> list[Lost]:
         """Return what became of the rows of a query's lost answers."""
         return [self._lost(query, answer) for answer in answers]
 
     def _lost(self, query: int, answer: Answer) -> Lost:
-        if answer.shard in self._both:
+        if self._in_both(answer.shard):
             return Lost(score=self._score(query, [place_of(answer)]))
         same = self._same(self._new_rows, answer)
         if not same:
@@ -215,7 +225,7 @@ class Fates:
         return found
 
     def _gained(self, query: int, answer: Answer) -> str:
-        if answer.shard in self._both:
+        if self._in_both(answer.shard):
             return INDEX_LOST
         same = self._same(self._old_rows, answer)
         if not same:
@@ -256,20 +266,34 @@ class Fates:
         return any(path in self._gone for path in self._files_of(answer))
 
     @cached_property
+    def _files(self) -> pa.Table:
+        """The paths and groups of the files of the last snapshot."""
+        return self._old.read_files("path", "group")
+
+    @cached_property
     def _gone(self) -> set[str]:
-        return self._old.files_by_path.keys() - self._new.files_by_path.keys()
+        paths = column(self._files, "path")
+        is_gone = lookup(paths, self._new.read_files("path").column("path")) < 0
+        return set(paths.filter(mask_array(is_gone)).to_pylist())
 
     def _files_of(self, answer: Answer) -> Iterable[str]:
         """Return the files that may have had a row of the last snapshot."""
         if self._old.options.id_column is None:
             return [PLACE.sub("", answer.id)]
-        unit = self._units.get(answer.shard)
-        if unit is not None and unit.file:
-            return [unit.file]
+        for unit in self._units_with(answer.shard):
+            if unit.file:
+                return [unit.file]
         name = span_name(layout.unit(answer.shard))
-        group = self._old.files_by_group.get(name, self._old.files)
-        return [file.path for file in group]
+        members = self._files.filter(pc.equal(self._files.column("group"), name))
+        if not len(members):
+            members = self._files
+        paths: list[str] = members.column("path").to_pylist()
+        return paths
 
-    @cached_property
-    def _units(self) -> dict[str, UnitRecord]:
-        return {unit.path: unit for unit in self._old.units if unit.path}
+    def _units_with(self, shard: str) -> list[UnitRecord]:
+        """Return the unit of a shard of the last snapshot; none if it lacks the shard."""
+        number = self._old.shard_number(shard)
+        if number < 0:
+            return []
+        name = self._old.shards.column("unit")[number].as_py()
+        return [unit for unit in self._old.units_of(name) if unit.path == shard]

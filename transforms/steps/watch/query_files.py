@@ -125,10 +125,9 @@ def unknown_rows(manifest: Manifest, grades: Grades) -> list[str]:
     judged = {row for rows in grades.values() for row in rows}
     wanted = pa.array(sorted(judged), pa.string())
     missing = set(judged)
-    for unit in manifest.units:
-        if unit.path is None:
-            continue
-        for batch in read_shard(storage.join(manifest.root, unit.path), ["id"], unit.bytes):
+    for number in range(len(manifest.shards)):
+        shard = manifest.shard(number)
+        for batch in read_shard(shard.full_path, ["id"], shard.bytes):
             ids = batch.column(0)
             missing -= set(ids.filter(pc.is_in(ids, wanted)).to_pylist())
     if not missing:

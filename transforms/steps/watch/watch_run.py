@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.columns import column
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
 from sentence_beam.transforms.steps.watch.compare import ComparedAnswers, compare
@@ -13,8 +16,8 @@ from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import Run, coming_manifest, last_snapshot
 from sentence_beam.transforms.store.runs.facts import RunFact, WatchRecord
-from sentence_beam.transforms.store.runs.recorded_plan import shared_plan
-from sentence_beam.transforms.store.runs.settled import Settled
+from sentence_beam.transforms.store.runs.plan import read_plan
+from sentence_beam.transforms.store.runs.settle import Settled
 from sentence_beam.transforms.store.watched import (
     WatchedQueries,
     answers_to_bytes,
@@ -71,7 +74,7 @@ def _record(
     watch = run.watch
     if old is None or watch is None:
         return None
-    new = coming_manifest(run, shared_plan(run.root, run.id), settled, index)
+    new = coming_manifest(run, read_plan(run.root, run.id), settled, index)
     if _answers_alike(old, new):
         return None
     watched = read_queries(run.root, watch)
@@ -85,8 +88,12 @@ def _answers_alike(old: Manifest, new: Manifest) -> bool:
     return (
         old.space.id == new.space.id
         and old.index == new.index
-        and {unit.path for unit in old.units} == {unit.path for unit in new.units}
+        and _shard_paths(old).equals(_shard_paths(new))
     )
+
+
+def _shard_paths(manifest: Manifest) -> pa.Array:
+    return column(manifest.shards, "path").sort()
 
 
 def compare_with_kept(

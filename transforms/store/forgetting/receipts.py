@@ -28,7 +28,7 @@ def receipts_of(root: str, after: str = "") -> Iterator[dict[str, Any]]:
 def _read(path: str) -> dict[str, Any]:
     with refuse_damage(f"{path} was changed", "restore it from a copy"):
         found: dict[str, Any] = json.loads(storage.read_bytes(path))
-        check_digest(found, ())
+        check_digest(found)
         return found
 
 

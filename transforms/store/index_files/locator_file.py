@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -110,10 +110,10 @@ class LocatorFile:
             [self._group(number).shard >= 0 for number in range(len(self._starts))]
         )
 
-    def wanted(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    def wanted(self, rows_of: Callable[[str], np.ndarray]) -> np.ndarray:
         """Return bool [n], True for live rows that are wanted.
 
-        `rows` has bool by row for each shard's name.
+        `rows_of` returns bool by row of a shard, by its name.
         """
         found = []
         for number in range(len(self._starts)):
@@ -121,7 +121,7 @@ class LocatorFile:
             here = np.zeros(len(group.row), bool)
             for shard in np.unique(group.shard[group.shard >= 0]).tolist():
                 at = np.flatnonzero(group.shard == shard)
-                here[at] = rows[group.shards[shard]][group.row[at]]
+                here[at] = rows_of(group.shards[shard])[group.row[at]]
             found.append(here)
         return np.concatenate(found)
 

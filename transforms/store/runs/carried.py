@@ -9,22 +9,48 @@ are shards, if these are fewer.
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.columns import (
+    column,
+    equals,
+    numbers,
+    numbers_of,
+    total,
+    whole,
+)
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.storage import Entry
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.key_range import ALL_KEYS, KeyRange
+from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.tables.names import Owners
+from sentence_beam.transforms.store.tables.parts import in_turns
 
 ROUND = 1 << 32
 ALMOST_SURELY = 20  # so many shards expected on a run's way: of e**20 runs one meets none
 READ_AT_ONCE = 4
+COLUMNS = ("unit", "path", "bytes", "sha256", "checksum")  # of a unit, to check its shard
+STATES = pa.schema(
+    [
+        ("unit", pa.string()),
+        ("path", pa.string()),
+        ("is_damaged", pa.bool_()),
+        ("is_compared", pa.bool_()),  # by the checksum of the listing
+        ("is_read", pa.bool_()),
+        ("bytes", pa.int64()),  # that were read
+        ("checksum", pa.string()),  # the listing's, if the record of a sound shard has another one
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -41,24 +67,27 @@ class Checked:
     bytes: int = 0
     damaged: tuple[str, ...] = ()
 
-    def merge(self, other: "Checked") -> "Checked":
-        """Return the sums of both."""
-        return Checked.sum((self, other))
-
     @classmethod
-    def sum(cls, parts: Iterable["Checked"]) -> "Checked":
-        """Return the sums over all parts."""
-        items = list(parts)
-        counts = {
-            name: sum(getattr(item, name) for item in items)
-            for name in ("shards", "compared", "read", "bytes")
-        }
-        return cls(**counts, damaged=tuple(path for item in items for path in item.damaged))
+    def of(cls, states: pa.Table) -> "Checked":
+        """Return the counts over states (`STATES`) of shards."""
+        damaged = states.filter(states.column("is_damaged")).column("path").to_pylist()
+        return cls(
+            shards=len(states),
+            compared=total(states, "is_compared"),
+            read=total(states, "is_read"),
+            bytes=total(states, "bytes"),
+            damaged=tuple(damaged),
+        )
 
 
 NOTHING = Checked()
-THERE = Checked(shards=1)
-COMPARED = Checked(shards=1, compared=1)
+
+
+def checksums_of(states: pa.Table) -> list[dict[str, str]]:
+    """Return unit and checksum of sound shards whose records have another one than the listing."""
+    found = states.filter(states.column("checksum").is_valid()).select(["unit", "checksum"])
+    listed: list[dict[str, str]] = found.to_pylist()
+    return listed
 
 
 def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
@@ -69,110 +98,127 @@ def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
     if not fraction:
         return 0
     least = min(ROUND, math.ceil(fraction * ROUND))
-    if manifest is None or fraction * manifest.unit_count > ALMOST_SURELY:
+    if manifest is None or fraction * manifest.units.rows > ALMOST_SURELY:
         return least
-    return max(
-        least, min((_way(start, unit.path) + 1 for unit in manifest.units if unit.path), default=0)
+    ways = ways_to(column(manifest.shards, "path"), start)
+    return max(least, int(ways.min(initial=ROUND - 1)) + 1 if len(ways) else 0)
+
+
+def ways_to(paths: pa.StringArray, start: int) -> np.ndarray:
+    """Return the distances on the round from a place to those of shards, int64 [n]."""
+    heads = b"".join(
+        hashlib.sha256(path).digest()[:4] for path in paths.cast(pa.binary()).to_pylist()
     )
+    return (np.frombuffer(heads, ">u4").astype(np.int64) - start) % ROUND
 
 
-def _way(start: int, path: str) -> int:
-    """Return the distance on the round from a place to that of a shard."""
-    place = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4])
-    return (place - start) % ROUND
+class ShardCheck:
+    """The check of shards that a run may carry over.
 
-
-class CarriedShards:
-    """The shards that a run may carry over; each is checked once.
-
-    The first check lists the store's shards with these keys; others are asked for one by one.
-    `start` is the run's place on the round, `stride` how far it reads.
+    `start` is the run's place on the round, `stride` how far it reads. With names from `low` up to
+    `high`, only the store's shards between them are listed, and others are asked for one by one.
     """
 
-    def __init__(self, root: str, start: int = 0, stride: int = 0, keys: KeyRange = ALL_KEYS):
+    def __init__(self, root: str, start: int = 0, stride: int = 0, low: str = "", high: str = ""):
         self._root = root
         self._start = start
         self._stride = stride
-        self._keys = keys
-        self._seen: dict[str, Checked] = {}
-        self._checksums: dict[str, str] = {}
+        self._low = low
+        self._high = high
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
         folder = storage.join(self._root, layout.EMBEDDINGS)
         place = storage.storage_of(folder)
-        if self._keys.is_empty:
-            return {}
-        if self._keys.is_all:
-            found = place.below(folder)
+        if self._high and place.lists_ranges(self._root):
+            found = place.between(folder, self._low, self._high)
         else:
-            found = place.between(folder, self._keys.low, self._keys.high)
+            found = place.below(folder)
         return {entry.path: entry for entry in found}
 
     def _entry(self, path: str) -> Entry | None:
         """Return the entry of a shard, by its path in the store; None if it is missing.
 
-        The shard of a renamed file may have a key of another range.
+        The shard of a renamed file has a name outside the range.
         """
         full = storage.join(self._root, path)
-        if full not in self._entries and not self._keys.has(path.rpartition("/")[2]):
+        if full not in self._entries and self._high:
             found = storage.storage_of(full).stat(full)
             if found is not None:
                 self._entries[full] = found
         return self._entries.get(full)
 
-    def __call__(self, unit: UnitRecord) -> bool:
-        """Return whether a unit has no shard, or one in which no damage was found."""
-        return not self.check([unit]).damaged
+    def states(self, units: pa.Table) -> pa.Table:
+        """Return the state (`STATES`) of the shard of each unit that has one.
 
-    def check(self, units: Iterable[UnitRecord]) -> Checked:
-        """Check the shards of units, and return the counts."""
-        named = {unit.path: unit for unit in units if unit.path}
-        if not named:
-            return NOTHING
-        to_read = [
-            unit for path, unit in named.items() if path not in self._seen and not self._look(unit)
-        ]
-        if to_read:
-            with ThreadPoolExecutor(READ_AT_ONCE) as pool:
-                list(pool.map(self._read, to_read))
-        return Checked.sum(self._seen[path] for path in named)
+        `units` have `COLUMNS`.
+        """
+        units = units.select(COLUMNS).filter(units.column("path").is_valid())
+        paths = column(units, "path")
+        names = paths.to_pylist()
+        entries = [self._entry(path) for path in names]
+        sizes = np.array([-1 if entry is None else entry.size for entry in entries], np.int64)
+        is_there = sizes == numbers(units, "bytes")
+        listed = pa.array([(entry and entry.checksum) or None for entry in entries], pa.string())
+        recorded = column(units, "checksum")
+        has_both = numbers_of(pc.and_(listed.is_valid(), recorded.is_valid()))
+        # one that differs may be of a copy of the store
+        is_same = equals(listed, recorded)
+        is_due = ways_to(paths, self._start) < self._stride
+        to_read = is_there & np.where(has_both, ~is_same, is_due)
+        digests = column(units, "sha256").to_pylist()
+        read = self._read([(names[i], digests[i]) for i in np.flatnonzero(to_read).tolist()])
+        is_sound = is_there.copy()
+        is_sound[to_read] = [sound for sound, _ in read]
+        sizes_read = np.zeros(len(names), np.int64)
+        sizes_read[to_read] = [size for _, size in read]
+        is_new = to_read & is_sound & ~is_same
+        return pa.table(
+            {
+                "unit": units.column("unit"),
+                "path": paths,
+                "is_damaged": mask_array(~is_sound),
+                "is_compared": mask_array(is_there & has_both & is_same),
+                "is_read": mask_array(to_read),
+                "bytes": pa.array(sizes_read),
+                "checksum": pc.if_else(mask_array(is_new), listed, pa.scalar(None, pa.string())),
+            },
+            schema=STATES,
+        )
 
-    def current(self, unit: UnitRecord) -> UnitRecord:
-        """Return the record of a sound unit, with the listing's checksum if it was read."""
-        checksum = self._checksums.get(unit.path or "")
-        if checksum in (None, unit.checksum):
-            return unit
-        return replace(unit, checksum=checksum)
+    def _read(self, shards: Sequence[tuple[str, bytes]]) -> list[tuple[bool, int]]:
+        """Read shards; return whether each is as written, and its size in bytes."""
+        if not shards:
+            return []
+        with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+            return list(pool.map(self._is_as_written, shards))
 
-    def _look(self, unit: UnitRecord) -> bool:
-        """Note the state of a shard in the listing; return False if it must be read."""
-        path = unit.path or ""
-        entry = self._entry(path)
-        if entry is None or entry.size != unit.bytes:
-            self._seen[path] = Checked(shards=1, damaged=(path,))
-        elif entry.checksum and unit.checksum:  # one that differs may be of a copy of the store
-            if entry.checksum != unit.checksum:
-                return False
-            self._seen[path] = COMPARED
-        elif _way(self._start, path) < self._stride:
-            return False
-        else:
-            self._seen[path] = THERE
-        return True
-
-    def _read(self, unit: UnitRecord) -> None:
-        """Read a shard, and note whether it is as written."""
-        path = unit.path or ""
-        full = storage.join(self._root, path)
+    def _is_as_written(self, shard: tuple[str, bytes]) -> tuple[bool, int]:
+        path, digest = shard
         try:
-            sha256, size = storage.sha256_of(full)
+            sha256, size = storage.sha256_of(storage.join(self._root, path))
         except (OSError, SentenceBeamError):
-            sha256 = ""
-            size = 0
-        if sha256 != unit.sha256:
-            self._seen[path] = Checked(shards=1, read=1, bytes=size, damaged=(path,))
-            return
-        self._seen[path] = Checked(shards=1, read=1, bytes=size)
-        if self._entries[full].checksum:
-            self._checksums[path] = self._entries[full].checksum
+            return False, 0
+        return sha256 == digest.hex(), size
+
+
+def all_states(root: str, units: TableEntry, check: ShardCheck) -> pa.Table:
+    """Return the states of all shards of a snapshot, checked in this process."""
+    states = [check.states(rows) for _, rows in in_turns(root, units, COLUMNS)]
+    return pa.concat_tables([STATES.empty_table(), *states])
+
+
+def of_carried(states: pa.Table, files: pa.Table, replaces: str) -> pa.Table:
+    """Return the states of those shards that a plan carries over, and of damaged ones.
+
+    `files` are the plan's. With `replaces` all units of the last snapshot are carried.
+    """
+    if replaces or not len(states):
+        return states
+    names = pc.coalesce(files.column("was"), files.column("path"))
+    carried = files.filter(files.column("carried"))
+    paths = whole(names).filter(column(files, "carried"))
+    order = pc.sort_indices(paths)
+    owners = Owners(paths.take(order), column(carried, "group").take(order))
+    is_carried = owners.of(column(states, "unit")) >= 0
+    return states.filter(mask_array(is_carried | numbers(states, "is_damaged")))

@@ -7,7 +7,6 @@ are compared in buckets of their 64-bit hashes, which are counted separately.
 
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.columns import total
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.changed_rows import (
     BLOCK,
     SnapshotShard,
@@ -30,6 +29,7 @@ from sentence_beam.transforms.store.runs.changed_rows import (
     steps_between,
 )
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
+from sentence_beam.transforms.store.tables.units import differing_parts
 
 BUCKET_ROWS = 1_000_000
 BUCKETS = 256  # of a comparison in one process: each is a file on its disk
@@ -54,21 +54,6 @@ def repeated(parts: Iterable[bytes]) -> int:
     # np.unique takes twenty times as long
     hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
-
-
-def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """Return the units with rows of which the other snapshot has no copy.
-
-    Of each content these are as many as it lacks.
-    """
-    left = Counter(unit.sha256 for unit in others if unit.path)
-    found = []
-    for unit in units:
-        if unit.path and left[unit.sha256]:
-            left[unit.sha256] -= 1
-        elif unit.path:
-            found.append(unit)
-    return found
 
 
 def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
@@ -138,15 +123,18 @@ def _block(changed: pa.Table, sign: int) -> pa.Table:
 
 def _of_shards(old: Manifest, new: Manifest) -> _DiffRows:
     """Return the rows of all shards that only one snapshot has."""
-    sides = [(old, unit, False) for unit in differing(old.units, new.units)]
-    sides += [(new, unit, True) for unit in differing(new.units, old.units)]
+    before, after = differing_parts(new.root, old.units, new.units)
+    shards = [
+        SnapshotShard(unit["path"], unit["bytes"], is_new)
+        for units, is_new in ((before, False), (after, True))
+        for unit in units.select(["path", "bytes"]).to_pylist()
+    ]
 
     def blocks() -> Iterator[pa.Table]:
-        for manifest, unit, is_new in progress.over(sides, "reading", "shards"):
-            shard = SnapshotShard(unit.path or "", unit.bytes, is_new)
-            yield read_block(manifest.root, [shard], ())
+        for shard in progress.over(shards, "reading", "shards"):
+            yield read_block(new.root, [shard], ())
 
-    return _DiffRows(sum(unit.rows for _, unit, _ in sides), blocks())
+    return _DiffRows(total(before, "rows") + total(after, "rows"), blocks())
 
 
 def _spill(blocks: Iterator[pa.Table], paths: list[str]) -> None:

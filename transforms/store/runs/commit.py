@@ -23,37 +23,28 @@ from sentence_beam.transforms.store.entries import (
 )
 from sentence_beam.transforms.store.forms import check_forms, run_form
 from sentence_beam.transforms.store.index_entries import IndexEntry
-from sentence_beam.transforms.store.kept import Kept
-from sentence_beam.transforms.store.key_range import ALL_KEYS, KeyRange
-from sentence_beam.transforms.store.ledger import (
-    LEAST_UNKNOWN,
-    LEAST_UNKNOWN_FIRST,
-    Ledger,
-    check_counted,
-)
+from sentence_beam.transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger
 from sentence_beam.transforms.store.manifest import (
-    FORMAT,
-    LATEST_FORMAT,
-    WATCHED_FORMAT,
     Manifest,
     read_manifest,
+    read_resolved,
     read_shared,
-    with_units,
 )
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.canary import CanaryFile
-from sentence_beam.transforms.store.runs.carried import ROUND, CarriedShards
+from sentence_beam.transforms.store.runs.carried import ROUND, ShardCheck
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
+from sentence_beam.transforms.store.runs.plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.rejected import reasons, record_rejected
 from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
     now,
 )
-from sentence_beam.transforms.store.runs.settled import Settled, SettledStretch, Tally, join
+from sentence_beam.transforms.store.runs.settle import Settled, settle_units
 from sentence_beam.transforms.store.sealed_json import FENCE, sealed, to_bytes
 from sentence_beam.transforms.store.shards.precision import needs_ranges, of_floats
+from sentence_beam.transforms.store.tables.parts import read_table
 
 MORE_LANGUAGES = (
     "--model sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or --model"
@@ -129,6 +120,10 @@ class Run:
         """Whether some number of deleted rows ends the run."""
         return self.previous_rows > 0 and self.gates.max_deletes < 1
 
+    def shard_check(self, low: str = "", high: str = "") -> ShardCheck:
+        """Return the check of shards that it may carry over; names as for `ShardCheck`."""
+        return ShardCheck(self.root, self.check_from, self.check_stride, low, high)
+
     @property
     def fits_ranges(self) -> bool:
         """Whether this run fits bounds, so that its rows are written as floats first."""
@@ -148,54 +143,49 @@ def last_snapshot(run: Run) -> Manifest | None:
     return read_shared(run.root, run.previous, run.previous_digest)
 
 
-_SHARED: Kept[CarriedShards] = Kept()
+def settle(run: Run, made: Iterable[tuple[int, bytes]], problems: Iterable[Problem]) -> Settled:
+    """Return the tables of the coming snapshot and all sums, checked.
 
-
-def carried_shards(run: Run, keys: KeyRange = ALL_KEYS) -> CarriedShards:
-    """Return the shards with these keys that a run may carry over, one object for a process.
-
-    So the store is listed once, or not at all without keys. If its storage cannot list a part of a
-    folder, they are all shards.
-    """
-    if not (keys.is_all or keys.is_empty) and not storage.storage_of(run.root).lists_ranges(
-        run.root
-    ):
-        keys = ALL_KEYS
-    what = run.root, run.check_from, run.check_stride, keys
-    return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
-
-
-def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Problem]) -> Settled:
-    """Return all units of the snapshot (carried ones included) and their sums, all checked.
-
-    Raises the error of the first problem, LedgerError, or DataGateError for too many rows rejected
-    or deleted.
+    `made` are the packed units of the run by stretch. Raises the error of the first problem,
+    LedgerError, or DataGateError for too many rows rejected or deleted.
     """
     found = list(problems)
     if found:
         raise min(found, key=lambda p: (p.exit_code, p.message)).error()
-    plan = shared_plan(run.root, run.id)
-    if run.partition == "file" and run.options.limit is None:  # which leaves rows out
-        check_counted(plan.uncounted)
-    settled = join(run.root, plan, stretches)
+    plan = read_plan(run.root, run.id)
+    last = last_snapshot(run)
+    if plan.notes.snapshot not in ("", run.previous):
+        last = read_resolved(run.root, plan.notes.snapshot, None)
+    if last is None:
+        settled = settle_units(run.root, run.id, plan, made)
+    else:
+        settled = settle_units(run.root, run.id, plan, made, (last.files, last.units))
     check_forms(run.form, settled.tally.forms)
-    ledger = settled.tally.ledger
-    if ledger.rejects_too_many(run.gates.max_rejects):
-        paths = [unit.rejects for unit in settled.units(run.root) if unit.rejects]
-        record_rejected(run.root, run.id, paths)
-        expected = ledger.blank + ledger.forgotten
-        counted = f"{ledger.rejected - expected} of {ledger.read - expected} rows rejected"
-        why = reasons(run.root, paths, plan)
-        mend = "mend the input or raise the limit"
-        if "--keep-columns" in why:  # then more rows of the column would be missing every night
-            mend = "mend the input or change the type"
-        raise DataGateError(
-            f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows: {why};"
-            f" `sentence-beam rejects --store {run.root}` lists them; {mend}"
-        )
-    check_rows_left(run, ledger.written)
-    check_unknown(run, ledger)
+    _check_rejected(run, plan, settled)
+    check_rows_left(run, settled.tally.ledger.written)
+    check_unknown(run, settled.tally.ledger)
     return settled
+
+
+def _check_rejected(run: Run, plan: RecordedPlan, settled: Settled) -> None:
+    """Raise DataGateError for too many rejected rows, and list their files."""
+    ledger = settled.tally.ledger
+    if not ledger.rejects_too_many(run.gates.max_rejects):
+        return
+    units = read_table(run.root, "units", settled.units, ["rejects"])
+    paths = units.column("rejects").drop_null().to_pylist()
+    record_rejected(run.root, run.id, paths)
+    counted = (
+        f"{ledger.rejected - ledger.expected} of {ledger.read - ledger.expected} rows rejected"
+    )
+    why = reasons(run.root, paths, plan)
+    mend = "mend the input or raise the limit"
+    if "--keep-columns" in why:  # then more rows of the column would be missing every night
+        mend = "mend the input or change the type"
+    raise DataGateError(
+        f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows: {why};"
+        f" `sentence-beam rejects --store {run.root}` lists them; {mend}"
+    )
 
 
 def check_unknown(run: Run, ledger: Ledger) -> None:
@@ -207,8 +197,9 @@ def check_unknown(run: Run, ledger: Ledger) -> None:
     if run.previous is None:
         least = LEAST_UNKNOWN_FIRST
     if ledger.has_too_many_unknown(run.gates.max_unknown, least):
+        unknown = ledger.work["unknown"]
         raise DataGateError(
-            f"{ledger.unknown} of {ledger.known + ledger.unknown} tokens are unknown to the model,"
+            f"{unknown} of {ledger.work['known'] + unknown} tokens are unknown to the model,"
             " which cannot tell such words apart, more than --max-unknown"
             f" {run.gates.max_unknown:g} allows; take a model that reads more languages, as"
             f" {MORE_LANGUAGES}, for a new --store, or say --max-unknown 1"
@@ -265,10 +256,40 @@ def coming_manifest(
     run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None
 ) -> Manifest:
     """Return the manifest of the snapshot that the run is about to commit."""
-    made = _manifest(run, plan, settled.tally, index)
-    if settled.in_parts:
-        return replace(made, parts=settled.parts)
-    return with_units(made, list(settled.units(run.root)), plan.files)
+    ledger = settled.tally.ledger
+    embedded, reused, duplicates = ledger.of_work("embedded", "reused", "duplicates")
+    versions = dict(run.versions)
+    if settled.tally.devices:
+        versions["device"] = ", ".join(sorted(settled.tally.devices))
+    return Manifest(
+        root=run.root,
+        run=run.id,
+        previous=run.previous,
+        space=run.space,
+        partition=run.partition,
+        unit_tokens=run.unit_tokens,
+        rows=RowCounts(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
+        work=WorkCounts(embedded, reused, duplicates, ledger.carried),
+        tokens=TokenCounts(*ledger.of_work("real", "padded", "truncated", "lost", "unknown")),
+        files=settled.files,
+        units=settled.units,
+        index=index,
+        input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), run.tables),
+        options=replace(run.options, keep_types=_keep_types(run, plan)),
+        started=run.started,
+        finished=now(),
+        buckets=plan.notes.buckets,
+        ranges=run.ranges,
+        canary=run.canary_file.entry(),
+        calibration=calibrations.entry(run.space.calibration),
+        generation=run.generation,
+        versions=versions,
+        chunks=run.options.chunks,
+        check_from=(run.check_from + run.check_stride) % ROUND,
+        watch=run.watch,
+        changes=run.changes,
+        forgotten=run.forgotten,
+    )
 
 
 def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
@@ -277,8 +298,8 @@ def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
     Raises SentenceBeamError if its units differ.
     """
     if any(
-        to_bytes({name: made.data.get(name, [])}) != to_bytes({name: data[name]})
-        for name in ("shards", "parts")
+        to_bytes({name: made.data.get(name)}) != to_bytes({name: data[name]})
+        for name in ("files", "units")
     ):
         raise SentenceBeamError(
             f"{made.root}: run {made.run} was executed before, with other rows, and a run makes one"
@@ -328,53 +349,7 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
 def _keep_types(run: Run, plan: RecordedPlan) -> dict[str, str]:
     """Return the words for types to remember; the shards have the types of tables."""
     given = {name: word for name, word in run.options.keep_types.items() if word != NO_TYPE}
-    found = {name: code for name, code in plan.types.items() if is_word(code) or code == NO_TYPE}
+    found = {
+        name: code for name, code in plan.notes.types.items() if is_word(code) or code == NO_TYPE
+    }
     return {**found, **given}
-
-
-def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | None) -> Manifest:
-    ledger = tally.ledger
-    versions = dict(run.versions)
-    if tally.devices:
-        versions["device"] = ", ".join(sorted(tally.devices))
-    return Manifest(
-        root=run.root,
-        run=run.id,
-        previous=run.previous,
-        space=run.space,
-        partition=run.partition,
-        unit_tokens=run.unit_tokens,
-        rows=RowCounts(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
-        work=WorkCounts(ledger.embedded, ledger.reused, ledger.duplicates, ledger.carried),
-        tokens=TokenCounts(
-            ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost, ledger.unknown
-        ),
-        shards=(),
-        index=index,
-        input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), (), run.tables),
-        options=replace(run.options, keep_types=_keep_types(run, plan)),
-        started=run.started,
-        finished=now(),
-        buckets=plan.buckets,
-        ranges=run.ranges,
-        canary=run.canary_file.entry(),
-        calibration=calibrations.entry(run.space.calibration),
-        generation=run.generation,
-        versions=versions,
-        chunks=run.options.chunks,
-        check_from=(run.check_from + run.check_stride) % ROUND,
-        watch=run.watch,
-        changes=run.changes,
-        forgotten=run.forgotten,
-        format=_format(run, index),
-    )
-
-
-def _format(run: Run, index: IndexEntry | None) -> int:
-    """Return the format of the run's manifest: as early a one as has everything in it."""
-    if run.forgotten is not None:
-        return LATEST_FORMAT
-    has_lists = index is not None and index.layout is not None
-    if has_lists or run.watch is not None:
-        return WATCHED_FORMAT
-    return FORMAT

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.arrow import as_hashes, hash_prefixes
-from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.base.columns import lookup
 from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.corpus.files import is_unnamed
-from sentence_beam.transforms.store.entries import InputEntry, RememberedOptions
+from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.carry import content_of
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
 from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.tables.files import full_paths, rows_of_files_gone
 
 PLACE = re.compile(r"[#@][0-9]+$")  # in an id that was made: the number of a row, or its first byte
 OF_TEXTS = ("text_column", "text_template", "chunks", "chunk_prefix")
@@ -109,13 +109,10 @@ def rows_gone(found: Iterable[bytes]) -> int:
     return int(rows[rows > 0].sum())
 
 
-def row_keys(
-    options: RememberedOptions, last: Manifest, files: list[InputFile], has_others: bool = False
-) -> RowKeys | None:
+def row_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -> RowKeys | None:
     """Return the keys by which rows of the last snapshot are found in the next one.
 
-    `has_others`: there are other files too, which are as in the last snapshot and have names.
-    Returns None if no key serves for both.
+    `files` are those of the plan. Returns None if no key serves for both.
     """
     before = last.options
     same_texts = all(getattr(options, name) == getattr(before, name) for name in OF_TEXTS)
@@ -123,59 +120,22 @@ def row_keys(
         return RowKeys(by_text=True) if same_texts else None
     if options.id_column is not None:
         return RowKeys()
-    has_names = has_others or not all(is_unnamed(file.path) for file in files)
+    has_names = any(not is_unnamed(path) for path in full_paths(files).to_pylist())
     if same_texts and (last.partition == "content" or not has_names):
         return RowKeys(by_text=True)
-    return RowKeys(by_file=True, renamed=renamed(last.files, files))
+    moved = files.filter(files.column("was").is_valid())
+    renamed = dict(zip(*(moved.column(name).to_pylist() for name in ("was", "path")), strict=True))
+    return RowKeys(by_file=True, renamed=renamed)
 
 
-def renamed(before: Iterable[InputEntry], files: list[InputFile]) -> dict[str, str]:
-    """Return the new relative paths of files, by their old ones.
+def rows_of_files_left(last: pa.Table, files: pa.Table, keys: RowKeys) -> int:
+    """Return the rows of the last snapshot's files that are not among these.
 
-    These files have the same full path, or equal content.
-    """
-    was = {entry.path: entry for entry in before if entry.size}
-    new = [file for file in files if file.relative not in was and file.size]
-    missing = [was[path] for path in sorted(was.keys() - {file.relative for file in files})]
-    now_at = {file.path: file.relative for file in new}
-    moved = {entry.path: now_at[entry.source] for entry in missing if entry.source in now_at}
-    used = set(moved.values())
-    others = [entry for entry in missing if entry.path not in moved]
-    return moved | _copied(others, [file for file in new if file.relative not in used])
-
-
-def _copied(missing: list[InputEntry], new: list[InputFile]) -> dict[str, str]:
-    """Return the relative paths of new files with the content of missing ones, by their paths."""
-    copies = _copies(new)
-    copied = {}
-    for entry in missing:
-        same = copies.get(content_of(entry.path, entry.format, entry.size, entry.checksum))
-        if same:
-            copied[entry.path] = same.pop()
-    return copied
-
-
-def _copies(files: list[InputFile]) -> dict[tuple[object, ...], list[str]]:
-    """Return the relative paths of files by their content."""
-    copies: dict[tuple[object, ...], list[str]] = {}
-    for file in files:
-        content = content_of(file.relative, file.format, file.size, file.checksum)
-        copies.setdefault(content, []).append(file.relative)
-    return copies
-
-
-def rows_of_files_left(last: Manifest, files: list[InputFile], keys: RowKeys) -> int:
-    """Return the rows of the last snapshot whose files are not among these.
-
-    The manifest tells them. Units of several files count if all of these left. The result is 0
-    unless rows are found by their files.
+    The result is 0 unless rows are found by their files.
     """
     if not keys.by_file:
         return 0
-    there = {file.relative for file in files} | keys.renamed.keys()
-    left = {entry.path for entry in last.files if entry.size and entry.path not in there}
-    units = [unit for path in left for unit in last.units_by_file.get(path, [])]
-    for name, entries in last.files_by_group.items():
-        if all(entry.path in left for entry in entries):
-            units += last.units_by_group[name]
-    return sum(unit.written for unit in units)
+    paths = last.column("path")
+    is_there = lookup(paths, files.column("path")) >= 0
+    is_there |= lookup(paths, files.column("was")) >= 0
+    return rows_of_files_gone(last, is_there)

@@ -9,7 +9,7 @@ from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.answers import AnswerFigures
 from sentence_beam.transforms.store.runs.changed_rows import Changes
-from sentence_beam.transforms.store.runs.settled import Settled, SettledStretch
+from sentence_beam.transforms.store.runs.settle import Settled
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ class RunFact:
     summed.
     """
 
-    stretch: SettledStretch | None = None
     settled: Settled | None = None
     problem: Problem | None = None
     changes: Changes | None = None

@@ -14,7 +14,7 @@ from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.commit import Run, commit
-from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, shared_plan
+from sentence_beam.transforms.store.runs.plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
     Result,
@@ -25,7 +25,8 @@ from sentence_beam.transforms.store.runs.result import (
     remember_result,
     timestamp,
 )
-from sentence_beam.transforms.store.runs.settled import Settled, Tally
+from sentence_beam.transforms.store.runs.settle import Settled
+from sentence_beam.transforms.store.runs.sums import Tally
 
 
 def finish(
@@ -48,7 +49,7 @@ def finish(
             raise found.error()
         watch.set("settle_ms", round(found.ms, 3))
         with watch.time("manifest_ms"):
-            plan = shared_plan(run.root, run.id)
+            plan = read_plan(run.root, run.id)
             message = commit(run, plan, found, index)
     except SentenceBeamError as error:
         result = _committed_by_another(run) or replace(failed(run, error), watch=answers)
@@ -94,17 +95,17 @@ def _record_committed(root: str, result: Result) -> Result:
 
 
 def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
-    checked = plan.checked
+    checked = plan.notes.checked
     ledger = tally.ledger
     moved = Moved.of([tally.moved])
     moved_json = moved.to_json() if moved else None
     return replace(
         _ended(run, COMMITTED, message),
-        ledger=asdict(ledger),
+        ledger=ledger.to_json(),
         damaged=sorted({*checked.damaged, *tally.damaged}),
         checked={**asdict(checked), "damaged": len(checked.damaged)},
         truncated=tally.truncated,
-        spared=max(tally.whole - ledger.real, 0),
+        spared=max(tally.whole - ledger.work.get("real", 0), 0),
         tokens=tally.tokens,
         input=_input(plan, run),
         resumed=tally.resumed,
@@ -118,9 +119,9 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
 def _measures(
     run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch
 ) -> Measures:
-    planning = dict(plan.measures)
-    if plan.written:
-        planned = 1000 * (timestamp(plan.written) - timestamp(run.started))
+    planning = dict(plan.notes.measures)
+    if plan.notes.written:
+        planned = 1000 * (timestamp(plan.notes.written) - timestamp(run.started))
         planning |= summed([{"planned_ms": round(planned, 3)}])
     return {
         "plan": planning,
@@ -131,8 +132,8 @@ def _measures(
 
 
 def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
-    sometimes = {"bad": plan.bad, "tables": run.tables, "lacking": plan.lacking}
-    found = {"files": plan.file_count, "empty": plan.empty_count, "beside": plan.beside}
+    sometimes = {"bad": plan.bad, "tables": run.tables, "lacking": plan.notes.lacking}
+    found = {"files": len(plan.files), "empty": plan.empty_count, "beside": plan.notes.beside}
     return found | {name: value for name, value in sometimes.items() if value}
 
 

@@ -27,8 +27,7 @@ from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import stored
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.open import named_run
-from sentence_beam.transforms.store.runs.plan import file_of
-from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan
+from sentence_beam.transforms.store.runs.plan import RecordedPlan
 from sentence_beam.transforms.store.runs.run_ids import runs_of
 from sentence_beam.transforms.store.sealed_json import to_bytes
 from sentence_beam.transforms.store.shards.rejects import rejects_from_bytes
@@ -113,11 +112,11 @@ def _keys(plan: RecordedPlan, relative: str) -> str:
 
     Returns "" for other formats, or if the file cannot be read.
     """
-    found = next((f for f in plan.files if f.path == relative), None)
+    found = plan.file(relative)
     if found is None:
         return ""
     try:
-        keys = columns_of(file_of(found)).first_keys()
+        keys = columns_of(found).first_keys()
     except (SentenceBeamError, OSError):
         return ""
     if keys is None:
@@ -179,4 +178,5 @@ def _listed(root: str, run: str) -> list[str] | None:
 
 def reject_files(manifest: Manifest) -> list[str]:
     """Return the reject files of a snapshot."""
-    return [unit.rejects for unit in manifest.units if unit.rejects]
+    rejects: list[str] = manifest.read_units("rejects").column(0).drop_null().to_pylist()
+    return rejects

@@ -1,29 +1,29 @@
 """Vectors of the last snapshot by the hash of their row's text, so that texts are embedded once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow import as_hashes, as_matrix, hash_prefixes
+from sentence_beam.transforms.base.columns import lookup, rows_at
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.gather import places_of
 from sentence_beam.transforms.corpus import InputFile, UnitRows
 from sentence_beam.transforms.corpus.buckets import Bucket, parse_name
-from sentence_beam.transforms.corpus.files import key_of
-from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, spans_of
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.store.kept import Kept
 from sentence_beam.transforms.store.manifest import Manifest, read_shared
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs.packed_files import NO_FILES, PackedPlan
 from sentence_beam.transforms.store.runs.result import has_committed
 from sentence_beam.transforms.store.shards.columns import REUSED_COLUMNS
 from sentence_beam.transforms.store.shards.reading import pooled_vectors, read_checked, read_shard
 from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.tables.names import key_texts
 
 FEW_BYTES = 64 << 20
 ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
@@ -50,8 +50,7 @@ NOTHING = Found(np.empty(0, np.int64))
 class Known:
     """The units of the snapshot of `run` by file and bucket; none if `run` is None.
 
-    Threads of a process share one. `digest` is that snapshot's, None if not known. Of a snapshot
-    with very many units only the needed parts are read.
+    `digest` is that snapshot's, None if not known. Only the needed parts are read.
     """
 
     def __init__(self, root: str, run: str | None, digest: str | None = None):
@@ -103,9 +102,6 @@ class Known:
         ]
 
 
-_SHARED: Kept[Known] = Kept()
-
-
 class LastSnapshot:
     """The vectors that a run in `space` may reuse from the snapshot of `run`, if any.
 
@@ -115,7 +111,7 @@ class LastSnapshot:
     def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
         self._root = root
         self._wanted = space
-        self._known = _SHARED.get((root, run, digest), lambda: Known(root, run, digest))
+        self._known = Known(root, run, digest)
         self._last: tuple[str, OldShards] | None = None
 
     @cached_property
@@ -162,45 +158,55 @@ class LastSnapshot:
 
 
 def with_before(
-    spans: list[AnySpan], last: Manifest | None, packed: PackedPlan = NO_FILES
-) -> list[AnySpan]:
-    """Return the spans, whose files know the names of their units in the last snapshot.
+    spans: Iterator[AnySpan], files: pa.Table, last: Manifest | None
+) -> Iterator[AnySpan]:
+    """Yield the spans of a plan's files, which know the names of their units in the last snapshot.
 
     These names are `InputFile.before`. The planner has read the snapshot, so workers need not.
-    `packed` are the snapshot's files that `last` lacks.
     """
-    if last is None or not spans:
-        return spans
-    before = last.files_by_path
-    twins = {file.checksum: file.path for file in last.files if file.checksum}
-    checksums = {one.file.checksum for span in spans for one in spans_of(span)}
-    unchanged = packed.same_bytes(checksums)
-
-    def known(file: InputFile) -> InputFile:
-        own = ""
-        if file.relative in before:
-            own = _named(file.relative, last)
-        other = twins.get(file.checksum, file.relative)
-        twin = _named(other, last) if other != file.relative else ""
-        if file.checksum in unchanged:
-            twin = key_of(unchanged[file.checksum])
-        return replace(file, before=(own, twin))
-
-    def of_span(span: AnySpan) -> AnySpan:
+    if last is None:
+        yield from spans
+        return
+    before = _units_before(files, last.read_files())
+    for span in spans:
         if isinstance(span, GroupSpan):
-            return replace(
-                span, spans=tuple(replace(one, file=known(one.file)) for one in span.spans)
-            )
-        return replace(span, file=known(span.file))
-
-    return [of_span(span) for span in spans]
+            parts = tuple(replace(one, file=_known(one.file, before)) for one in span.spans)
+            yield replace(span, spans=parts)
+        else:
+            yield replace(span, file=_known(span.file, before))
 
 
-def _named(relative: str, last: Manifest) -> str:
-    """Return the name of a snapshot's units of a file, or of its group; "" if it has none."""
-    if relative in last.units_by_file:
-        return key_of(relative)
-    return last.group_of(last.files_by_path[relative])
+def _known(file: InputFile, before: dict[str, tuple[str, str]]) -> InputFile:
+    return replace(file, before=before.get(file.relative, ("", "")))
+
+
+def _units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, str]]:
+    """Return the names of the last snapshot's units that may hold the texts of files to read.
+
+    By relative path: of the units of the file of that name, then of one with the same bytes; ""
+    without one.
+    """
+    read = files.filter(pc.invert(files.column("carried")))
+    known = last.filter(pc.not_equal(last.column("checksum"), ""))
+    own = lookup(read.column("path"), last.column("path"))
+    twins = lookup(read.column("checksum"), known.column("checksum"))
+    pairs = (
+        _names_at(last, own).to_pylist(),
+        _names_at(known, twins).to_pylist(),
+        rows_at(known, twins).column("path").to_pylist(),
+    )
+    found = {}
+    for path, mine, twin, named in zip(read.column("path").to_pylist(), *pairs, strict=True):
+        found[path] = (mine, "" if named == path else twin)
+    return found
+
+
+def _names_at(files: pa.Table, at: np.ndarray) -> pa.Array:
+    """Return the beginnings of the names of the units of files at places; "" without units."""
+    some = rows_at(files, at)
+    paths = pc.fill_null(some.column("path"), "")
+    own = pc.if_else(pc.greater(pc.fill_null(some.column("units"), 0), 0), key_texts(paths), "")
+    return pc.coalesce(some.column("group"), own)
 
 
 def _distinct(units: Iterable[UnitRecord]) -> list[UnitRecord]:

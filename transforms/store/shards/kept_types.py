@@ -21,7 +21,7 @@ def stored_types(last: Manifest, names: Iterable[str]) -> dict[str, pa.DataType]
     kept = [name for name in known if name in options.keep_columns]
     if not kept:
         return {}
-    for path in last.some_shard_paths():
+    for path in last.shard_paths:
         # a damaged one is made again
         with contextlib.suppress(SentenceBeamError), open_shard(path) as parquet:
             return {name: parquet.schema_arrow.field(name).type for name in kept}

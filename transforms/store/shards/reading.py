@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow import as_matrix, fixed_size, index_array
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line, refuse_damage
-from sentence_beam.transforms.store.records import COUNTS
+from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS
 from sentence_beam.transforms.store.shards.columns import PIECE_COLUMNS, schema_of_own
 from sentence_beam.transforms.store.shards.precision import Coding
 from sentence_beam.transforms.store.shards.writing import ROW_GROUP_ROWS
@@ -78,7 +78,7 @@ def _are_counts(found: Any) -> bool:
         isinstance(found, dict)
         and {"rows", "read", "rejected", "tokens", "truncated", "lost"}
         <= found.keys()
-        <= {*COUNTS, "documents"}
+        <= {*KEPT_COUNTS, *WORK_COUNTS, "documents"}
         and all(type(value) is int and value >= 0 for value in found.values())
     )
 

@@ -18,29 +18,21 @@ from sentence_beam.transforms.store.shards.reading import open_shard, take_rows
 
 def open_numbered(manifest: Manifest, number: int) -> AbstractContextManager[pq.ParquetFile]:
     """Open a shard of a snapshot, as `open_shard` does."""
-    unit = manifest.shard_units[number]
-    return open_shard(storage.join(manifest.root, str(unit.path)), unit.bytes)
+    shard = manifest.shard(number)
+    return open_shard(shard.full_path, shard.bytes)
 
 
 def take_numbered(
     manifest: Manifest, number: int, rows: np.ndarray, columns: list[str]
 ) -> pa.Table:
     """Return rows int64 [m] of a shard of a snapshot, as `take_rows` does."""
-    unit = manifest.shard_units[number]
-    return take_rows(storage.join(manifest.root, str(unit.path)), rows, columns, unit.bytes)
+    shard = manifest.shard(number)
+    return take_rows(shard.full_path, rows, columns, shard.bytes)
 
 
 def shard_files(manifest: Manifest) -> fs.FileSystem:
     """Return a read-only filesystem with the shards of a snapshot, by their full paths."""
-    return fs.PyFileSystem(
-        _ShardFiles(
-            {
-                storage.join(manifest.root, unit.path): unit.bytes
-                for unit in manifest.units
-                if unit.path
-            }
-        )
-    )
+    return fs.PyFileSystem(_ShardFiles(manifest))
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
@@ -48,11 +40,11 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 class _ShardFiles(fs.FileSystemHandler):
-    def __init__(self, sizes: dict[str, int]):
-        self._sizes = sizes
+    def __init__(self, manifest: Manifest):
+        self._manifest = manifest
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ShardFiles) and other._sizes == self._sizes
+        return isinstance(other, _ShardFiles) and other._manifest == self._manifest
 
     def get_type_name(self) -> str:
         return "shards"
@@ -64,14 +56,24 @@ class _ShardFiles(fs.FileSystemHandler):
         return list(map(self._file_info, paths))
 
     def _file_info(self, path: str) -> fs.FileInfo:
-        if path not in self._sizes:
+        size = self._size(path)
+        if size is None:
             return fs.FileInfo(path, fs.FileType.NotFound)
-        return fs.FileInfo(path, fs.FileType.File, size=self._sizes[path])
+        return fs.FileInfo(path, fs.FileType.File, size=size)
+
+    def _size(self, path: str) -> int | None:
+        """Return the bytes of a shard by its full path; None for other files."""
+        root = storage.join(self._manifest.root, "")
+        number = self._manifest.shard_number(path.removeprefix(root))
+        if number < 0:
+            return None
+        return self._manifest.shard(number).bytes
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        if path not in self._sizes:
+        size = self._size(path)
+        if size is None:
             raise FileNotFoundError(path)
-        entry = storage.Entry(path, self._sizes[path], checksum="", version="")
+        entry = storage.Entry(path, size, checksum="", version="")
         return pa.PythonFile(storage.storage_of(path).open(path, entry), mode="r")
 
     open_input_stream = open_input_file

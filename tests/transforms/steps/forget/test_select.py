@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from helpers.snapshots import night, numbered, run_name
+from helpers.snapshots import night, numbered, run_name, units_of
 
 from sentence_beam.transforms.base.errors import DataGateError, OptionError
 from sentence_beam.transforms.space import row_hashes
@@ -90,9 +90,7 @@ def test_more_rows_than_allowed_are_a_gate(root: str, share: float, is_refused: 
 
 
 def test_rows_of_a_damaged_shard_are_lost(root: str) -> None:
-    (manifest,) = snapshots(root, 0)
-    damaged = manifest.units[0].path
-    assert damaged is not None
+    damaged = units_of(root)[0]["path"]
     path = Path(root) / damaged
     path.write_bytes(path.read_bytes()[:100])
     found = selected(root, ids=("r5",))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.corpora import write_jsonl, write_parquet
 from helpers.plans import ids_in, night
+from helpers.snapshots import files_of
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.store.manifest import read_manifest
@@ -64,7 +65,7 @@ def names_in(store: Path) -> dict[str, int]:
 
 def paths_in(store: Path) -> list[str]:
     """The relative paths of the store's files."""
-    return [file.path for file in read_manifest(str(store)).files]
+    return [file["path"] for file in files_of(store)]
 
 
 @pytest.mark.parametrize("glob", ["sub/b.jsonl", "sub/*.jsonl", "*/b.jsonl", "**/b.jsonl", "sub"])
@@ -140,8 +141,8 @@ def test_a_small_file_is_brought_up_to_date_with_the_group_that_it_is_in(
         **{f"{number:02d}": ROWS for number in range(21) if number != 3},
         "new": ROWS + 2,
     }
-    groups = {file.path: file.group for file in read_manifest(str(store)).files}
-    assert (groups["03.jsonl"], groups["04.jsonl"], groups["20.jsonl"]) == ("f0-0", "f0-0", "")
+    groups = {file["path"]: file["group"] for file in files_of(store)}
+    assert (groups["03.jsonl"], groups["04.jsonl"], groups["20.jsonl"]) == ("f0-0", "f0-0", None)
     assert night(store, small / "*.jsonl", number=2).ledger["read"] == 21 * ROWS + 2
     assert set(night(store, small / "*.jsonl", number=3).ledger.items()) >= {
         ("carried", 21 * ROWS + 2)

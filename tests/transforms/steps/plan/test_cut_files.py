@@ -2,7 +2,6 @@
 group small files or partition by content.
 """
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.block_files import WRITERS, as_arrow, damage_middle, write_blocks
-from helpers.corpora import edit_manifest, sentences, write_bytes
+from helpers.corpora import sentences, write_bytes
 from helpers.jobs import embed_job
 from helpers.plans import UNIT_TOKENS, handed_out, ids_in, job_of, night
+from helpers.snapshots import files_of, units_of
 
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.blocks import unpack
@@ -23,10 +23,8 @@ from sentence_beam.transforms.space.chunks import ChunksSpec
 from sentence_beam.transforms.steps.embed.cutting import read_units
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.content import ToRead, read_rows
-from sentence_beam.transforms.steps.plan.files import list_files
-from sentence_beam.transforms.steps.plan.planner import FilePlanner
+from sentence_beam.transforms.steps.plan.look import look
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.runs.result import Result
 
 ROWS = 900
@@ -62,9 +60,7 @@ def texts_in(store: Path) -> dict[str, str]:
 
 
 def shards_of(store: Path, file: str) -> list[str | None]:
-    manifest = read_manifest(str(store))
-    assert manifest is not None
-    return [unit.path for unit in manifest.units_by_file[file]]
+    return [unit["path"] for unit in units_of(store) if unit["file"] == file]
 
 
 def spans_in(job: EmbedJob) -> list[Span]:
@@ -130,24 +126,6 @@ def test_a_file_that_gets_its_rows_later_is_cut(folder: Path, store: Path, kind:
 
 
 @CUT_FORMATS
-def test_a_file_of_an_earlier_version_keeps_its_one_span_until_all_is_embedded_again(
-    folder: Path, store: Path, kind: str
-) -> None:
-    path = write_blocks(folder / f"a.{kind}", TEXTS)
-    run(store, path)
-    for manifest in [store / "manifest.json", *(store / "manifests").iterdir()]:
-        data = json.loads(manifest.read_bytes())
-        del data["input"]["files"][0]["cut"]
-        edit_manifest(manifest, data)
-    write_blocks(path, [*TEXTS, "another"])
-    assert len(spans_in(job_of(store, path, number=1, id_column=None))) == 1
-    assert run(store, path, 2).message == "committed"
-    write_blocks(path, [*TEXTS, "a third"])
-    assert len(spans_in(job_of(store, path, number=3, id_column=None))) == 1
-    assert len(spans_in(job_of(store, path, number=4, id_column=None, reembed=True))) > 3
-
-
-@CUT_FORMATS
 @pytest.mark.parametrize("chunks", ["budget:tokens=4", "budget:tokens=4,combine=mean"])
 def test_pieces_do_not_depend_on_cuts(
     folder: Path, store: Path, model: Path, kind: str, chunks: str
@@ -195,10 +173,8 @@ def test_small_files_share_units(folder: Path, store: Path, kind: str) -> None:
         write_blocks(folder / name, TEXTS[3 * place : 3 * place + 3])
     write_blocks(folder / f"large.{kind}", 20 * TEXTS)
     run(store, glob, unit_tokens=40_000, keep_text=True)
-    manifest = read_manifest(str(store))
-    assert manifest is not None
-    assert manifest.group_bits == 0
-    assert len(manifest.units_by_file[f"large.{kind}"]) > 1
+    assert "f0-0" in {file["group"] for file in files_of(store)}
+    assert len(shards_of(store, f"large.{kind}")) > 1
     write_blocks(folder / names[7], ["changed", *TEXTS[:5]])
     assert run(store, glob, 1, unit_tokens=40_000, keep_text=True).message == "committed"
     found = texts_in(store)
@@ -226,9 +202,7 @@ def test_a_small_file_of_many_rows_is_read_in_parts_into_its_group(
     write_bytes(folder / "05.arrow", as_arrow(texts[:699], 100, compression="zstd"))
     assert night(store, folder / "*.arrow", number=2, **options).message == "committed"
     assert len(ids_in(store)) == 20 * 700 - 1
-    manifest = read_manifest(str(store))
-    assert manifest is not None
-    assert manifest.group_bits is not None
+    assert any(file["group"] for file in files_of(store))
 
 
 @CUT_FORMATS
@@ -246,9 +220,7 @@ def test_buckets_by_content_do_not_depend_on_cuts(folder: Path, store: Path, kin
 
 def planned_spans(job: EmbedJob) -> list[Span]:
     """The spans of a run's files."""
-    files = [file for glob in job.run.globs for file in list_files(glob, job)]
-    planned = FilePlanner(job).plan_all(files)  # type: ignore[arg-type]
-    return [span for item in planned for span in item.spans]  # type: ignore[union-attr]
+    return list(look(job).spans)
 
 
 def packed_rows(spans: list[Span], buckets: Buckets, job: EmbedJob) -> pa.Table:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers.corpora import write_lines
 from helpers.plans import job_of
-from helpers.snapshots import SPACE, write_unit
+from helpers.snapshots import SPACE
 from helpers.units import make_unit
 
 from sentence_beam.transforms.corpus import InputFile, Span, match_inputs
@@ -20,9 +20,9 @@ from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.steps.plan.estimate import Estimate, Prediction, estimate
 from sentence_beam.transforms.steps.plan.look import Looked, in_buckets
 from sentence_beam.transforms.steps.plan.pace import Pace, planned_tokens, samples, texts_of
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows, row_of
 from sentence_beam.transforms.steps.plan.sizes import index_name, index_size, shard_bytes
 from sentence_beam.transforms.store.index_entries import IndexRequest
-from sentence_beam.transforms.store.runs.plan import PlannedFile
 
 PACE = Pace(loading=2.0, seconds=4.0, rows=10, expected=100.0, real=80, pieces=25)
 
@@ -39,7 +39,7 @@ def span_of(rows: int | None, tokens: int, name: str = "a.txt") -> Span:
 
 def estimated(*spans: Span, pace: Pace | None = PACE, is_cut: bool = False) -> Estimate:
     """The estimate of a run that embeds spans of files of their own."""
-    planned = [PlannedFile(span.file, (span,), kept=()) for span in spans]
+    planned = planned_rows([OpenedFile(span.file, (span,)).row() for span in spans])
     return estimate(Looked.of(planned, Beside(), spans), pace, is_cut)
 
 
@@ -68,14 +68,16 @@ def test_pieces_are_estimated_only_if_documents_are_cut() -> None:
     assert cut.vectors == cut.pieces == 70 / 4, "four estimated tokens a piece were measured"
 
 
-def test_carried_and_bad_files_are_told_apart(tmp_path: Path) -> None:
-    unit = write_unit(str(tmp_path), 0, [("1", "one"), ("2", "two")])
-    planned = [
-        PlannedFile(file_of("carried.txt"), carried=(unit,)),
-        PlannedFile(file_of("unopened.txt")),
-        PlannedFile(file_of("opened.txt"), kept=()),
-        PlannedFile(file_of("bad.txt"), bad="bad.txt: not UTF-8"),
-    ]
+def test_carried_and_bad_files_are_told_apart() -> None:
+    bad = {"carried": False, "spans": [], "bad": "bad.txt: not UTF-8"}
+    planned = planned_rows(
+        [
+            row_of(file_of("carried.txt")) | {"carried": True, "units": 1, "rows": 2},
+            row_of(file_of("empty.txt")) | {"carried": True},
+            OpenedFile(file_of("opened.txt")).row(),
+            row_of(file_of("bad.txt")) | bad,
+        ]
+    )
     found = estimate(Looked.of(planned, Beside({"/in": {".md": 3}}), []), None)
     assert (found.files, found.carried_files, found.unchanged_files) == (4, 2, 2)
     assert (found.carried_units, found.carried_rows) == (1, 2)
@@ -86,7 +88,7 @@ def test_carried_and_bad_files_are_told_apart(tmp_path: Path) -> None:
 def test_by_content_units_are_buckets() -> None:
     spans = [span_of(100, 10_000), span_of(100, 10_000, "b.txt")]
     job = job_of("/nowhere", partition="content")
-    found = in_buckets(Looked.of([], Beside(), spans), None, job)
+    found = in_buckets(Looked.of(planned_rows([]), Beside(), spans), None, job)
     assert found.units == 16, "as many as hold 2,000 tokens, to the next power of two"
 
 

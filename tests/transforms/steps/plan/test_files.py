@@ -12,15 +12,18 @@ import pytest
 from helpers.corpora import edit_manifest, write_jsonl, write_lines
 from helpers.plans import UNIT_TOKENS, handed_out, ids_in, job_of, night
 from helpers.settled import finish
-from helpers.snapshots import SPACE, run_name
+from helpers.snapshots import (
+    SPACE,
+    files_of,
+    run_name,
+    small_parts,
+)
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.steps.options.from_snapshot import (
-    carried_units,
     record_plan,
     run_like,
 )
-from sentence_beam.transforms.store import manifest as manifests
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
@@ -58,20 +61,6 @@ def break_(path: Path) -> None:
     path.symlink_to(path.with_name("nothing"))
 
 
-def forget(store: Path, **values: Any) -> None:
-    """Make the manifest one of a version that recorded neither groups nor forms, with other
-    values.
-    """
-    data = read_manifest(str(store)).data
-    files = [without(file, "group") for file in data["input"]["files"]]
-    shards = [without(shard, "form") for shard in values.pop("shards", data["shards"])]
-    rewrite(store, {**data, **values, "shards": shards, "input": {**data["input"], "files": files}})
-
-
-def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key != name}
-
-
 def rewrite(store: Path, data: dict[str, Any]) -> None:
     """Write another manifest in the place of the current one."""
     for path in (store / "manifest.json", store / "manifests" / f"{data['run']}.json"):
@@ -107,16 +96,13 @@ def test_where_nothing_may_be_carried_over_a_bad_file_with_rows_ends_the_run(
     assert ids_in(store) == rows
 
 
-@pytest.mark.parametrize("recorded", [True, False])
 @pytest.mark.parametrize(
     "values", [values for values in SETS if "unit_tokens" not in values], ids=str
 )
 def test_the_commit_refuses_shards_of_other_options_whatever_the_plan_says(
-    glob: Path, store: Path, values: dict[str, Any], recorded: bool
+    glob: Path, store: Path, values: dict[str, Any]
 ) -> None:
     assert night(store, glob).exit_code == 0
-    if not recorded:
-        forget(store)
     before = read_manifest(str(store))
     result = night(store, glob, number=1, carry=True, **values)
     assert (
@@ -146,60 +132,37 @@ def test_a_bad_file_without_rows_is_left_out_whatever_is_read(
 def test_the_manifest_says_which_files_share_units(
     glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch, units_in_one_file: int
 ) -> None:
-    monkeypatch.setattr(manifests, "UNITS_IN_ONE_FILE", units_in_one_file)
+    small_parts(monkeypatch, units_in_one_file)
     night(store, glob)
-    manifest = read_manifest(str(store))
-    assert bool(manifest.parts) == (units_in_one_file == 1)
-    groups = {file.path: file.group for file in manifest.files}
-    assert groups.pop("large.jsonl") == ""
+    files = files_of(store)
+    groups = {file["path"]: file["group"] for file in files}
+    assert groups.pop("large.jsonl") is None
     assert set(groups.values()) == {"f0-0"}
-    entries = {
-        file["path"]: file for content in manifest.content() for file in content.get("files", ())
-    }
-    entries |= {file["path"]: file for file in manifest.data["input"]["files"]}
-    assert [name for name, entry in entries.items() if "group" not in entry] == ["large.jsonl"]
     night(store, glob, number=1)
     again = read_manifest(str(store))
-    assert again.files == manifest.files
+    assert files_of(store) == files
     assert again.work.carried == again.rows.written == len(ids_in(store))
 
 
-@pytest.mark.parametrize("recorded", [True, False])
 @pytest.mark.parametrize("unit_tokens", [100, 500, UNIT_TOKENS, 100_000])
 def test_files_of_a_group_are_those_on_record_whatever_is_small_now(
-    glob: Path, store: Path, recorded: bool, unit_tokens: int
+    glob: Path, store: Path, unit_tokens: int
 ) -> None:
     night(store, glob)
-    if recorded:
-        rewrite(store, {**read_manifest(str(store)).data, "unit_tokens": unit_tokens})
-    else:
-        forget(store, unit_tokens=unit_tokens)
+    rewrite(store, {**read_manifest(str(store)).data, "unit_tokens": unit_tokens})
     rows = ids_in(store)
     manifest = read_manifest(str(store))
-    assert [len(some) for some in manifest.files_by_group.values()] == [20]
+    assert sum(file["group"] is not None for file in files_of(store)) == 20
     run = run_like(manifest, run_name(1), "index")
     record_plan(manifest, run.id)
     lease.acquire(str(store), lease.Lease.of_this_process(run.id, "FnApiRunner", run.id, True))
-    assert finish(run, list(carried_units(manifest.run, str(store))), []).message == "committed"
+    assert finish(run, [], []).message == "committed"
     for number in (2, 3):
         assert night(store, glob, number=number, unit_tokens=unit_tokens).message == "committed"
         assert ids_in(store) == rows
-    assert [file.checksum for file in read_manifest(str(store)).files] == [
-        file.checksum for file in manifest.files
+    assert [file["checksum"] for file in files_of(store)] == [
+        file["checksum"] for file in files_of(store, manifest.data)
     ]
-
-
-def test_rows_that_an_earlier_version_lost_are_read_again(glob: Path, store: Path) -> None:
-    night(store, glob)
-    rows = ids_in(store)
-    data = read_manifest(str(store)).data
-    units = [unit for unit in data["shards"] if unit["file"]]
-    written = sum(unit["rows"] for unit in units)
-    counts = {**data["rows"], "read": written, "written": written}
-    forget(store, shards=units, rows=counts, unit_tokens=100)
-    assert len(ids_in(store)) == LARGE
-    assert night(store, glob, number=1, unit_tokens=100).message == "committed"
-    assert ids_in(store) == rows
 
 
 def test_a_file_without_rows_is_looked_into_and_counts_as_planned(glob: Path, store: Path) -> None:
@@ -273,7 +236,7 @@ def test_a_file_that_became_a_folder_of_parts_is_read_as_these(
         "91",
         "92",
     }
-    assert {file.path for file in read_manifest(str(store)).files} >= {
+    assert {file["path"] for file in files_of(store)} >= {
         "large.jsonl/part-2.jsonl",
         "07.jsonl",
     }
@@ -305,7 +268,7 @@ def test_objects_below_the_name_of_one_that_was_there(s3: str, store: Path, tmp_
     storage.storage_of(s3).delete(f"{s3}/b.jsonl/part-0.bin")
     storage.overwrite(f"{s3}/b.jsonl/part-0.jsonl", (tmp_path / "b.jsonl").read_bytes())
     assert night(store, f"{s3}/*.jsonl", number=2).message == "committed"
-    assert [file.path for file in read_manifest(str(store)).files] == [
+    assert [file["path"] for file in files_of(store)] == [
         "a.jsonl",
         "b.jsonl/part-0.jsonl",
     ]

@@ -5,7 +5,9 @@ Covers transforms/steps/plan/footers.py.
 """
 
 import itertools
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,14 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Columns, match_inputs
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.footers import read_footer
-from sentence_beam.transforms.steps.plan.kept_types import with_types
+from sentence_beam.transforms.steps.plan.footers import open_file
+from sentence_beam.transforms.steps.plan.kept_types import types_of
+from sentence_beam.transforms.steps.plan.planned import planned_rows
+from sentence_beam.transforms.steps.plan.record import notes_of, write_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.runs.carried import STATES
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.plan_file import write_plan
-from sentence_beam.transforms.store.runs.plan_work import RecordedWork
-from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.plan import read_plan, spans_of
 from sentence_beam.transforms.store.runs.result import now
 
 Types = dict[str, str]
@@ -63,10 +65,19 @@ def job_with(columns: Columns, root: str = "s") -> EmbedJob:
     return EmbedJob(run, columns, Recipe("m"))
 
 
-def decided(folder: Path, names: Sequence[str], types: Types | None = None) -> list[PlannedFile]:
+def opened(
+    folder: Path, names: Sequence[str], types: Types | None = None
+) -> tuple[pa.Table, EmbedJob]:
+    """The rows of the plan of files that were opened."""
     job = job_with(Columns(keep=("n",), types=tuple((types or {}).items())))
     files = [file for name in names for file in match_inputs(str(folder / name))]
-    return with_types([read_footer(PlannedFile(file), job) for file in files], job, None)
+    return planned_rows([open_file(file, job).row() for file in files]), job
+
+
+def decided(folder: Path, names: Sequence[str], types: Types | None = None) -> Any:
+    """The types that the plan of files decides."""
+    rows, job = opened(folder, names, types)
+    return types_of(rows, job, None)
 
 
 @pytest.mark.parametrize(
@@ -103,29 +114,29 @@ def decided(folder: Path, names: Sequence[str], types: Types | None = None) -> l
 )
 def test_the_type_of_a_new_column(folder: Path, names: list[str], word: str) -> None:
     for order in itertools.permutations(names):  # whichever file is listed first
-        found = decided(folder, order)
-        assert [item.file.types for item in found] == [(("n", word),)] * len(names)
-        assert all(span.file == item.file for item in found for span in item.spans)
+        rows, job = opened(folder, order)
+        types = types_of(rows, job, None)
+        assert types == (("n", word),)
+        assert {span.file.types for span in spans_of(rows, types=types)} == {types}
 
 
 @pytest.mark.parametrize("word", ["int", "str"])
 def test_a_type_that_is_given_holds_for_every_format(folder: Path, word: str) -> None:
     names = ["ints.jsonl", "words.jsonl", "lists.jsonl", "a.csv", "small.parquet", "string.parquet"]
-    found = decided(folder, names, {"n": word})
-    assert [item.kept for item in found] == [(("n", word),)] * len(names)
-    assert all(item.file.types == () for item in found)
+    rows, job = opened(folder, names, {"n": word})
+    kept = [json.loads(text) for text in rows.column("kept").to_pylist()]
+    assert kept == [[["n", word]]] * len(names)
+    assert types_of(rows, job, None) == ()
 
 
-def test_files_without_the_column_are_counted(folder: Path, tmp_path: Path) -> None:
+def test_files_without_the_column_are_counted(folder: Path) -> None:
     write_parquet(folder / "none.parquet", ["row"])
     write_bytes(folder / "none.csv", b"text\nrow\n")
     write_parquet(folder / "empty.parquet", pa.nulls(0), other=pa.nulls(0))
     names = ["ints.jsonl", "absent.jsonl", "none.parquet", "none.csv", "empty.parquet"]
-    found = decided(folder, names)
-    assert [item.lacks for item in found] == [(), ("n",), ("n",), ("n",), ()]
-    root = str(tmp_path / "store")
-    write_plan(root, "r1", found)
-    assert read_plan(root, "r1").lacking == {"n": 3}
+    rows, _ = opened(folder, names)
+    assert rows.column("lacks").to_pylist() == [[], ["n"], ["n"], ["n"], []]
+    assert notes_of(rows).lacking == {"n": 3}
     with pytest.raises(OptionError, match="has no column n"):
         decided(folder, names[1:])
 
@@ -139,8 +150,10 @@ def test_a_table_that_cannot_be_read_as_the_type_given(folder: Path) -> None:
 
 
 def test_the_types_stand_in_the_plan_on_record(folder: Path, tmp_path: Path) -> None:
-    root = str(tmp_path / "store")
-    write_plan(root, "r1", decided(folder, ["ints.jsonl"]))
-    assert read_plan(root, "r1").types == {"n": "int"}
-    (span,) = RecordedWork(root, "r1").spans()
+    rows, job = opened(folder, ["ints.jsonl"])
+    job = replace(job, run=replace(job.run, root=str(tmp_path / "store")))
+    write_rows(job, rows, notes_of(rows, types_of(rows, job, None)), STATES.empty_table())
+    plan = read_plan(job.root, "r1")
+    assert plan.notes.types == {"n": "int"}
+    (span,) = plan.spans_to_embed()
     assert span.file.types == (("n", "int"),)

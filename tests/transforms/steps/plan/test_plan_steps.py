@@ -1,7 +1,10 @@
 """Steps of a plan by themselves: files listed, planned, left out and limited, plans on record.
 
 Covers transforms/steps/plan/checked.py.
-Covers transforms/steps/plan/planner.py.
+Covers transforms/steps/plan/list_files.py.
+Covers transforms/steps/plan/look_into.py.
+Covers transforms/steps/plan/planned.py.
+Covers transforms/steps/plan/record.py.
 """
 
 import contextlib
@@ -12,28 +15,25 @@ from typing import Any
 
 import pytest
 from helpers.corpora import write_jsonl
-from helpers.plans import handed_out, ids_in, job_of, night
+from helpers.plans import handed_out, ids_in, job_of, night, rows_of
+from helpers.snapshots import files_of, units_of
 
 from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.corpus.files import key_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan import files as plan_files
-from sentence_beam.transforms.steps.plan import planner
-from sentence_beam.transforms.steps.plan.checked import check_bad
-from sentence_beam.transforms.steps.plan.elements import ListedFiles
-from sentence_beam.transforms.steps.plan.files import (
-    begin_by_content,
-    check_were_no_files,
-    file_batches,
-    list_files,
-)
-from sentence_beam.transforms.steps.plan.planner import FilePlanner
-from sentence_beam.transforms.store.manifest import read_manifest
-from sentence_beam.transforms.store.records import Problem, UnitRecord
-from sentence_beam.transforms.store.runs.plan import PlannedFile, Standing
-from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.steps.plan import content, look_into
+from sentence_beam.transforms.steps.plan import list_files as list_files_module
+from sentence_beam.transforms.steps.plan import record as plan_record
+from sentence_beam.transforms.steps.plan.checked import checked_plan
+from sentence_beam.transforms.steps.plan.elements import FilesToLookInto, FilesToOpen
+from sentence_beam.transforms.steps.plan.list_files import list_files
+from sentence_beam.transforms.steps.plan.look import look_at_all
+from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
+from sentence_beam.transforms.steps.plan.record import files_in, problems_in
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.carried import STATES
+from sentence_beam.transforms.store.runs.plan import Standing, has_plan, read_plan
 
 LARGE = 60  # rows: more than files have that share units
 
@@ -58,33 +58,27 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def listed(job: EmbedJob) -> list[InputFile]:
-    """The files of a job."""
-    found = [item for glob in job.run.globs for item in list_files(glob, job)]
-    return [item for item in found if isinstance(item, InputFile)]
-
-
 def planned(job: EmbedJob) -> list[Any]:
     """The files of a job with what is done with each, or why that is not possible."""
-    return FilePlanner(job).plan_all(listed(job))
+    found = look_at_all(job)
+    return problems_in(found) or rows_of(files_in(found).sort_by("path"))
 
 
-def work(found: list[Any]) -> tuple[list[tuple[str, int, int | None]], list[tuple[str, str]]]:
-    """The spans and carried units that a plan hands out."""
-    spans = [
-        (span.file.relative, span.start, span.stop)
-        for item in found
-        if isinstance(item, list)
-        for span in item
-    ]
-    units = [(unit.file, unit.unit) for unit in found if isinstance(unit, UnitRecord)]
-    return sorted(spans), sorted(units)
+def work(found: list[Any]) -> list[tuple[str, int, int | None]]:
+    """The spans that a plan hands out."""
+    spans = [span for item in found if isinstance(item, list) for span in item]
+    return sorted((span.file.relative, span.start, span.stop) for span in spans)
 
 
-def units_of(found: list[Any]) -> list[UnitRecord]:
-    """The carried units that a plan hands out."""
-    units = [item for item in found if isinstance(item, UnitRecord)]
-    return sorted(units, key=lambda unit: unit.unit)
+def carried_in(job: EmbedJob) -> list[str]:
+    """The files that the plan on record carries over."""
+    files = read_plan(job.root, job.run.id).files
+    return files.filter(files.column("carried")).column("path").to_pylist()
+
+
+def file_of(store: Path, path: str) -> dict[str, Any]:
+    """An input file of the current snapshot."""
+    return next(file for file in files_of(store) if file["path"] == path)
 
 
 def syntaxes(found: list[Any]) -> list[Syntax]:
@@ -92,16 +86,13 @@ def syntaxes(found: list[Any]) -> list[Syntax]:
     return [span.file.syntax for item in found if isinstance(item, list) for span in item]
 
 
-def test_files_are_listed_in_batches(
-    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_listed_in_batches(folder: Path, store: Path) -> None:
     job = job_of(store, folder / "*.jsonl")
-    found = list(file_batches(str(folder / "*.jsonl"), job))
-    names = [file.relative for batch in found for file in batch.files]
-    assert sorted(names) == ["a.jsonl", "b.jsonl"]
-    assert [key_of(name) for name in names] == sorted(map(key_of, names))
-    assert all(isinstance(batch, ListedFiles) for batch in found)
-    (problem,) = file_batches(str(folder / "*.csv"), job)
+    found = list(list_files(str(folder / "*.jsonl"), job, 1))
+    assert all(isinstance(batch, FilesToLookInto) for batch in found)
+    names = [name for batch in found for name in batch.table.column("path").to_pylist()]
+    assert names == ["a.jsonl", "b.jsonl"]
+    (problem,) = list_files(str(folder / "*.csv"), job)
     assert isinstance(problem, Problem)
     assert str(folder / "*.csv") in problem.message
 
@@ -111,12 +102,10 @@ def test_an_unchanged_file_is_carried_and_a_changed_one_is_read(folder: Path, st
     night(store, glob)
     write(folder / "b.jsonl", "c", LARGE + 1)
     a, b = planned(job_of(store, glob, number=1))
-    last = read_manifest(str(store))
-    assert a.carried == tuple(last.units_by_file["a.jsonl"])
-    assert (a.spans, b.carried) == ((), ())
-    assert [span.start for span in b.spans] == [0]
-    assert a.ms > 0
-    assert b.ms > 0
+    own = [unit["unit"] for unit in units_of(store) if unit["file"] == "a.jsonl"]
+    assert (a["carried"], a["units"], a["spans"]) == (True, len(own), None)
+    assert (b["carried"], [span["start"] for span in b["spans"]]) == (False, [0])
+    assert (a["ms"], b["ms"] > 0) == (None, True), "nobody had to look into an unchanged file"
 
 
 def test_the_same_bytes_of_another_time_are_carried(folder: Path, store: Path) -> None:
@@ -124,10 +113,10 @@ def test_the_same_bytes_of_another_time_are_carried(folder: Path, store: Path) -
     night(store, glob)
     write(folder / "a.jsonl", "a")
     a, b = planned(job_of(store, glob, number=1))
-    assert len(a.carried) == len(b.carried) == 1
+    assert (a["carried"], b["carried"]) == (True, True)
     a, b = planned(job_of(store, glob, number=1, carry=False))
-    assert a.carried == b.carried == ()
-    assert a.file.checksum == read_manifest(str(store)).files_by_path["a.jsonl"].checksum
+    assert (a["carried"], b["carried"]) == (False, False)
+    assert a["checksum"] == file_of(store, "a.jsonl")["checksum"]
 
 
 def test_a_file_that_cannot_be_read_is_left_out_with_the_units_it_had(
@@ -140,12 +129,13 @@ def test_a_file_that_cannot_be_read_is_left_out_with_the_units_it_had(
         path.unlink(missing_ok=True)
         path.symlink_to(folder / "nothing")
     a, b, c = planned(job_of(store, glob, number=1, max_bad_files=2))
-    old = read_manifest(str(store)).files_by_path["a.jsonl"]
-    assert (a.file.version, a.file.size, a.file.checksum) == (old.version, old.size, old.checksum)
-    assert len(a.carried) == len(b.carried) == 1
-    assert "a.jsonl" in a.bad
-    assert (b.bad, c.carried) == ("", ())
-    assert (c.file.size, c.file.checksum, c.file.version) == (0, "", "")
+    old = file_of(store, "a.jsonl")
+    kept = ("version", "size", "checksum", "units")
+    assert [a[name] for name in kept] == [old[name] for name in kept]
+    assert (a["carried"], b["carried"], c["carried"]) == (True, True, False)
+    assert "a.jsonl" in a["bad"]
+    assert (b["bad"], c["spans"]) == (None, [])
+    assert (c["size"], c["checksum"], c["version"]) == (0, "", "")
     found = handed_out(job_of(store, glob, number=1))
     assert {type(item) for item in found} == {Problem}
     assert night(store, glob, number=1, max_bad_files=2).message == "committed"
@@ -160,8 +150,8 @@ def test_a_bad_file_that_had_no_rows_is_not_what_it_was(folder: Path, store: Pat
     (folder / "e.jsonl").unlink()
     (folder / "e.jsonl").symlink_to(folder / "nothing")
     *_, bad = planned(job_of(store, glob, number=1, max_bad_files=1))
-    assert (bad.file.size, bad.file.version, bad.carried) == (0, "", ())
-    assert "e.jsonl" in bad.bad
+    assert (bad["size"], bad["version"], bad["carried"]) == (0, "", False)
+    assert "e.jsonl" in bad["bad"]
 
 
 def test_a_link_to_nothing_in_the_place_of_a_folder_ends_the_run(folder: Path, store: Path) -> None:
@@ -192,17 +182,18 @@ def test_so_many_files_may_be_left_out(
     store: Path, bad: int, files: int, most: float, fails: bool
 ) -> None:
     job = job_of(store, "in/*", max_bad_files=most)
-    items = [
-        PlannedFile(
-            InputFile(f"/in/{n:03d}", f"{n:03d}", "text", "", 0, "", ""), bad=f"reason {n:03d}"
-        )
-        for n in reversed(range(bad))
-    ]
+    rows = planned_rows(
+        [
+            row_of(InputFile(f"/in/{n:03d}", f"{n:03d}", "text", "", 0, "", ""))
+            | {"carried": False, "spans": [], "bad": f"reason {n:03d}" if n < bad else None}
+            for n in reversed(range(files))
+        ]
+    )
     if not fails:
-        check_bad(items, files, job)
+        assert len(checked_plan(rows, STATES.empty_table(), job)[0]) == files
         return
     with pytest.raises(SentenceBeamError) as caught:
-        check_bad(items, files, job)
+        checked_plan(rows, STATES.empty_table(), job)
     assert str(caught.value) == (
         f"{bad} of {files} files cannot be read, more than --max-bad-files {most:g} allows:"
         " reason 000"
@@ -211,9 +202,9 @@ def test_so_many_files_may_be_left_out(
 
 def test_a_limit_takes_the_first_rows(folder: Path, store: Path) -> None:
     glob = folder / "*.jsonl"
-    spans, _ = work(handed_out(job_of(store, glob, limit=LARGE // 2)))
+    spans = work(handed_out(job_of(store, glob, limit=LARGE // 2)))
     assert [name for name, _, _ in spans] == ["a.jsonl"]
-    spans, _ = work(handed_out(job_of(store, glob, number=1, limit=LARGE + 1)))
+    spans = work(handed_out(job_of(store, glob, number=1, limit=LARGE + 1)))
     assert [name for name, _, _ in spans] == ["a.jsonl", "b.jsonl"]
     assert spans[1][2] < (folder / "b.jsonl").stat().st_size
     assert night(store, glob, number=2, limit=LARGE + 1).message == "committed"
@@ -234,18 +225,13 @@ def test_a_run_that_is_done_again_takes_the_plan_on_record(
     write(folder / "c.jsonl", "c")
     job = job_of(store, glob, number=1, **values)
     first = handed_out(job)
-    spans, units = work(first)
-    assert [name for name, _, _ in spans] == ["c.jsonl"]
-    carried = {"b.jsonl", "z.jsonl"}
-    if delimiter:
-        carried.add("t.csv")
-    assert {name for name, _ in units} == carried
-    key = InputFile("/z", "z.jsonl", "jsonl", "", 0, "", "").key
-    assert any(unit.startswith(key) for _, unit in units)
+    assert [name for name, _, _ in work(first)] == ["c.jsonl"]
+    carried = ["b.jsonl", *(["t.csv"] if delimiter else []), "z.jsonl"]
+    assert carried_in(job) == carried
     write(folder / "d.jsonl", "d")
     again = handed_out(replace(job, retried=True))
-    assert work(again) == (spans, units)
-    assert units_of(again) == units_of(first)
+    assert work(again) == work(first)
+    assert carried_in(job) == carried
     assert list(list_files(str(glob), replace(job, retried=True))) == [Standing()]
     assert syntaxes(again) == syntaxes(first)
 
@@ -254,9 +240,9 @@ def test_a_copy_under_a_second_name_is_read(folder: Path, store: Path) -> None:
     glob = folder / "*.jsonl"
     night(store, glob)
     (folder / "z.jsonl").write_bytes((folder / "a.jsonl").read_bytes())
-    spans, units = work(handed_out(job_of(store, glob, number=1)))
-    assert [name for name, _, _ in spans] == ["z.jsonl"]
-    assert [name for name, _ in units] == ["a.jsonl", "b.jsonl"]
+    job = job_of(store, glob, number=1)
+    assert [name for name, _, _ in work(handed_out(job))] == ["z.jsonl"]
+    assert carried_in(job) == ["a.jsonl", "b.jsonl"]
 
 
 def test_a_plan_by_content_begins_with_all_files_or_the_problems_alone(
@@ -264,25 +250,22 @@ def test_a_plan_by_content_begins_with_all_files_or_the_problems_alone(
 ) -> None:
     job = job_of(store, folder / "*.jsonl", partition="content")
     assert job.by_content
-    items = planned(job)
-    found = [FilePlanner(job).in_short(items)]
-    begun = begin_by_content(found, job)
-    files = [file.file.relative for item in begun for file in getattr(item, "files", ())]
-    assert files == ["a.jsonl", "b.jsonl"]
+    found = look_at_all(job)
+    begun = content.begin(found, job)
+    (files,) = (item.table for item in begun if isinstance(item, FilesToOpen))
+    assert files.column("path").to_pylist() == ["a.jsonl", "b.jsonl"]
     problem = Problem("it broke", 2)
-    assert begin_by_content([*found, problem], job) == [problem]
-    twice = FilePlanner(job).in_short([items[0], replace(items[1], file=items[0].file)])
+    assert content.begin([*found, problem], job) == [problem]
     missing = replace(job, run=replace(job.run, previous="run0"), carry=True)
-    (error,) = begin_by_content([twice], missing)
+    (error,) = content.begin(found, missing)
     assert isinstance(error, Problem)
 
 
 def test_problems_hand_out_nothing(folder: Path, store: Path) -> None:
     job = job_of(store, folder / "*.jsonl")
     problem = Problem("it broke", 2)
-    found = [FilePlanner(job).in_short(planned(job)), problem]
-    assert list(plan_files.record(found, job, 1)) == [problem]
-    assert not plan_files.has_plan(job.root, job.run.id)
+    assert list(plan_record.record([*look_at_all(job), problem], job, 1)) == [problem]
+    assert not has_plan(job.root, job.run.id)
 
 
 @pytest.mark.parametrize(("slots", "elements"), [(1, 2), (None, 2), (100, 2)])
@@ -290,19 +273,17 @@ def test_all_spans_are_handed_out_once(
     folder: Path, store: Path, slots: int | None, elements: int
 ) -> None:
     job = job_of(store, folder / "*.jsonl")
-    found = [FilePlanner(job).in_short(planned(job))]
-    spans, units = work(list(plan_files.record(found, job, slots)))
-    assert (len(spans), units) == (elements, [])
+    spans = work(list(plan_record.record(look_at_all(job), job, slots)))
+    assert len(spans) == elements
     assert [name for name, _, _ in spans] == ["a.jsonl", "b.jsonl"]
 
 
 def test_a_worker_that_died_after_the_plan_hands_out_the_same(folder: Path, store: Path) -> None:
     job = job_of(store, folder / "*.jsonl")
-    found = [FilePlanner(job).in_short(planned(job))]
-    first = work(list(plan_files.record(found, job, 1)))
+    first = work(list(plan_record.record(look_at_all(job), job, 1)))
     (folder / "b.jsonl").unlink()
-    less = [FilePlanner(job).in_short(planned(job))]
-    assert work(list(plan_files.record(less, replace(job, retried=True), 1))) == first
+    again = replace(job, retried=True)
+    assert work(list(plan_record.record(look_at_all(job), again, 1))) == first
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_left_out(
@@ -311,21 +292,23 @@ def test_a_file_that_changes_while_it_is_read_is_not_left_out(
     def changed(*_: object) -> None:
         raise InputChangedError("a.jsonl has changed")
 
-    monkeypatch.setattr(planner, "read_footer", changed)
+    monkeypatch.setattr(look_into, "open_file", changed)
     found = planned(job_of(store, folder / "a.jsonl", max_bad_files=1))
     assert [item.message for item in found] == ["a.jsonl has changed"]
 
 
-def test_a_folder_in_the_place_of_a_file_ends_the_run(folder: Path, store: Path) -> None:
-    glob = folder / "*.jsonl"
-    night(store, glob)
-    last = read_manifest(str(store)).files_by_path["a.jsonl"].source
-    job = job_of(store, glob, number=1)
-    check_were_no_files([str(folder / "new")], job)
-    with pytest.raises(SentenceBeamError, match="is a folder without files of --input now"):
-        check_were_no_files([last], job)
-    check_were_no_files([last], replace(job, append=True))
-    check_were_no_files([last], job_of(store.with_name("new"), glob))
+def test_a_folder_in_the_place_of_a_file_ends_the_run(tmp_path: Path, store: Path) -> None:
+    folder = tmp_path / "in"
+    for name in "ab":
+        write(folder / name, name)
+    night(store, folder, input_format="jsonl")
+    (folder / "a").unlink()
+    (folder / "a").mkdir()
+    (problem,) = planned(job_of(store, folder, number=1, input_format="jsonl"))
+    assert f"{folder / 'a'} is a folder without files of --input now" in problem.message
+    for other, values in ((store, {"append": True}), (store.with_name("new"), {})):
+        job = job_of(other, folder, number=1, input_format="jsonl", **values)
+        assert [row["path"] for row in planned(job)] == ["b"]
 
 
 def test_a_renamed_file_is_read_if_another_took_its_name(folder: Path, store: Path) -> None:
@@ -334,9 +317,9 @@ def test_a_renamed_file_is_read_if_another_took_its_name(folder: Path, store: Pa
     night(store, glob)
     (folder / "a.jsonl").rename(folder / "z.jsonl")
     write(folder / "a.jsonl", "new", LARGE + 1)
-    spans, units = work(handed_out(job_of(store, glob, number=1)))
-    assert [name for name, _, _ in spans] == ["a.jsonl", "z.jsonl"]
-    assert [name for name, _ in units] == ["b.jsonl"]
+    job = job_of(store, glob, number=1)
+    assert [name for name, _, _ in work(handed_out(job))] == ["a.jsonl", "z.jsonl"]
+    assert carried_in(job) == ["b.jsonl"]
     assert night(store, glob, number=2).message == "committed"
     assert len(ids_in(store)) == 3 * LARGE + 1
 
@@ -351,23 +334,24 @@ def test_the_lease_is_renewed_while_a_run_is_planned(
         kept.append((root, run))
         yield
 
-    monkeypatch.setattr(plan_files, "kept_alive", kept_alive)
+    for module in (list_files_module, plan_record, content):
+        monkeypatch.setattr(module, "kept_alive", kept_alive)
     job = job_of(store, folder / "*.jsonl")
-    found = [FilePlanner(job).in_short(planned(job))]
+    found = look_at_all(job)
     assert kept == [job.run.key]
-    list(plan_files.record(found, job, 1))
-    begin_by_content(found, job_of(store, folder / "*.jsonl", partition="content"))
+    list(plan_record.record(found, job, 1))
+    content.begin(found, job_of(store, folder / "*.jsonl", partition="content"))
     assert kept == [job.run.key] * 3
 
 
 def test_more_files_than_are_looked_at_at_once_are_planned_once(
     folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "FILES_AT_ONCE", 2)
+    monkeypatch.setattr(look_into, "FILES_AT_ONCE", 2)
     for name in "cde":
         write(folder / f"{name}.jsonl", name)
     found = planned(job_of(store, folder / "*.jsonl"))
-    assert [item.file.relative for item in found] == [f"{name}.jsonl" for name in "abcde"]
+    assert [row["path"] for row in found] == [f"{name}.jsonl" for name in "abcde"]
 
 
 def test_spans_know_the_units_that_the_store_has_of_their_files(folder: Path, store: Path) -> None:
@@ -389,10 +373,9 @@ def test_an_element_has_spans_for_its_share_of_the_slots(
         asked.append((spans, slots))
         return 2
 
-    monkeypatch.setattr(plan_files, "spans_per_element", spans_per_element)
+    monkeypatch.setattr(plan_record, "spans_per_element", spans_per_element)
     job = job_of(store, folder / "*.jsonl")
-    found = [FilePlanner(job).in_short(planned(job))]
-    (element,) = plan_files.record(found, job, 3)
+    (element,) = plan_record.record(look_at_all(job), job, 3)
     assert (len(element), asked) == (2, [(2, 3)])
 
 
@@ -400,4 +383,4 @@ def test_the_plan_on_record_counts_files_that_were_not_taken(folder: Path, store
     (folder / "notes.xyz").write_text("no input")
     job = job_of(store, folder)
     handed_out(job)
-    assert sum(read_plan(job.root, job.run.id).beside.values()) == 1
+    assert sum(read_plan(job.root, job.run.id).notes.beside.values()) == 1

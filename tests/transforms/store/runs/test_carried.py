@@ -9,16 +9,27 @@ from typing import Any
 
 import pytest
 from helpers import fake_storage
-from helpers.snapshots import night, numbered, write_unit
+from helpers.snapshots import night, numbered, small_parts, units_of, write_unit
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_beam.transforms import storage
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows, row_of
 from sentence_beam.transforms.storage.local import LocalStorage
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import carried
-from sentence_beam.transforms.store.runs.carried import ROUND, CarriedShards, stride
+from sentence_beam.transforms.store.runs.carried import (
+    ROUND,
+    Checked,
+    ShardCheck,
+    all_states,
+    checksums_of,
+    of_carried,
+    stride,
+)
+from sentence_beam.transforms.store.tables.columns import units_table
 
 
 @given(st.floats(1e-3, 1), st.integers(0, ROUND - 1))
@@ -31,27 +42,24 @@ def test_after_one_over_the_fraction_runs_every_place_was_read(fraction: float, 
 
 
 @pytest.mark.parametrize("shards", [1, 2, 10, pytest.param(60, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize("many", [False, True])
 def test_of_few_shards_one_at_least_is_read_in_each_run_and_each_in_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, in_parts: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, many: bool
 ) -> None:
-    if in_parts:
-        monkeypatch.setattr("sentence_beam.transforms.store.manifest.UNITS_IN_ONE_FILE", 0)
+    if many:
+        small_parts(monkeypatch)
     root = str(tmp_path / "store")
     night(root, 0, *(numbered(n, n + 1) for n in range(shards)))
     manifest = open_store(root).manifest
     start, read = 5, Counter[str]()
     for _ in range(shards):
         way = stride(manifest, start, 0.01)
-        found = [
-            unit.path
-            for unit in manifest.units
-            if CarriedShards(root, start, way).check([unit]).read
-        ]
+        states = all_states(root, manifest.units, ShardCheck(root, start, way))
+        found = states.filter(states.column("is_read")).column("path").to_pylist()
         assert found
-        read.update(map(str, found))
+        read.update(found)
         start = (start + way) % ROUND
-    assert set(read) == set(manifest.rows_of)
+    assert set(read) == {unit["path"] for unit in units_of(root)}
     assert stride(manifest, start, 0.0) == 0
     assert stride(manifest, start, 1) == ROUND
 
@@ -88,46 +96,69 @@ def test_with_a_checksum_in_the_listing_nothing_is_read(
     root: str, unit: UnitRecord, remote: dict[str, Any]
 ) -> None:
     known = replace(unit, checksum="abc")
-    shards = CarriedShards(root, stride=ROUND)
-    assert vars(shards.check([known])) == {
-        "shards": 1,
-        "compared": 1,
-        "read": 0,
-        "bytes": 0,
-        "damaged": (),
-    }
-    assert shards.current(known) == known
+    states = ShardCheck(root, stride=ROUND).states(units_table([known]))
+    assert Checked.of(states) == Checked(shards=1, compared=1)
+    assert checksums_of(states) == []
     assert remote["read"] == []
 
 
 def test_a_checksum_that_differs_is_looked_into(
     root: str, unit: UnitRecord, remote: dict[str, Any]
 ) -> None:
-    known = replace(unit, checksum="other")
-    shards = CarriedShards(root)
-    assert shards(known)  # its bytes are the same: the store was copied
-    assert shards.current(known).checksum == "abc"
+    known = units_table([replace(unit, checksum="other")])
+    states = ShardCheck(root).states(known)
+    assert not Checked.of(states).damaged  # its bytes are the same: the store was copied
+    assert checksums_of(states) == [{"unit": unit.unit, "checksum": "abc"}]
     assert len(remote["read"]) == 1
     path = Path(root, str(unit.path))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert CarriedShards(root).check([known]).damaged == (unit.path,)
+    assert Checked.of(ShardCheck(root).states(known)).damaged == (unit.path,)
 
 
 def test_a_record_without_a_checksum_gets_one_when_the_shard_was_read(
     root: str, unit: UnitRecord, remote: dict[str, Any]
 ) -> None:
-    shards = CarriedShards(root)
-    assert shards(unit)
-    assert shards.current(unit).checksum is None
-    shards = CarriedShards(root, stride=ROUND)
-    assert shards(unit)
-    assert shards.current(unit).checksum == "abc"
+    known = units_table([unit])
+    assert checksums_of(ShardCheck(root).states(known)) == []
+    states = ShardCheck(root, stride=ROUND).states(known)
+    assert not Checked.of(states).damaged
+    assert checksums_of(states) == [{"unit": unit.unit, "checksum": "abc"}]
 
 
 def test_the_place_of_a_shard_is_the_hash_of_its_path(root: str, unit: UnitRecord) -> None:
     place = int.from_bytes(hashlib.sha256(str(unit.path).encode()).digest()[:4])
     path = Path(root, str(unit.path))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert not CarriedShards(root, place, 1)(unit)
-    assert CarriedShards(root, place + 1, ROUND - 1)(unit)
-    assert CarriedShards(root, place - (ROUND >> 1), ROUND >> 1)(unit)
+    known = units_table([unit])
+
+    def is_found(start: int, way: int) -> bool:
+        return bool(Checked.of(ShardCheck(root, start, way).states(known)).damaged)
+
+    assert is_found(place, 1)
+    assert not is_found(place + 1, ROUND - 1)
+    assert not is_found(place - (ROUND >> 1), ROUND >> 1)
+
+
+def test_a_shard_outside_the_range_that_is_listed_is_looked_up(
+    root: str, unit: UnitRecord, remote: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shard of a renamed file has the name of another one."""
+    known = units_table([replace(unit, unit="0" * 16 + unit.unit[16:])])
+    kind = type(storage.storage_of(root))
+    monkeypatch.setattr(kind, "lists_ranges", lambda *_: True)
+    monkeypatch.setattr(kind, "between", lambda *_: [], raising=False)
+    found = Checked.of(ShardCheck(root, low="0", high="0" * 20).states(known))
+    assert (found.shards, found.damaged) == (1, ())
+
+
+def test_only_shards_that_a_plan_carries_are_counted(root: str) -> None:
+    units = [write_unit(root, place, [(str(place), "x")]) for place in range(2)]
+    states = ShardCheck(root).states(units_table(units))
+    own = InputFile("/in/a.txt", "a.txt", "text", "", 9, "sum", "v")
+    other = replace(own, relative="b.txt")
+    carried_file = {**row_of(own), "carried": True, "units": 2}
+    assert len(of_carried(states, planned_rows([carried_file]), "")) == 2
+    assert len(of_carried(states, planned_rows([OpenedFile(own).row()]), "")) == 0
+    renamed = {**row_of(other), "carried": True, "was": "a.txt"}
+    assert len(of_carried(states, planned_rows([renamed]), "")) == 2
+    assert len(of_carried(states, planned_rows([]), "some")) == 2

@@ -10,7 +10,8 @@ from helpers.plans import handed_out, job_of, night
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.records import Problem, UnitRecord
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.plan import read_plan
 
 KEPT: dict[str, Any] = {"keep_columns": ("lang",), "keep_types": {"lang": "str"}}
 
@@ -30,7 +31,10 @@ def kept(store: Path) -> dict[str, str]:
 
 
 def carried_rows(job: Any) -> int:
-    return sum(item.rows for item in handed_out(job) if isinstance(item, UnitRecord))
+    """The rows that the plan of a run carries over."""
+    handed_out(job)
+    rows = read_plan(job.root, job.run.id).files.to_pylist()
+    return sum(row["rows"] for row in rows if row["carried"])
 
 
 def test_a_tree_that_moves_below_another_value_is_read_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.examples import examples
-from helpers.snapshots import night, numbered, run_name
+from helpers.snapshots import night, numbered, run_name, units_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +18,8 @@ from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs import changed_rows, changes
 from sentence_beam.transforms.store.runs.changed_rows import Changes, SnapshotShard
-from sentence_beam.transforms.store.runs.changes import SCHEMA, diff, differing
+from sentence_beam.transforms.store.runs.changes import SCHEMA, diff
+from sentence_beam.transforms.store.tables.units import differing_parts
 
 Rows = list[tuple[str, str]]
 
@@ -27,9 +28,11 @@ def counted(root: str, buckets: int) -> Changes:
     """Changes from the first night to the second, as the pipeline counts them."""
     old, new = (open_store(root, run_name(number)).manifest for number in (0, 1))
     found: dict[int, list[bytes]] = {}
-    for mine, others, is_new in ((old, new, False), (new, old, True)):
-        for unit in differing(mine.units, others.units):
-            shard = SnapshotShard(unit.path or "", unit.bytes, is_new)
+    for units, is_new in zip(
+        differing_parts(root, old.units, new.units), (False, True), strict=True
+    ):
+        for unit in units.to_pylist():
+            shard = SnapshotShard(unit["path"], unit["bytes"], is_new)
             block = changed_rows.read_block(root, [shard], ())
             for bucket, rows in changed_rows.by_bucket(block, buckets):
                 found.setdefault(bucket, []).append(rows)
@@ -117,18 +120,6 @@ def test_what_both_snapshots_have_is_not_read(root: str, monkeypatch: pytest.Mon
     assert len(read) == 2
 
 
-def test_of_equal_units_as_many_cancel_out_as_both_have() -> None:
-    from sentence_beam.transforms.store.records import UnitRecord
-
-    def unit(name: str, sha256: str | None) -> UnitRecord:
-        path = f"embeddings/{name}.parquet" if sha256 else None
-        return UnitRecord(path, name, "a", (0, 1), 1, 1, 0, None, 1, 0, 0, 1, sha256)
-
-    two, one = [unit("a", "s"), unit("b", "s"), unit("c", None)], [unit("x", "s")]
-    assert [u.unit for u in differing(two, one)] == ["b"]
-    assert differing(one, two) == []
-
-
 def test_buckets_bound_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = str(tmp_path / "store")
     night(root, 0, *(numbered(100 * place, 100 * place + 100) for place in range(4)))
@@ -155,8 +146,8 @@ def test_rows_that_swap_their_texts_are_changed(tmp_path: Path) -> None:
 def test_hashes_spread_over_buckets(tmp_path: Path) -> None:
     root = str(tmp_path / "store")
     night(root, 0, numbered(0, 1000))
-    (unit,) = open_store(root).manifest.units
-    block = changed_rows.read_block(root, [SnapshotShard(unit.path or "", unit.bytes, True)], ())
+    (unit,) = units_of(root)
+    block = changed_rows.read_block(root, [SnapshotShard(unit["path"], unit["bytes"], True)], ())
     sizes = [len(changed_rows.unpacked([rows])) for _, rows in changed_rows.by_bucket(block, 4)]
     assert sum(sizes) == 1000
     assert np.ptp(sizes) < 200

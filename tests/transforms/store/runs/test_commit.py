@@ -13,14 +13,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.settled import finish, stretches
+from helpers.corpora import edit_manifest
+from helpers.settled import finish, packed
+from helpers.snapshots import (
+    PlannedFile,
+    changed,
+    edit_units,
+    files_of,
+    parts_of,
+    records_of,
+    row_of,
+    small_parts,
+    units_of,
+    units_settled,
+    write_plan,
+)
 from helpers.units import make_unit, make_vectors
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.store import layout, manifest, manifest_parts, open_store
+from sentence_beam.transforms.store import layout, manifest, open_store
 from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from sentence_beam.transforms.store.entries import RangesEntry, RememberedOptions
 from sentence_beam.transforms.store.index_entries import (
@@ -30,22 +44,19 @@ from sentence_beam.transforms.store.index_entries import (
     TrainedEntry,
 )
 from sentence_beam.transforms.store.ledger import Ledger
-from sentence_beam.transforms.store.records import Problem, UnitRecord, carried
+from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.carried import ROUND
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.commit import (
     Run,
-    carried_shards,
     check_deletes,
     check_unknown,
     settle,
 )
 from sentence_beam.transforms.store.runs.finish import failed
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.plan_file import write_plan
-from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.plan import read_plan
 from sentence_beam.transforms.store.runs.result import now, read_result, result_here
 from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
 from sentence_beam.transforms.store.verify import faults
@@ -59,7 +70,7 @@ def record(
     """A unit of bytes [start, stop) with some embedded rows."""
     made = UnitRecord(
         path=f"embeddings/{FILE.key}-{start:012d}-{'0' * 16}.parquet", unit=name or f"{FILE.key}-{start:012d}", file="a.txt", range=(start, stop),
-        rows=rows, read=rows, rejected=0, rejects=None, tokens=9, truncated=0, lost=0, bytes=1, sha256="s", embedded=rows,
+        rows=rows, read=rows, rejected=0, rejects=None, tokens=9, truncated=0, lost=0, bytes=1, sha256="5" * 64, embedded=rows,
     )  # fmt: skip
     return replace(made, **values)  # type: ignore[arg-type]
 
@@ -80,28 +91,29 @@ GOOD = [record(0, 100), record(100, 200), record(200, 300)]
 
 def test_the_plan_reads_back(run: Run) -> None:
     plan = read_plan(run.root, "run1")
-    assert [(s.name, s.start, s.stop) for s in plan.spans] == [(u.unit, *u.range) for u in GOOD]
-    assert plan.files[0].path == "a.txt"
+    spans = plan.spans.select(["name", "start", "stop"]).to_pylist()
+    assert [(*span.values(),) for span in spans] == [(u.unit, *u.range) for u in GOOD]
+    assert plan.files.column("path").to_pylist() == ["a.txt"]
     assert plan.tokens == 30
 
 
 def test_all_units_once_settle(run: Run) -> None:
-    made = settle(run, stretches(run, [*GOOD, GOOD[1]]), [])
+    made = settle(run, packed([*GOOD, GOOD[1]]), [])
     ledger = made.tally.ledger
-    assert [u.range[0] for u in made.units(run.root)] == [0, 100, 200]
-    assert (ledger.read, ledger.written, ledger.embedded) == (12, 12, 12)
+    assert [u["start"] for u in units_settled(made, run.root)] == [0, 100, 200]
+    assert (ledger.read, ledger.written, *ledger.of_work("embedded")) == (12, 12, 12)
 
 
 def test_units_of_a_span_cut_again_must_tile_it(run: Run) -> None:
     name = GOOD[1].unit
     parts = [record(100, 130, name=f"{name}.0"), record(130, 200, name=f"{name}.1")]
-    settle(run, stretches(run, [GOOD[0], *parts, GOOD[2]]), [])
+    settle(run, packed([GOOD[0], *parts, GOOD[2]]), [])
     with pytest.raises(SentenceBeamError, match="not finished"):
-        settle(run, stretches(run, [GOOD[0], parts[0], GOOD[2]]), [])
+        settle(run, packed([GOOD[0], parts[0], GOOD[2]]), [])
     with pytest.raises(SentenceBeamError, match="doubled or out of place"):
         settle(
             run,
-            stretches(run, [GOOD[0], parts[0], record(140, 200, name=f"{name}.1"), GOOD[2]]),
+            packed([GOOD[0], parts[0], record(140, 200, name=f"{name}.1"), GOOD[2]]),
             [],
         )
 
@@ -111,7 +123,7 @@ def test_units_of_a_span_cut_again_must_tile_it(run: Run) -> None:
     [
         (GOOD[:2], "not finished"),
         ([*GOOD, record(300, 400)], "never planned"),
-        ([*GOOD, replace(GOOD[0], sha256="other")], "written twice"),
+        ([*GOOD, replace(GOOD[0], sha256="6" * 64)], "written twice"),
         ([GOOD[0], GOOD[1], replace(GOOD[2], read=5)], "rows read are not"),
         ([GOOD[0], GOOD[1], replace(GOOD[2], embedded=3)], "rows written are not"),
     ],
@@ -133,9 +145,7 @@ UNCOUNTED = "ledger: no unit counts the rows of b.txt (1 such files); nothing co
 @pytest.mark.parametrize(
     ("other", "options", "said"),
     [
-        (PlannedFile(OTHER), {}, UNCOUNTED),
         (PlannedFile(OTHER, in_group="f0-0"), {}, UNCOUNTED),
-        (PlannedFile(OTHER, in_group=GOOD[0].unit), {}, "committed"),
         (PlannedFile(OTHER, is_rowless=True), {}, "committed"),
         (PlannedFile(replace(OTHER, size=0)), {}, "committed"),
         (PlannedFile(OTHER), {"limit": 9}, "committed"),
@@ -154,16 +164,16 @@ def test_parquet_rows_must_all_be_read(tmp_path: Path, run: Run) -> None:
     write_plan(run.root, "run2", [PlannedFile(FILE, (Span(FILE, 0, 0, 5, (0,), rows=5),))])
     other = replace(run, id="run2")
     with pytest.raises(SentenceBeamError, match="4 rows read of 5 planned"):
-        settle(other, stretches(other, [record(0, 5)]), [])
+        settle(other, packed([record(0, 5)]), [])
 
 
 def test_too_many_rejects_is_exit_3(run: Run) -> None:
     bad = [GOOD[0], GOOD[1], replace(GOOD[2], read=14, rejected=10)]
     with pytest.raises(DataGateError, match="10 of 22 rows rejected.*--max-rejects 0.01"):
-        settle(run, stretches(run, bad), [])
+        settle(run, packed(bad), [])
     assert (
         settle(
-            replace(run, gates=UsedGates(max_rejects=0.5)), stretches(run, bad), []
+            replace(run, gates=UsedGates(max_rejects=0.5)), packed(bad), []
         ).tally.ledger.rejected
         == 10
     )
@@ -190,19 +200,14 @@ def test_too_many_rejects_is_exit_3(run: Run) -> None:
 def test_the_gate_of_rejected_rows(
     read: int, rejected: int, blank: int, share: float, too_many: bool
 ) -> None:
-    ledger = Ledger(read=read, written=read - rejected, rejected=rejected, blank=blank)
+    counts = {"read": read, "written": read - rejected, "rejected": rejected, "blank": blank}
+    ledger = Ledger(kept=counts)
     assert ledger.rejects_too_many(share) == too_many
 
 
 def test_a_problem_comes_before_everything_else(run: Run) -> None:
     result = finish(run, [], [Problem("z broke", 2), Problem("a broke", 1)])
     assert (result.exit_code, result.message) == (1, "a broke")
-
-
-def test_carried_units_count_their_rows_and_no_tokens() -> None:
-    ledger = Ledger.of([carried(record(0, 100, real=50, truncated=2)), record(100, 200, real=7)])
-    assert (ledger.carried, ledger.embedded, ledger.real, ledger.truncated_rows) == (4, 4, 7, 0)
-    ledger.check()
 
 
 def commit_one(
@@ -304,12 +309,12 @@ def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(
     finish(commit_one(tmp_path, space, "run1", ["x"], None), [written(root, space, ["x"])], [])
     data = json.loads((tmp_path / "store" / "manifest.json").read_bytes())
     assert {
-        "format", "run", "space", "partition", "unit_tokens", "rows", "work", "tokens", "shards", "index",
+        "format", "run", "space", "partition", "unit_tokens", "rows", "work", "tokens", "index",
         "calibration", "input", "options", "versions", "started", "finished", "previous",
     } <= set(data)  # fmt: skip
-    assert set(data["shards"][0]) == {
-        "path", "unit", "file", "range", "rows", "read", "rejected", "rejects", "tokens", "truncated", "lost",
-        "bytes", "sha256",
+    (unit,) = units_of(root)
+    assert {name for name, value in unit.items() if value} == {
+        "path", "unit", "file", "stop", "rows", "read", "tokens", "bytes", "sha256",
     }  # fmt: skip
     assert (tmp_path / "store" / "manifests" / "run1.json").read_bytes() == (
         tmp_path / "store" / "manifest.json"
@@ -319,26 +324,23 @@ def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(
 def test_very_many_units_go_into_parts(
     tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
-    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
+    small_parts(monkeypatch)
     root = str(tmp_path / "store")
     run = Run(root, "run1", space, "file", 100, (), RememberedOptions(), {}, now())
     write_plan(
         root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))]
     )
     assert finish(run, GOOD, []).status == "committed"
-    found = manifest.read_manifest(root)
-    assert found is not None
-    assert found.data["shards"] == []
-    assert [part["units"] for part in found.data["parts"]] == [1, 2]
-    assert [u.to_manifest() for u in found.units] == [u.to_manifest() for u in GOOD]
-    assert [f.path for f in found.files] == ["a.txt"]
-    part = tmp_path / "store" / found.data["parts"][1]["path"]
+    parts = parts_of(root)
+    assert sum(part["rows"] for part in parts) == 3
+    assert units_of(root) == [row_of(unit) for unit in GOOD]
+    assert [file["path"] for file in files_of(root)] == ["a.txt"]
+    part = tmp_path / "store" / parts[-1]["path"]
     part.write_bytes(part.read_bytes() + b" ")
     with pytest.raises(SentenceBeamError, match="not the part that the manifest names"):
-        _ = manifest.read_manifest(root).units  # type: ignore[union-attr]
+        records_of(root)
     assert finish(run, GOOD).status == "committed"  # tried again
-    assert hashlib.sha256(part.read_bytes()).hexdigest() == found.data["parts"][1]["sha256"]
+    assert hashlib.sha256(part.read_bytes()).hexdigest() == parts[-1]["sha256"]
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"format": 1}', b'{"format": 2}', b"\xff"])
@@ -365,19 +367,28 @@ def _flip(path: str) -> None:
     Path(path).write_bytes(data)
 
 
+def edit(found: manifest.Manifest, group: str, **counts: int) -> None:
+    """Change some counts of the current manifest."""
+    data = {**found.data, group: {**found.data[group], **counts}}
+    edit_manifest(Path(found.root, "manifest.json"), data)
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
         (lambda m: _flip(m.shard_paths[0]), "sha256 differs"),
         (lambda m: Path(m.shard_paths[0]).unlink(), "shard is missing"),
-        (lambda m: Path(storage.join(m.root, m.units[0].rejects)).unlink(), "reject file"),
+        (
+            lambda m: Path(storage.join(m.root, units_of(m.root)[0]["rejects"])).unlink(),
+            "reject file",
+        ),
         (
             lambda m: Path(storage.join(m.root, "manifests/run1.json")).unlink(),
             "snapshot's own manifest",
         ),
-        (lambda m: m.data["rows"].update(read=9), "the manifest says 9"),
-        (lambda m: m.data["work"].update(embedded=1), "rows written are not"),
-        (lambda m: m.data["shards"][0].update(rows=2), "the manifest says 2"),
+        (lambda m: edit(m, "rows", read=9), "the manifest says 9"),
+        (lambda m: edit(m, "work", embedded=1), "rows written are not"),
+        (lambda m: edit_units(m.root, changed(0, rows=2)), "the manifest says 2"),
     ],
 )
 def test_verify_says_what_is_wrong_where(
@@ -385,22 +396,9 @@ def test_verify_says_what_is_wrong_where(
 ) -> None:
     assert list(faults(sound)) == []
     damage(sound)
-    found = list(faults(manifest.Manifest.of(sound.root, sound.data)))
+    found = list(faults(open_store(sound.root).manifest))
     assert any(said in fault for fault in found), found
     assert all("\n" not in fault for fault in found)
-
-
-def test_the_share_of_unknown_tokens_is_of_what_a_run_embedded() -> None:
-    units = [
-        record(0, 100, known=60, unknown=40),
-        record(100, 200, carried=4, embedded=0, known=0, unknown=500),
-    ]
-    ledger = Ledger.of(units)
-    assert (ledger.known, ledger.unknown) == (60, 40)
-    assert ledger.has_too_many_unknown(0.3, 10)
-    assert not ledger.has_too_many_unknown(0.4, 10)
-    assert not ledger.has_too_many_unknown(0.3, 41)
-    assert not Ledger().has_too_many_unknown(0, 1)
 
 
 def test_a_first_run_whose_lease_was_taken_commits_nothing(tmp_path: Path, space: Space) -> None:
@@ -513,7 +511,7 @@ def test_a_first_run_may_have_fewer_unknown_tokens(
     run: Run, previous: str | None, unknown: int, refused: bool
 ) -> None:
     run = replace(run, previous=previous, gates=UsedGates(max_unknown=0.5))
-    ledger = Ledger(known=1, unknown=unknown)
+    ledger = Ledger(work={"known": 1, "unknown": unknown})
     if not refused:
         check_unknown(run, ledger)
         return
@@ -524,7 +522,7 @@ def test_a_first_run_may_have_fewer_unknown_tokens(
 def test_blank_lines_are_not_among_the_rejected_rows_that_are_told(run: Run) -> None:
     bad = [GOOD[0], GOOD[1], replace(GOOD[2], read=17, rejected=13, blank=3)]
     with pytest.raises(DataGateError, match="^10 of 22 rows rejected"):
-        settle(run, stretches(run, bad), [])
+        settle(run, packed(bad), [])
 
 
 @pytest.mark.parametrize(
@@ -571,12 +569,6 @@ def test_a_snapshot_and_its_result_name_ranges_calibration_and_index(
     assert data["ranges"]["digest"] == digest
     assert digest in str(data["calibration"])
     assert data["index"]["factory"] == "Flat"
-
-
-def test_each_run_lists_the_shards_that_it_may_carry_over(run: Run) -> None:
-    assert carried_shards(run) is carried_shards(run)
-    assert carried_shards(replace(run, id="run2")) is not carried_shards(run)
-    assert carried_shards(replace(run, check_stride=7)) is not carried_shards(run)
 
 
 def test_a_lease_that_cannot_be_given_back_is_no_failure(

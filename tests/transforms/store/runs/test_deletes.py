@@ -10,9 +10,11 @@ from helpers.plans import job_of, night
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.store.entries import InputEntry, RememberedOptions
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
+from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.deletes import RowKeys, renamed, row_keys
+from sentence_beam.transforms.store.runs.deletes import RowKeys, row_keys
+from sentence_beam.transforms.store.tables.files import moved_files
 
 NO_IDS: dict[str, Any] = {"id_column": None, "keep_text": True}
 
@@ -70,21 +72,22 @@ def test_renamed_moved_and_rewritten_files_have_not_left(
     assert night(store, other / "*", number=3, max_deletes=0.0, **NO_IDS).exit_code == 0
 
 
-def entry(path: str, content: str, source: str = "") -> InputEntry:
-    return InputEntry(path, source or f"/in/{path}", "csv", content, "v", 9)
-
-
 def file(path: str, content: str, source: str = "") -> InputFile:
     return InputFile(source or f"/in/{path}", path, "csv", "", 9, content, "v")
 
 
+def rows(*files: InputFile) -> pa.Table:
+    """Rows of a plan of these files."""
+    return planned_rows([OpenedFile(one).row() for one in files])
+
+
 def test_one_file_takes_the_place_of_one_that_left() -> None:
     before = [
-        entry("a", "1"),
-        entry("b", "1"),
-        entry("c", "2"),
-        entry("d", "3", "/in/x/d"),
-        entry("e", "4"),
+        file("a", "1"),
+        file("b", "1"),
+        file("c", "2"),
+        file("d", "3", "/in/x/d"),
+        file("e", "4"),
     ]
     now = [
         file("b", "1"),
@@ -93,12 +96,18 @@ def test_one_file_takes_the_place_of_one_that_left() -> None:
         file("copy", "4"),
         file("e", "4"),
     ]
-    assert renamed(before, now) == {"a": "new", "d": "x/d"}
+    at = moved_files(rows(*now), rows(*before))
+    was = {
+        one.relative: before[place].relative
+        for one, place in zip(now, at, strict=True)
+        if place >= 0
+    }
+    assert was == {"new": "a", "x/d": "d"}
 
 
 def keys(store: Path, *paths: str, **options: Any) -> RowKeys | None:
     given = [file(path.rpartition("/")[2], "1", path) for path in paths]
-    return row_keys(RememberedOptions(**{**NO_IDS, **options}), manifest(store), given)
+    return row_keys(RememberedOptions(**{**NO_IDS, **options}), manifest(store), rows(*given))
 
 
 def test_what_rows_are_known_by(store: Path, files: list[Path]) -> None:
@@ -118,4 +127,4 @@ def test_ids_from_a_column_are_compared_whatever_files_they_are_in(
     folder = tmp_path / "in"
     write_parquet(folder / "a.parquet", sentences(4), id=pa.array(list("abcd")))
     night(store, folder / "*")
-    assert row_keys(job_of(store, "x").run.options, manifest(store), []) == RowKeys()
+    assert row_keys(job_of(store, "x").run.options, manifest(store), rows()) == RowKeys()

@@ -1,26 +1,36 @@
 """Units of the last snapshot that may have a unit's texts: by file, other name, group, bucket."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.settled import finish
-from helpers.snapshots import SPACE, begin, night, numbered, run_name, write_unit
+from helpers.snapshots import (
+    SPACE,
+    PlannedFile,
+    begin,
+    night,
+    numbered,
+    plan_rows,
+    records_of,
+    run_name,
+    write_plan,
+    write_unit,
+)
 from helpers.units import make_unit, make_vectors
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import InputFile, Span, UnitRows
 from sentence_beam.transforms.corpus.buckets import Bucket, Buckets
-from sentence_beam.transforms.corpus.groups import GroupSpan
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import reuse
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.plan_file import write_plan
 from sentence_beam.transforms.store.runs.result import now
 from sentence_beam.transforms.store.runs.reuse import Known, LastSnapshot, OldShards, with_before
 from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
@@ -68,8 +78,20 @@ def last(tmp_path: Path) -> Manifest:
 
 def known_before(last: Manifest, *files: InputFile) -> list[tuple[str, str]]:
     """The names under which the snapshot has units of files."""
-    spans = with_before([Span(file, 0, 0, 100) for file in files], last)
-    return [span.file.before for span in spans]
+    spans = [Span(file, 0, 0, 100) for file in files]
+    return [span.file.before for span in spans_before(spans, files, last)]
+
+
+def spans_before(
+    spans: list[AnySpan], files: Sequence[InputFile], last: Manifest | None
+) -> list[AnySpan]:
+    """Spans whose files know the names of their units in a snapshot."""
+    found: list[AnySpan] = []
+    for span, file in zip(spans, files, strict=True):
+        parts = span.spans if isinstance(span, GroupSpan) else (Span(file, 0, 0, 100),)
+        rows = plan_rows([PlannedFile(part.file, (part,)) for part in parts])
+        found += with_before(iter([span]), rows, last)
+    return found
 
 
 def test_a_file_is_known_by_its_name_and_by_its_bytes(last: Manifest) -> None:
@@ -86,15 +108,15 @@ def test_a_file_is_known_by_its_name_and_by_its_bytes(last: Manifest) -> None:
 
 def test_files_of_a_group_are_known_as_others_are(last: Manifest) -> None:
     group = GroupSpan("f0-0", (Span(A, 0, 0, 100), Span(input_file("d.txt", "sum b"), 0, 0, 9)))
-    (found,) = with_before([group], last)
+    (found,) = spans_before([group], [A], last)
     assert [span.file.before for span in found.spans] == [(A.key, ""), ("", B.key)]
     assert (found.name, [span.stop for span in found.spans]) == ("f0-0", [100, 9])
-    assert with_before([group], None) == [group]
+    assert spans_before([group], [A], None) == [group]
 
 
 def test_old_units_are_those_of_the_name_and_of_the_bytes(last: Manifest) -> None:
     known = Known(last.root, last.run)
-    units = {unit.file: unit for unit in last.units}
+    units = {unit.file: unit for unit in records_of(last.root)}
     assert known.of_files([replace(A, before=(A.key, ""))]) == [units["a.txt"]]
     both = [replace(A, before=(A.key, B.key)), replace(B, before=(B.key, ""))]
     assert {unit.file for unit in known.of_files(both)} == {"a.txt", "b.txt"}
@@ -116,7 +138,7 @@ def test_only_so_many_other_names_are_looked_up(
 def test_a_unit_is_known_if_its_snapshot_or_its_run_was_committed(tmp_path: Path) -> None:
     root = str(tmp_path)
     night(root, 0, numbered(0, 5), numbered(5, 10))
-    (old, same) = read_manifest(root).units
+    (old, same) = records_of(root)
     night(root, 1, {**numbered(0, 5), "r0": "new"}, numbered(5, 10))
     begin(root, 2, 1)
     unfinished = write_unit(root, 7, [("x", "y")], run_name(2))
@@ -219,7 +241,7 @@ def test_few_remote_shards_are_fetched_once(
     monkeypatch.setattr(reuse, "read_checked", read_checked)
     monkeypatch.setattr(reuse, "FEW_BYTES", few)
     monkeypatch.setattr(storage, "is_local", lambda path: False)
-    unit = next(unit for unit in last.units if unit.file == "a.txt")
+    unit = next(unit for unit in records_of(last.root) if unit.file == "a.txt")
     old = OldShards(last.root, SPACE, [unit])
     for _ in range(2):
         assert old.find(row_hashes(["a 0", "a 1"])).places.tolist() == [0, 1]

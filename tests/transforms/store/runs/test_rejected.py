@@ -1,8 +1,6 @@
 """Rejected rows of runs, on made-up stores: the counts by reason, and whose list is shown."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from helpers.snapshots import night, numbered, run_name
@@ -11,6 +9,7 @@ from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Rejected
 from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
 from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.runs.plan import PLAN, PlanNotes, RecordedPlan
 from sentence_beam.transforms.store.runs.rejected import (
     reasons,
     record_rejected,
@@ -21,7 +20,7 @@ from sentence_beam.transforms.store.shards.rejects import rejects_bytes
 
 LISTED = layout.rejects("0123456789abcdef-000000000000", "0" * 16)
 OTHER = layout.rejects("0123456789abcdef-000000000000", "1" * 16)
-NO_PLAN: Any = SimpleNamespace(files=())
+NO_PLAN = RecordedPlan("plan.parquet", PLAN.empty_table(), PlanNotes())
 
 
 @pytest.fixture

@@ -1,0 +1,142 @@
+"""Columns of Arrow tables as arrays, looked up, counted and summed; nothing here imports pandas."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_beam.transforms.base.arrow import index_array, mask_array, mask_of, string_array
+
+_NUMPY = {pa.int64(): np.int64, pa.uint64(): np.uint64, pa.int32(): np.int32}
+
+
+def column(table: pa.Table, name: str) -> pa.Array:
+    """Return a column as one array."""
+    return whole(table.column(name))
+
+
+def whole(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array."""
+    if isinstance(values, pa.Array):
+        return values
+    if values.num_chunks == 1:
+        return values.chunk(0)
+    return pa.concat_arrays([values.slice(0, 0).cast(values.type).combine_chunks(), *values.chunks])
+
+
+def numbers(table: pa.Table, name: str, null: int = 0) -> np.ndarray:
+    """Return a column as int64, uint64 or bool [n]; `null` stands for nulls."""
+    return numbers_of(table.column(name), null)
+
+
+def numbers_of(values: pa.ChunkedArray | pa.Array, null: int = 0) -> np.ndarray:
+    """Return whole numbers or booleans [n]; `null` stands for nulls."""
+    found = whole(values)
+    if pa.types.is_boolean(found.type):
+        return mask_of(pc.fill_null(found, bool(null)))
+    if found.null_count:
+        found = pc.fill_null(found, pa.scalar(null, found.type))
+    flat = np.frombuffer(found.buffers()[1] or b"", _NUMPY[found.type])
+    return flat[found.offset : found.offset + len(found)]
+
+
+def total(table: pa.Table, name: str) -> int:
+    """Return the sum of a column, 0 without rows."""
+    return pc.sum(table.column(name)).as_py() or 0
+
+
+def is_valid(table: pa.Table, name: str) -> np.ndarray:
+    """Return where a column has a value, bool [n]."""
+    return mask_of(column(table, name).is_valid())
+
+
+def equals(left: pa.ChunkedArray | pa.Array, right: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Return where two columns have equal values, bool [n]; null equals nothing."""
+    return numbers_of(pc.equal(whole(left), whole(right)))
+
+
+def lookup(values: pa.ChunkedArray | pa.Array, among: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Return the place of each value among others, int64 [n]; -1 if it is missing or null."""
+    found = pc.index_in(whole(values), value_set=whole(among), skip_nulls=True)
+    return numbers_of(found, -1).astype(np.int64)
+
+
+def places(found: np.ndarray) -> pa.Int64Array:
+    """Return places int64 [n] for `take`: null for -1."""
+    there = found >= 0
+    if there.all():
+        return index_array(found)
+    bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+    data = pa.py_buffer(found.astype(np.int64))
+    return pa.Int64Array.from_buffers(pa.int64(), len(found), [bits, data])
+
+
+def rows_at(table: pa.Table, found: np.ndarray) -> pa.Table:
+    """Return the rows at places int64 [n]; a row of nulls for -1."""
+    return table.take(places(found))
+
+
+def sum_by_place(at: np.ndarray, n: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Count, or sum up weights, by place, int64 [n]; place -1 counts nowhere."""
+    there = at >= 0
+    if weights is None:
+        return np.bincount(at[there], minlength=n)
+    sums = np.zeros(n, np.int64)
+    np.add.at(sums, at[there], weights[there])
+    return sums
+
+
+def nth_of_equals(codes: np.ndarray) -> np.ndarray:
+    """Return the number of each code among its equals, int64 [n]: 0 for the first.
+
+    >>> nth_of_equals(np.array([7, 3, 7, 7]))
+    array([0, 0, 1, 2])
+    """
+    order = np.argsort(codes, kind="stable")
+    place = np.arange(len(codes))
+    begins = np.ones(len(codes), bool)
+    begins[1:] = np.diff(codes[order]) != 0
+    found = np.empty_like(place)
+    found[order] = place - np.maximum.accumulate(np.where(begins, place, 0))
+    return found
+
+
+def texts(values: Sequence[str | None]) -> pa.StringArray:
+    """Return an array of texts, some of which may be None."""
+    if None not in values:
+        return string_array([value for value in values if value is not None])
+    filled = string_array([value or "" for value in values])
+    there = np.array([value is not None for value in values], bool)
+    bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.StringArray.from_buffers(len(values), *filled.buffers()[1:], null_bitmap=bits)
+
+
+def nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """Return an array of nulls, of which a slice of lists takes no more bytes than its rows.
+
+    A slice of lists as `pa.nulls` makes them has the offsets of all.
+    """
+    if not pa.types.is_list(kind):
+        return pa.nulls(count, kind)
+    offsets = pa.array(np.zeros(count + 1, np.int32))
+    is_null = mask_array(np.ones(count, bool))
+    return pa.ListArray.from_arrays(offsets, pa.array([], kind.value_type), kind, mask=is_null)
+
+
+def with_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Return the table with other values of a column."""
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), values)
+
+
+def with_rows(table: pa.Table, at: np.ndarray, rows: pa.Table) -> pa.Table:
+    """Return the table with other rows at places int64 [n]."""
+    if not len(at):
+        return table
+    order = np.arange(len(table))
+    order[at] = len(table) + np.arange(len(at))
+    both = pa.concat_tables([table, rows])
+    # one column after the other: `take` puts the chunks of each together first
+    columns = [whole(each.take(index_array(order))) for each in both.columns]
+    return pa.table(columns, schema=table.schema)

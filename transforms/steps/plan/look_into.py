@@ -1,0 +1,152 @@
+"""Look into the files that are not known to be unchanged, and check shards; on any worker."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import pyarrow as pa
+
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError
+from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.elements import ShardStates, packed
+from sentence_beam.transforms.steps.plan.footers import (
+    FILES_AT_ONCE,
+    check_readable,
+    checksum_of,
+    open_file,
+)
+from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
+from sentence_beam.transforms.store.entries import TableEntry, TablePart
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.carried import ShardCheck, all_states
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.plan import input_files
+from sentence_beam.transforms.store.tables.columns import FILES
+from sentence_beam.transforms.store.tables.files import compare
+from sentence_beam.transforms.store.tables.names import AFTER
+
+Row = dict[str, Any]
+
+
+def look_into_all(listed: pa.Table, job: EmbedJob) -> tuple[pa.Table, list[Problem]]:
+    """Return the rows `PLANNED` of listed files, and a problem for each that cannot be used."""
+    files = list(input_files(listed, job.syntax))
+    last = listed.column("last").to_pylist()
+    step = max(1, -(-len(files) // FILES_AT_ONCE))
+    # A thread has several: handing over one small file takes longer than looking at it.
+    places = [range(start, min(start + step, len(files))) for start in range(0, len(files), step)]
+
+    def look_at(some: range) -> list[Row | Problem]:
+        return [_look_into(files[place], last[place], job) for place in some]
+
+    with progress.stage("planning", things="files"), ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        found = [item for items in pool.map(look_at, places) for item in items]
+    rows = [item for item in found if not isinstance(item, Problem)]
+    return planned_rows(rows), [item for item in found if isinstance(item, Problem)]
+
+
+def _look_into(file: InputFile, last: Row | None, job: EmbedJob) -> Row | Problem:
+    """Return the row of a file, or its problem."""
+    started = perf_counter()
+    try:
+        row = _row_or_left_out(file, last, job)
+    except SentenceBeamError as error:
+        return Problem.of(error)
+    progress.step()
+    return row | {"ms": round(1000 * (perf_counter() - started), 3)}
+
+
+def _row_or_left_out(file: InputFile, last: Row | None, job: EmbedJob) -> Row:
+    """Return the row of a file; leave an unreadable one out, with the reason, if the run may.
+
+    The rows of the last snapshot are carried over with its checksum, so that a later run sees the
+    difference.
+    """
+    if not job.max_bad_files:
+        return _row(file, last, job, to_check=False)
+    try:
+        return _row(file, last, job, to_check=True)
+    except InputChangedError:
+        raise
+    except SentenceBeamError as error:
+        if error.exit_code != SentenceBeamError.exit_code:
+            raise
+        return _left_out(file, last, job, error)
+
+
+def _row(file: InputFile, last: Row | None, job: EmbedJob, to_check: bool) -> Row:
+    """Return the row of a file, carried over or opened."""
+    is_kept = last is not None and last["size"] and "reembed" not in job.read_again
+    if last is not None and is_kept:
+        file = replace(file, cut=last["cut"])
+    file = replace(file, checksum=checksum_of(file))
+    if job.carry and last is not None and _is_same(file, last, job):
+        return carried_row(file, last)
+    opened = open_file(file, job)
+    if to_check:
+        check_readable(opened, job)
+    return opened.row()
+
+
+def _is_same(file: InputFile, last: Row, job: EmbedJob) -> bool:
+    """Whether a file has the content that the last snapshot has of it, also in its path."""
+    now, before = (pa.Table.from_pylist([row], FILES) for row in (row_of(file), last))
+    return bool(compare(now, before, job.columns.path_names).is_same[0])
+
+
+def carried_row(file: InputFile, last: Row) -> Row:
+    """Return the row of a file that is carried over as the last snapshot has it."""
+    now = row_of(file)
+    named = {name: now[name] for name in ("path", "folder", "source", "version")}
+    return {**last, **named, "group": None, "carried": True}
+
+
+def _left_out(file: InputFile, last: Row | None, job: EmbedJob, error: SentenceBeamError) -> Row:
+    """Return the row of an unreadable file with the rows that it had.
+
+    Raises the error if they are mixed or cannot be carried over.
+    """
+    if last is not None and last["size"] and has_counted_rows(last, job):
+        _check_can_stay(job, error)
+        return {**last, "group": None, "carried": True, "bad": str(error)}
+    empty = replace(file, size=0, checksum="", version="", cut=None)
+    return row_of(empty) | {"carried": False, "spans": [], "bad": str(error)}
+
+
+def has_counted_rows(last: Row, job: EmbedJob) -> bool:
+    """Whether a unit counts the rows of a file of the last snapshot: its own, a group's, a
+    bucket.
+    """
+    return job.by_content or last["units"] > 0 or last["group"] is not None
+
+
+def _check_can_stay(job: EmbedJob, error: SentenceBeamError) -> None:
+    """Raise SentenceBeamError if the store cannot keep the rows of an unreadable file."""
+    if job.by_content:
+        raise SentenceBeamError(
+            f"{error}; --max-bad-files cannot leave it out, since with --partition content the rows"
+            " that it had are mixed with those of other files"
+        ) from error
+    if not job.carry:
+        raise SentenceBeamError(
+            f"{error}; --max-bad-files cannot keep its rows, because {', '.join(job.read_again)}"
+            " would change and all files are read again; mend the file first, or leave that out"
+        ) from error
+
+
+def check_shards(parts: Sequence[TablePart], root: str, check: ShardCheck) -> ShardStates:
+    """Return the states of the shards of some parts of the last snapshot's units."""
+    units = TableEntry(sum(part.rows for part in parts), tuple(parts))
+    return ShardStates(packed(all_states(root, units, check)))
+
+
+def check_for(run: Run, parts: Sequence[TablePart], of_all: Callable[[], ShardCheck]) -> ShardCheck:
+    """Return the check of the shards of some parts; that of all if a storage cannot list some."""
+    if storage.storage_of(run.root).lists_ranges(run.root):
+        return run.shard_check(parts[0].first, parts[-1].last + AFTER)
+    return of_all()

@@ -1,0 +1,144 @@
+"""Rows of files on their way into the plan: listed, looked into, opened.
+
+`LISTED` are the columns of `files`, and the row of the last snapshot's file of the same name.
+`PLANNED` are those of a plan, and what was seen in a file that was opened.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_beam.transforms.base.columns import column, nulls, rows_at, with_column
+from sentence_beam.transforms.base.measures import Summary, summed
+from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.store.runs.plan import PLAN, ROWS_AT_ONCE, SPAN
+from sentence_beam.transforms.store.tables.columns import FILE_COUNTS, FILES, TEXT
+from sentence_beam.transforms.store.tables.files import place_of
+
+LISTED = pa.schema([*FILES, pa.field("last", pa.struct(list(FILES)))])
+PLANNED = pa.schema(
+    [
+        *PLAN,
+        # JSON: names and types of the kept columns that it has; null if nobody has opened it
+        pa.field("kept", TEXT),
+        # JSON: the kept columns, and those of templates, that were seen in it; null without a row
+        pa.field("keys", TEXT),
+        pa.field("lacks", pa.list_(TEXT)),  # the kept columns that it does not have
+        pa.field("ms", pa.float64()),  # that planning it took
+    ]
+)
+NO_COUNTS = dict.fromkeys(FILE_COUNTS, 0)
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A file that was opened: its spans, the types of its kept columns, and what it lacks."""
+
+    file: InputFile
+    spans: tuple[Span, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+    keys: tuple[str, ...] | None = None
+    lacks: tuple[str, ...] = ()
+
+    def row(self) -> dict[str, Any]:
+        """Return its row of `PLANNED`."""
+        return row_of(self.file) | {
+            "carried": False,
+            "spans": [_span_row(span) for span in self.spans],
+            "kept": json.dumps(self.kept),
+            "keys": None if self.keys is None else json.dumps(self.keys),
+            "lacks": list(self.lacks),
+        }
+
+
+def row_of(file: InputFile) -> dict[str, Any]:
+    """Return the row of `files` of a file without units."""
+    same = {name: getattr(file, name) for name in ("format", "checksum", "version", "size", "cut")}
+    return {"path": file.relative, **place_of(file.path, file.relative), **same, **NO_COUNTS}
+
+
+def _span_row(span: Span) -> dict[str, Any]:
+    row = {field.name: getattr(span, field.name) for field in SPAN if field.name != "row_groups"}
+    return row | {"row_groups": list(span.row_groups)}
+
+
+def listed_rows(files: Sequence[InputFile]) -> pa.Table:
+    """Return the rows of `files` of files that were listed."""
+    starts = range(0, len(files), ROWS_AT_ONCE)  # dicts of all would take 1 kB a file
+    tables = (
+        pa.Table.from_pylist([row_of(file) for file in files[start : start + ROWS_AT_ONCE]], FILES)
+        for start in starts
+    )
+    return pa.concat_tables([FILES.empty_table(), *tables])
+
+
+def with_last(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
+    """Return rows `LISTED`, whose files of the last snapshot are at these places; -1: none."""
+    before = rows_at(last, at).combine_chunks()
+    found = pa.StructArray.from_arrays(
+        [column(before, name) for name in FILES.names],
+        fields=[field.with_nullable(True) for field in FILES],
+        mask=column(before, "path").is_null(),
+    )
+    schema = pa.schema([*FILES, pa.field("last", found.type)])
+    return pa.table([*listed.columns, found], schema=schema)
+
+
+def planned_rows(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Return rows `PLANNED`."""
+    return pa.Table.from_pylist(list(rows), PLANNED)
+
+
+def carried_rows(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
+    """Return rows `PLANNED` of listed files that are as at these places of the last snapshot."""
+    before = rows_at(last, at)
+    for name in ("path", "folder", "source", "version"):
+        before = with_column(before, name, listed.column(name))
+    return as_carried(before)
+
+
+def as_carried(files: pa.Table) -> pa.Table:
+    """Return rows `PLANNED` of files that are carried over, in no group yet."""
+    rows = len(files)
+    columns = {name: files.column(name) for name in FILES.names}
+    columns["carried"] = pa.repeat(pa.scalar(True), rows)
+    columns["group"] = pa.nulls(rows, TEXT)
+    for field in PLANNED:
+        if field.name not in columns:
+            columns[field.name] = nulls(rows, field.type)
+    return pa.table([columns[name] for name in PLANNED.names], schema=PLANNED)
+
+
+def distinct_values(files: pa.Table, name: str) -> list[Any]:
+    """Return the distinct values of a column that is JSON."""
+    return [json.loads(text) for text in files.column(name).unique().to_pylist()]
+
+
+def lacking_columns(files: pa.Table) -> dict[str, int]:
+    """Return the number of opened files that lack a kept column, by its name."""
+    found = Counter(pc.list_flatten(files.column("lacks")).to_pylist())
+    return dict(sorted(found.items()))
+
+
+def measures_of(files: pa.Table) -> dict[str, Summary]:
+    """Return the figures of planning."""
+    return summed({"file_ms": ms} for ms in files.column("ms").drop_null().to_pylist())
+
+
+def with_spans(files: pa.Table, spans: Iterable[Span]) -> pa.Table:
+    """Return files that were opened with these spans in place of theirs."""
+    of_file: dict[str, list[Span]] = {}
+    for span in spans:
+        of_file.setdefault(span.file.relative, []).append(span)
+    paths = files.column("path").to_pylist()
+    had = files.column("spans").is_valid().to_pylist()
+    listed = [
+        [_span_row(span) for span in of_file.get(path, ())] if there else None
+        for path, there in zip(paths, had, strict=True)
+    ]
+    return with_column(files, "spans", pa.array(listed, PLAN.field("spans").type))

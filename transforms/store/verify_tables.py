@@ -1,0 +1,119 @@
+"""Faults of the tables of a snapshot: of their parts, and of the counts in them."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.columns import column, numbers, numbers_of
+from sentence_beam.transforms.base.errors import LedgerError
+from sentence_beam.transforms.store.entries import TableEntry
+from sentence_beam.transforms.store.ledger import Ledger, check_apart
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.records import KEPT_COUNTS
+from sentence_beam.transforms.store.runs.sums import Sums
+from sentence_beam.transforms.store.tables.columns import FILE_COUNTS, KEYS
+from sentence_beam.transforms.store.tables.files import count_units
+from sentence_beam.transforms.store.tables.names import Owners
+from sentence_beam.transforms.store.tables.parts import SCHEMAS, in_turns, read_part
+
+_COUNTED = ("unit", *KEPT_COUNTS, "documents", "pieces_sum", "documents_sum", "path", "form")
+
+
+def part_faults(manifest: Manifest, kind: str, number: int) -> Iterator[str]:
+    """Yield a line for each fault of a part of `files` or `units`, by its number.
+
+    Raises SentenceBeamError if it is missing or changed.
+    """
+    part = _tables(manifest)[kind].parts[number]
+    path = storage.join(manifest.root, part.path)
+    keys = column(read_part(manifest.root, part, SCHEMAS[kind].names), KEYS[kind])
+    if len(keys) != part.rows:
+        yield f"{path}: {len(keys)} rows, the manifest says {part.rows}"
+    if not len(keys):
+        return
+    ends = (keys[0].as_py(), keys[-1].as_py())
+    for name, found, said in zip(("first", "last"), ends, (part.first, part.last), strict=True):
+        if found != said:
+            yield f"{path}: the {name} {KEYS[kind]} is {found!r}, the manifest says {said!r}"
+    wrong = np.flatnonzero(~numbers_of(pc.less(keys[:-1], keys[1:])))
+    for place in wrong.tolist():
+        yield f"{path}: {_out_of_order(KEYS[kind], keys[place].as_py(), keys[place + 1].as_py())}"
+
+
+def _out_of_order(key: str, before: str, after: str) -> str:
+    if before == after:
+        return f"{key} {after!r} is listed twice"
+    return f"{key} {after!r} is listed after {before!r}, out of order"
+
+
+def table_faults(manifest: Manifest) -> Iterator[str]:
+    """Yield a line for each fault of what the manifest says about its parts.
+
+    Parts are out of order, have a key twice, or do not add up to the rows.
+    """
+    for kind, table in _tables(manifest).items():
+        for before, after in pairwise(table.parts):
+            if before.last.encode() >= after.first.encode():
+                path = storage.join(manifest.root, after.path)
+                yield f"{path}: {_out_of_order(KEYS[kind], before.last, after.first)}"
+        rows = sum(part.rows for part in table.parts)
+        if rows != table.rows:
+            yield f"{kind}: {rows} rows in all parts, the manifest says {table.rows}"
+
+
+def _tables(manifest: Manifest) -> dict[str, TableEntry]:
+    return {"files": manifest.files, "units": manifest.units}
+
+
+def count_faults(manifest: Manifest) -> Iterator[str]:
+    """Yield a line for each count of the manifest and of its files that is not its units' sum.
+
+    Raises SentenceBeamError for a part that is missing or changed.
+    """
+    files = manifest.read_files("path", "group", *FILE_COUNTS)
+    owners = Owners(files.column("path"), files.column("group"))
+    found = {name: np.zeros(len(files), np.int64) for name in FILE_COUNTS}
+    sums = Sums(manifest.run)
+    for _, units in in_turns(manifest.root, manifest.units, _COUNTED):
+        sums.add_units(units)
+        for name, counts in count_units(owners, len(files), units).items():
+            found[name] += counts
+        if manifest.partition == "file":
+            yield from _ownerless(owners, column(units, "unit"))
+    yield from _ledger_faults(manifest, sums)
+    for name, counts in found.items():
+        said = numbers(files, name)
+        for place in np.flatnonzero(said != counts).tolist():
+            yield (
+                f"ledger: {files.column('path')[place]}: the sum of {name} over its units is"
+                f" {counts[place]}, the list of files says {said[place]}"
+            )
+
+
+def _ownerless(owners: Owners, names: pa.StringArray) -> Iterator[str]:
+    """Yield a line for each unit that is of no file of the snapshot."""
+    for place in np.flatnonzero(owners.of(names) < 0).tolist():
+        yield f"ledger: unit {names[place]} is of no input file"
+
+
+def _ledger_faults(manifest: Manifest, sums: Sums) -> Iterator[str]:
+    """Yield a line for each count of the manifest that its units do not add up to."""
+    counted = sums.tally().ledger
+    for name in ("read", "written", "rejected", "pieces"):
+        said = getattr(manifest.rows, name)
+        if getattr(counted, name) != said:
+            yield (
+                f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
+            )
+    kept = {name: value for name, value in asdict(manifest.rows).items() if value is not None}
+    work = asdict(manifest.work)
+    try:
+        Ledger({**kept, "carried": work.pop("carried")}, work).check()
+        check_apart(int(sums.pieces_apart[0]))
+    except LedgerError as error:
+        yield str(error).removesuffix("; nothing committed")
