@@ -23,12 +23,14 @@ from unittest import mock
 
 import apache_beam as beam
 import numpy as np
+from helpers.snapshots import write_plan
+from sentence_beam.transforms.store.runs.planned_files import PlannedFile
 
 from benchmarks.common import report, timed
 from benchmarks.index import synthetic
 from benchmarks.index_year import Year
 from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle
-from sentence_beam.transforms.corpus import InputFile, UnitRows
+from sentence_beam.transforms.corpus import InputFile, Span, UnitRows
 from sentence_beam.transforms.index import IndexSpec, choose, choose_index
 from sentence_beam.transforms.index.range_file import RangeHeader
 from sentence_beam.transforms.index.range_readers import MappedRange
@@ -37,8 +39,6 @@ from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import PlannedFile
-from sentence_beam.transforms.store.runs.plan_file import write_plan
 from sentence_beam.transforms.store.runs.result import now
 from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.vectors import Vectors
@@ -75,7 +75,7 @@ class Nights:
             started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
-        planned = [PlannedFile(_file(number), carried=(unit,)) for number, unit in enumerate(units)]
+        planned = [_planned(number, unit) for number, unit in enumerate(units)]
         write_plan(run.root, run.id, planned)
         stood = set(before.index.files) if before and before.index else set()
         _, took = timed(lambda: self._build(run, units, request))
@@ -105,6 +105,11 @@ class Nights:
         store, ones = UnitStore(str(self.root), self.space), np.ones(n, np.int32)
         full = Vectors(self._vectors[numbers], ones.astype(np.float32), ones, ones < 0, ones * 0)
         return store.finished(unit) or store.write(unit, full, [], UnitCounts(n, 0, 0))
+
+
+def _planned(number: int, unit: UnitRecord) -> PlannedFile:
+    file = _file(number)
+    return PlannedFile(file, (Span(file, 0, 0, 100, rows=unit.read),))
 
 
 def _file(number: int) -> InputFile:

@@ -66,7 +66,7 @@ def peak_memory(texts: list[str], units: int, where: Path) -> tuple[float, int]:
     done = subprocess.run(
         [sys.executable, "-c", RUN, *flags], capture_output=True, text=True, check=True
     )
-    made = len(open_store(str(store)).manifest.units)
+    made = open_store(str(store)).manifest.units.rows
     return int(done.stdout.splitlines()[-1]) / 1024, made
 
 

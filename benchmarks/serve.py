@@ -42,10 +42,11 @@ from sentence_beam.transforms.corpus.files import key_of
 from sentence_beam.transforms.index import choose, exact_search
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.entries import InputEntry, PartEntry
+from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.manifest_parts import write_parts
 from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.tables.columns import units_table
+from sentence_beam.transforms.store.tables.parts import write_table
 
 K = 10
 ROWS = 100_000  # of an index whose memory is measured
@@ -146,16 +147,17 @@ def measure_memory(count: int, index: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             pool.submit(two_nights, folder, index).result()
-            first, second = pool.map(made_up_parts, [folder] * 2, [count] * 2, [0, 1])
+            first, second = pool.map(made_up_units, [folder] * 2, [count] * 2, [0, 1])
         previous, current = (made_up(folder, run, index) for run in ("run1", "run2"))
         exact_search([(np.eye(16, dtype=np.float32), 0)], np.eye(16, dtype=np.float32), 1, "ip")
         before = anonymous()
-        searcher = Searcher(replace(previous, parts=first), queries=NoQueries())  # type: ignore
-        units = len(visited(searcher).manifest.units)
+        searcher = Searcher(replace(previous, units=first), queries=NoQueries())  # type: ignore
+        units = len(visited(searcher).manifest.shards)
         one = anonymous() - before
-        following = visited(searcher.of(replace(current, parts=second)))
+        following = visited(searcher.of(replace(current, units=second)))
+        following_units = len(following.manifest.shards)
         both = anonymous() - before
-        assert len(following.manifest.units) == units == count
+        assert following_units == units == count
         print(
             f"{count:,} units, index {index or 'none'}: {one / 1e6:.1f} MB; with the next snapshot"
             f" {both / one:.2f} times"
@@ -180,7 +182,7 @@ def made_up(root: str, run: str, index: str) -> Manifest:
     """Return a snapshot without units, and without its index unless that is named."""
     found = read_manifest(root, run)
     assert found is not None
-    found = replace(found, shards=(), input=replace(found.input, files=()))
+    found = replace(found, files=TableEntry(), units=TableEntry())
     if not index:
         return replace(found, index=None)
     assert found.index is not None
@@ -196,10 +198,9 @@ def visited(searcher: Searcher, nprobe: int = 1 << 30) -> Searcher:
     return searcher
 
 
-def made_up_parts(root: str, count: int, edited: int) -> tuple[PartEntry, ...]:
-    """Write the parts of a snapshot of so many files of a unit, some with another shard."""
+def made_up_units(root: str, count: int, edited: int) -> TableEntry:
+    """Write the table of so many units, each of a file, some with another shard."""
     names = [f"{number}.txt" for number in range(count)]
-    files = [InputEntry(name, f"/in/{name}", "text", "sum", "v", 1) for name in names]
     units = [
         UnitRecord(
             path=f"embeddings/{key_of(name)}-{0:012d}-{number < edited:016x}.parquet",
@@ -208,7 +209,7 @@ def made_up_parts(root: str, count: int, edited: int) -> tuple[PartEntry, ...]:
             truncated=0, lost=0, bytes=1, sha256=f"{number:064x}",
         ) for number, name in enumerate(names)
     ]  # fmt: skip
-    return tuple(write_parts(root, sorted(units, key=lambda unit: unit.unit), files))
+    return write_table(root, "units", units_table(units), TableEntry())
 
 
 def anonymous() -> int:
