@@ -23,8 +23,6 @@ from helpers.corpora import (
 from helpers.tiny_models import save_tiny_model
 from safetensors.torch import load_file, save_file
 
-from sentence_beam.transforms.store.entries import RememberedOptions
-
 
 @pytest.fixture(autouse=True)
 def _kept_models() -> None:
@@ -104,11 +102,6 @@ def test_a_revision_is_refused_where_there_are_none(
     )
     outcome.failed(2, "--revision main", named, "leave it out")
     assert not store.exists()
-    # what an earlier version remembered without using it
-    assert RememberedOptions.from_json({"model": named, "revision": "main"}).revision is None
-    assert (
-        RememberedOptions.from_json({"model": "owner/name", "revision": "main"}).revision == "main"
-    )
 
 
 def test_workers_with_another_model_write_nothing(
