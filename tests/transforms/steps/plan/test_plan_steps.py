@@ -1,5 +1,7 @@
 """Steps of a plan by themselves: files listed, planned, left out and limited, plans on record.
 
+Damaged shards, patterns that overlap and names that change again are met when the plan is checked.
+
 Covers transforms/steps/plan/checked.py.
 Covers transforms/steps/plan/list_files.py.
 Covers transforms/steps/plan/look_into.py.
@@ -20,6 +22,7 @@ from helpers.snapshots import files_of, units_of
 
 from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.files import key_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content, look_into
@@ -384,3 +387,255 @@ def test_the_plan_on_record_counts_files_that_were_not_taken(folder: Path, store
     job = job_of(store, folder)
     handed_out(job)
     assert sum(read_plan(job.root, job.run.id).notes.beside.values()) == 1
+
+
+def damage(store: Path, path: str, how: str = "cut") -> Path:
+    """Damage a shard of a file, or of its group; returns where it is."""
+    file = file_of(store, path)
+    unit = next(
+        unit
+        for unit in units_of(store)
+        if unit["file"] == path or (file["group"] and unit["unit"].startswith(file["group"]))
+    )
+    shard = store / unit["path"]
+    data = shard.read_bytes()
+    shard.unlink()
+    if how == "cut":
+        shard.write_bytes(data[:-1])
+    return shard
+
+
+@pytest.mark.parametrize("how", ["removed", "cut"])
+def test_an_unchanged_file_is_read_if_its_shard_is_damaged(
+    folder: Path, store: Path, how: str
+) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    ids = ids_in(store)
+    shard = damage(store, "b.jsonl", how)
+    a, b = planned(job_of(store, glob, number=1))
+    assert (a["carried"], b["carried"]) == (True, True), "nobody knows while files are listed"
+    assert [name for name, _, _ in work(handed_out(job_of(store, glob, number=1)))] == ["b.jsonl"]
+    assert night(store, glob, number=2).ledger["carried"] == LARGE
+    assert shard.exists()
+    assert ids_in(store) == ids
+    assert work(handed_out(job_of(store, glob, number=3))) == []
+
+
+def test_a_damaged_shard_does_not_go_to_a_renamed_file(folder: Path, store: Path) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    damage(store, "b.jsonl")
+    for name in "ab":
+        (folder / f"{name}.jsonl").rename(folder / f"{name * 2}.jsonl")
+    job = job_of(store, glob, number=1)
+    assert [name for name, _, _ in work(handed_out(job))] == ["bb.jsonl"]
+    assert carried_in(job) == ["aa.jsonl"]
+
+
+def test_a_group_with_a_damaged_shard_is_read_and_other_files_are_not(
+    folder: Path, store: Path
+) -> None:
+    glob = folder / "*.jsonl"
+    small = [f"{number:02d}" for number in range(20)]
+    for name in small:
+        write(folder / f"{name}.jsonl", name, 3)
+    night(store, glob)
+    damage(store, "07.jsonl")
+    job = job_of(store, glob, number=1)
+    assert [span[0] for span in spans_of_groups(handed_out(job))] == [f"{n}.jsonl" for n in small]
+    assert carried_in(job) == ["a.jsonl", "b.jsonl"]
+
+
+def spans_of_groups(found: list[Any]) -> list[tuple[str, int]]:
+    """File and start of each span of the groups that a plan hands out."""
+    spans = [span for item in found for span in item]
+    return sorted((one.file.relative, one.start) for group in spans for one in group.spans)
+
+
+def test_a_damaged_shard_of_a_file_that_cannot_be_read_ends_the_run(
+    folder: Path, store: Path
+) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    damage(store, "a.jsonl")
+    (folder / "a.jsonl").unlink()
+    (folder / "a.jsonl").symlink_to(folder / "nothing")
+    (problem,) = handed_out(job_of(store, glob, number=1, max_bad_files=1))
+    assert "a.jsonl" in problem.message
+    assert problem.exit_code == 1
+    (folder / "a.jsonl").unlink()
+    write(folder / "a.jsonl", "a")
+    found = handed_out(job_of(store, glob, number=2, max_bad_files=1))
+    assert [name for name, _, _ in work(found)] == ["a.jsonl"]
+
+
+def test_a_group_stays_for_a_file_that_cannot_be_read_unless_its_shard_is_damaged(
+    folder: Path, store: Path
+) -> None:
+    glob = folder / "*.jsonl"
+    for number in range(20):
+        write(folder / f"{number:02d}.jsonl", f"{number:02d}", 3)
+    night(store, glob)
+    (folder / "03.jsonl").unlink()
+    (folder / "03.jsonl").symlink_to(folder / "nothing")
+    assert handed_out(job_of(store, glob, number=1, max_bad_files=1)) == []
+    damage(store, "07.jsonl")
+    (problem,) = handed_out(job_of(store, glob, number=2, max_bad_files=1))
+    assert "03.jsonl" in problem.message
+
+
+def test_a_run_that_appends_names_the_file_of_a_damaged_shard(folder: Path, store: Path) -> None:
+    night(store, folder / "*.jsonl")
+    shard = damage(store, "b.jsonl")
+    write(folder / "c.jsonl", "c")
+    (problem,) = handed_out(job_of(store, folder / "c.jsonl", number=1, append=True))
+    assert problem.message == (
+        f"{shard} is missing or was changed; name {folder / 'b.jsonl'} with --input too, to embed"
+        " it again"
+    )
+    found = handed_out(job_of(store, folder / "[bc].jsonl", number=2, append=True))
+    assert [name for name, _, _ in work(found)] == ["b.jsonl", "c.jsonl"]
+
+
+def test_a_file_of_two_patterns_is_planned_once(folder: Path, store: Path) -> None:
+    globs = (folder / "*.jsonl", folder / "[bc].jsonl", folder / "b*")
+    write(folder / "c.jsonl", "c")
+    spans = work(handed_out(job_of(store, *globs)))
+    assert [name for name, _, _ in spans] == ["a.jsonl", "b.jsonl", "c.jsonl"]
+    assert night(store, *globs, number=1).ledger["read"] == 3 * LARGE
+    write(folder / "b.jsonl", "new")
+    job = job_of(store, *globs, number=2)
+    assert [name for name, _, _ in work(handed_out(job))] == ["b.jsonl"]
+    assert carried_in(job) == ["a.jsonl", "c.jsonl"]
+
+
+def test_two_files_of_one_relative_path_end_the_run(folder: Path, store: Path) -> None:
+    write(folder / "sub" / "b.jsonl", "sub")
+    (problem,) = handed_out(job_of(store, folder / "*.jsonl", folder / "sub" / "*.jsonl"))
+    assert problem.exit_code == 2
+    for path in (folder / "b.jsonl", folder / "sub" / "b.jsonl"):
+        assert str(path) in problem.message
+
+
+def rename(folder: Path, *names: str) -> None:
+    """Rename files, each to the name that comes next."""
+    for old, new in reversed([*zip(names, names[1:], strict=False)]):
+        (folder / f"{old}.jsonl").rename(folder / f"{new}.jsonl")
+
+
+def former_names(store: Path, run: str) -> dict[str, str | None]:
+    """The former names of the carried files in the plan on record."""
+    files = read_plan(str(store), run).files
+    carried = files.filter(files.column("carried"))
+    return dict(zip(carried["path"].to_pylist(), carried["was"].to_pylist(), strict=True))
+
+
+def test_a_file_that_is_renamed_again_still_has_its_first_shard(folder: Path, store: Path) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    shard = store / next(unit["path"] for unit in units_of(store) if unit["file"] == "a.jsonl")
+    ids = ids_in(store)
+    for number, (old, new) in enumerate([("a", "m"), ("m", "z")], 1):
+        rename(folder, old, new)
+        job = job_of(store, glob, number=number)
+        assert work(handed_out(job)) == []
+        assert former_names(store, job.run.id) == {
+            "b.jsonl": None, f"{new}.jsonl": f"{old}.jsonl",
+        }  # fmt: skip
+        assert night(store, glob, number=number).message == "committed"
+        assert file_of(store, f"{new}.jsonl")["shards_of"] == key_of("a.jsonl")
+        assert ids_in(store) == ids
+    assert [unit["path"] for unit in units_of(store) if unit["file"] == "z.jsonl"] == [
+        str(shard.relative_to(store))
+    ]
+    rename(folder, "z", "a")
+    job = job_of(store, glob, number=3)
+    assert work(handed_out(job)) == [], "no other file has the name of its shards"
+    assert carried_in(job) == ["a.jsonl", "b.jsonl"]
+
+
+def test_files_that_take_each_others_names_are_carried(folder: Path, store: Path) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    ids = ids_in(store)
+    rename(folder, "b", "c")
+    rename(folder, "a", "b")
+    rename(folder, "c", "a")
+    job = job_of(store, glob, number=1)
+    assert work(handed_out(job)) == []
+    assert former_names(store, job.run.id) == {"a.jsonl": "b.jsonl", "b.jsonl": "a.jsonl"}
+    assert night(store, glob, number=1).message == "committed"
+    assert ids_in(store) == ids
+    write(folder / "b.jsonl", "new")
+    job = job_of(store, glob, number=2)
+    assert [name for name, _, _ in work(handed_out(job))] == ["a.jsonl", "b.jsonl"]
+    assert night(store, glob, number=2).message == "committed"
+    assert ids_in(store) == sorted(id_ for name in ("b", "new") for id_ in ids_of(name))
+
+
+def ids_of(name: str) -> list[str]:
+    """The ids of the rows of a file that `write` wrote."""
+    return [f"{name}-{row}" for row in range(LARGE)]
+
+
+@pytest.mark.parametrize(
+    ("new", "read"),
+    [
+        ("a", ["a", "b", "c", "d"]),  # it could write over the shards of b, that over those of c
+        ("b", ["b", "c", "d"]),
+        ("d", ["d"]),
+        ("e", ["e"]),
+    ],
+)
+def test_files_make_way_one_after_the_other(
+    folder: Path, store: Path, new: str, read: list[str]
+) -> None:
+    """Each file got the name of the next one: its shards are named after the one before."""
+    glob = folder / "*.jsonl"
+    write(folder / "c.jsonl", "c")
+    night(store, glob)
+    rename(folder, "a", "b", "c", "d")
+    assert work(handed_out(job_of(store, glob, number=1))) == []
+    assert night(store, glob, number=1).message == "committed"
+    held = {name: file for name, file in zip("bcd", "abc", strict=True) if name != new}
+    write(folder / f"{new}.jsonl", "new")
+    job = job_of(store, glob, number=2)
+    assert [name for name, _, _ in work(handed_out(job))] == [f"{name}.jsonl" for name in read]
+    assert night(store, glob, number=2).message == "committed"
+    assert ids_in(store) == sorted(id_ for name in (*held.values(), "new") for id_ in ids_of(name))
+
+
+def test_a_shard_that_is_damaged_under_a_former_name_is_written_under_the_own(
+    folder: Path, store: Path
+) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    rename(folder, "a", "z")
+    night(store, glob, number=1)
+    damage(store, "z.jsonl")
+    job = job_of(store, glob, number=2)
+    assert [name for name, _, _ in work(handed_out(job))] == ["z.jsonl"]
+    assert night(store, glob, number=2).message == "committed"
+    assert file_of(store, "z.jsonl")["shards_of"] is None
+    assert ids_in(store) == sorted([*ids_of("a"), *ids_of("b")])
+
+
+def test_a_column_that_gets_its_first_values_has_all_files_read(folder: Path, store: Path) -> None:
+    """The shards have nulls of another type."""
+    glob, keep = folder / "*.jsonl", {"keep_columns": ("n",)}
+    for name in "ab":
+        rows = [{"id": f"{name}-{row}", "text": f"{name} {row}", "n": None} for row in range(LARGE)]
+        write_jsonl(folder / f"{name}.jsonl", rows)
+    night(store, glob, **keep)
+    write_jsonl(folder / "c.jsonl", [{"id": "c", "text": "c", "n": "word"}])
+    job = job_of(store, glob, number=1, **keep)
+    assert [name for name, _, _ in work(handed_out(job))] == ["c.jsonl"]
+    write_jsonl(folder / "c.jsonl", [{"id": "c", "text": "c", "n": 1}])
+    job = job_of(store, glob, number=2, **keep)
+    assert [name for name, _, _ in work(handed_out(job))] == ["a.jsonl", "b.jsonl", "c.jsonl"]
+    assert read_plan(job.root, job.run.id).notes.types == {"n": "int"}
+    (folder / "a.jsonl").unlink()
+    (folder / "a.jsonl").symlink_to(folder / "nothing")
+    (problem,) = handed_out(job_of(store, glob, number=3, max_bad_files=1, **keep))
+    assert "a.jsonl" in problem.message
