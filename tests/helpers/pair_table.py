@@ -227,8 +227,9 @@ def reasons(
         )
     if asked.get("bad file") == "not allowed":
         found.append(Reason(frozenset({"bad file"}), 1))
-    if asked.get("deletes") == "too many" and not limited:
-        found.append(Reason(frozenset({"deletes"}), 3))
+    if asked.get("deletes") == "too many":
+        # a limited store may have few rows beside those of the first file, which stays
+        found.append(Reason(frozenset({"deletes"}), 3, sure=not limited))
     if "rejects" in asked:
         found.append(Reason(frozenset({"rejects"}), 3))
     return found
