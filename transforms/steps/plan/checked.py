@@ -68,7 +68,7 @@ def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> tuple[pa.T
     if not job.by_content:
         check_plan_rows(job, files)
     if job.limit is not None:
-        files = _limited(files, job.limit)
+        files = _limited(files, job.limit, job)
     return files, types
 
 
@@ -221,7 +221,7 @@ def _read_again(files: pa.Table, states: pa.Table, job: EmbedJob) -> tuple[pa.Ta
     return checked_plan(rows, states, job)
 
 
-def _limited(files: pa.Table, limit: int) -> pa.Table:
+def _limited(files: pa.Table, limit: int, job: EmbedJob) -> pa.Table:
     """Return the plan with the spans of the first rows alone."""
-    spans = [one for some in spans_of(files) for one in spans_in(some)]
+    spans = [one for some in spans_of(files, job.syntax) for one in spans_in(some)]
     return with_spans(files, limit_spans(spans, limit))

@@ -111,5 +111,5 @@ def _check_keys(opened: pa.Table, job: EmbedJob) -> None:
     named += [(name, option) for names, option in templates(job) for name in names]
     for name, option in named:
         if name not in seen:
-            first = next(input_files(told.slice(0, 1)))
+            first = next(input_files(told.slice(0, 1), job.syntax))
             raise columns_of(first).missing_error(name, option)

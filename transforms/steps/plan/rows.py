@@ -22,7 +22,7 @@ def check_plan_rows(job: EmbedJob, files: pa.Table) -> None:
     if not rows.null_count:
         check_rows(job, carried + (pc.sum(rows).as_py() or 0))
     elif index := _index_of_rows(job):
-        _check_index(job, index, _rows_up_to(files, carried, index.rows_needed))
+        _check_index(job, index, _rows_up_to(index.rows_needed, carried, files, job))
 
 
 def check_files_left(
@@ -69,9 +69,9 @@ def _check_index(job: EmbedJob, index: IndexSpec, rows: int) -> None:
     check_rows_for(index, rows, job.run.space.dim)
 
 
-def _rows_up_to(files: pa.Table, rows: int, most: int) -> int:
+def _rows_up_to(most: int, rows: int, files: pa.Table, job: EmbedJob) -> int:
     """Return `rows` and those of the spans to embed, or `most` if there are more."""
-    for span in (one for some in spans_of(files) for one in spans_in(some)):
+    for span in (one for some in spans_of(files, job.syntax) for one in spans_in(some)):
         if rows >= most:
             return most
         rows += count_up_to(span, most - rows)

@@ -10,6 +10,7 @@ Covers transforms/steps/plan/record.py.
 """
 
 import contextlib
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeam
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.corpus.files import key_of
 from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.index.spec import IndexSpec
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content, look_into
 from sentence_beam.transforms.steps.plan import list_files as list_files_module
@@ -212,6 +214,57 @@ def test_a_limit_takes_the_first_rows(folder: Path, store: Path) -> None:
     assert spans[1][2] < (folder / "b.jsonl").stat().st_size
     assert night(store, glob, number=2, limit=LARGE + 1).message == "committed"
     assert len(ids_in(store)) == LARGE + 1
+
+
+SYNTAXES = {  # files with ten rows, and the options that say how to read them
+    "rows.json": ('{"n": 1, "data": {"rows": %s}}', {"json_rows": "data.rows"}),
+    "rows.csv": ("above\n" * 4 + "id,text\n%s", {"csv": "skip=4"}),
+    "quotes.csv": ('id,text\nr,"one\n%s', {"csv": "quote=none"}),
+}
+
+IDS = [f"r{n}" for n in range(10)]
+
+
+def write_ten(folder: Path, name: str) -> dict[str, Any]:
+    """Write a file of `SYNTAXES`; returns its options."""
+    text, options = SYNTAXES[name]
+    rows = [{"id": row_id, "text": f"row {row_id}"} for row_id in IDS]
+    lines = "".join(f"{row['id']},{row['text']}\n" for row in rows)
+    folder.mkdir()
+    (folder / name).write_text(text % (json.dumps(rows) if name.endswith(".json") else lines))
+    return options
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_a_limit_counts_rows_as_options_say_how_to_read_them(
+    tmp_path: Path, store: Path, name: str
+) -> None:
+    options = write_ten(tmp_path / "in", name)
+    assert night(store, tmp_path / "in", limit=4, **options).message == "committed"
+    assert ids_in(store) == (["r", "r0", "r1", "r2"] if name == "quotes.csv" else IDS[:4])
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_an_index_needs_its_rows_as_options_say_how_to_read_them(
+    tmp_path: Path, store: Path, name: str
+) -> None:
+    options = write_ten(tmp_path / "in", name)
+    rows = 11 if name == "quotes.csv" else 10
+    for lists in (rows, rows + 1):
+        spec = IndexSpec.parse(f"IVF{lists},Flat")
+        job = job_of(store, tmp_path / "in", index_asked=spec, **options)
+        found = [item.message for item in handed_out(job) if isinstance(item, Problem)]
+        wanted = f"{spec} has to be trained on {lists} rows or more, and there are {rows}"
+        assert [wanted in message for message in found] == [True] * (lists > rows)
+
+
+def test_a_kept_column_that_no_file_has_is_named_beside_those_there_are(
+    tmp_path: Path, store: Path
+) -> None:
+    options = write_ten(tmp_path / "in", "rows.json")
+    job = job_of(store, tmp_path / "in", keep_columns=("n",), **options)
+    (problem,) = handed_out(job)
+    assert (problem.exit_code, "id, text" in problem.message) == (2, True), problem.message
 
 
 @pytest.mark.parametrize("delimiter", [None, ";"])
