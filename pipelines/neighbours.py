@@ -21,7 +21,7 @@ from sentence_beam.pipelines.common.output import TABLES, check_output, write_ta
 from sentence_beam.pipelines.common.progress import aside, unheard
 from sentence_beam.pipelines.search import hits
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
 from sentence_beam.transforms.base.keywords import options_of
 from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import counted
@@ -118,9 +118,17 @@ def run_into_file(
             yield table
 
     write_tables(options.output, schema_of(folder, found["files"]), tables())
-    remove(folder)
+    _remove_work(folder)
     file = {"path": options.output, "queries": found["queries"], "rows": found["rows"]}
     return {**found, "output": options.output, "files": [file]}, first
+
+
+def _remove_work(folder: str) -> None:
+    """Remove the folder of a job whose file is written; a line on stderr says if it stays."""
+    try:
+        remove(folder)
+    except (OSError, SentenceBeamError) as error:
+        aside(f"done, but {folder} cannot be removed ({first_line(error)}); remove it")
 
 
 def run_into(

@@ -1,5 +1,6 @@
 """`sentence-beam neighbours` as a person runs it."""
 
+import errno
 import json
 import shutil
 import time
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run, child_process, runner
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
+from helpers.faulty_disk import Disk, refuse
 from helpers.tiny_models import save_tiny_model
 
 from sentence_beam.transforms import storage
@@ -210,6 +212,32 @@ def test_a_file_goes_on_where_its_job_was_interrupted(
     )
     run(*asked, "-k", 2).ok()
     assert [path.name for path in tmp_path.iterdir()] == ["nb.csv"]
+
+
+@pytest.mark.parametrize(
+    "stays", ["._neighbours.json.lock", "neighbours-000000.parquet", "_neighbours.json"]
+)
+def test_a_file_that_is_written_is_a_success_whatever_stays_of_the_work(
+    run: Run, made: Path, tmp_path: Path, stays: str
+) -> None:
+    out = tmp_path / "nb.csv"
+    asked = ("neighbours", "--store", made / "store", "--of", made / "store", "--output", out)
+
+    def refuse_one(path: object) -> None:
+        if Path(str(path)).name == stays:
+            refuse(errno.EACCES)(path)
+
+    disk = Disk(tmp_path, 0, frozenset({"delete"}), refuse_one, lasting=True)
+    with disk.used():
+        outcome = run(*asked)
+    assert outcome.status == 0, outcome
+    assert outcome.err.startswith(f"done, but {out}.parts cannot be removed (")
+    assert outcome.err.count("\n") == 1
+    whole = out.read_bytes()
+    out.unlink()
+    run(*asked).ok()
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+    assert out.read_bytes() == whole
 
 
 def test_a_file_is_written_here_by_a_command_that_waits(

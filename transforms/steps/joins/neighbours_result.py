@@ -150,7 +150,13 @@ def tables_of(folder: str, files: list[dict[str, Any]]) -> Iterator[pa.Table]:
 
 
 def remove(folder: str) -> None:
-    """Remove the folder of a job on this machine, whose result is in a file now."""
+    """Remove the folder of a job on this machine, whose result is in a file now.
+
+    The record of the job is removed last, since the same job can go on in a folder with it.
+    """
+    record_path = storage.join(folder, RESULT)
+    place = storage.storage_of(folder)
+    place.delete(*(entry.path for entry in place.below(folder) if entry.path != record_path))
     storage.delete_below(folder)
 
 
