@@ -218,7 +218,7 @@ def test_a_limit_takes_the_first_rows(folder: Path, store: Path) -> None:
 
 SYNTAXES = {  # files with ten rows, and the options that say how to read them
     "rows.json": ('{"n": 1, "data": {"rows": %s}}', {"json_rows": "data.rows"}),
-    "rows.csv": ("above\n" * 4 + "id,text\n%s", {"csv": "skip=4"}),
+    "rows.tsv": ("above\n" * 4 + "id\ttext\n%s", {"csv": "skip=4"}),
     "quotes.csv": ('id,text\nr,"one\n%s', {"csv": "quote=none"}),
 }
 
@@ -229,7 +229,8 @@ def write_ten(folder: Path, name: str) -> dict[str, Any]:
     """Write a file of `SYNTAXES`; returns its options."""
     text, options = SYNTAXES[name]
     rows = [{"id": row_id, "text": f"row {row_id}"} for row_id in IDS]
-    lines = "".join(f"{row['id']},{row['text']}\n" for row in rows)
+    mark = "\t" if name.endswith(".tsv") else ","
+    lines = "".join(f"{row['id']}{mark}{row['text']}\n" for row in rows)
     folder.mkdir()
     (folder / name).write_text(text % (json.dumps(rows) if name.endswith(".json") else lines))
     return options
