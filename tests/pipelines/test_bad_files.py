@@ -86,6 +86,20 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     assert "bad file" not in outcome.out
 
 
+@pytest.mark.parametrize(("before", "after"), [("content", "file"), ("file", "content")])
+def test_a_bad_file_does_not_lose_its_rows_to_another_partition(
+    embed: Run, glob: Path, inputs: Path, store: Path, before: str, after: str
+) -> None:
+    embed(glob, *OPTIONS, "--partition", before).ok()
+    (inputs / "b.parquet").write_bytes(b"PAR1 cut short")
+    other = (*OPTIONS, "--partition", after, "--reembed", "--max-bad-files", 1)
+    embed(glob, *other).failed(1, "b.parquet", "--max-bad-files cannot")
+    assert ids(store) == {"0", "1", "2"}
+    write(inputs / "b.parquet", 5)
+    embed(glob, *other).ok()
+    assert ids(store) == {"0", "2", "5"}
+
+
 def test_one_that_was_left_out_can_be_appended_once_it_is_mended(
     embed: Run, glob: Path, inputs: Path, store: Path
 ) -> None:

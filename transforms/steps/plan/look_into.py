@@ -24,7 +24,7 @@ from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
 from sentence_beam.transforms.store.entries import TableEntry, TablePart
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried import ShardCheck, all_states
-from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.plan import input_files
 from sentence_beam.transforms.store.tables.columns import FILES
 from sentence_beam.transforms.store.tables.files import compare
@@ -121,8 +121,13 @@ def _left_out(file: InputFile, last: Row | None, job: EmbedJob, error: SentenceB
 def has_counted_rows(last: Row, job: EmbedJob) -> bool:
     """Whether a unit counts the rows of a file of the last snapshot: its own, a group's, a
     bucket.
+
+    Buckets are of no single file, so the files of a snapshot by content have no counts.
     """
-    return job.by_content or last["units"] > 0 or last["group"] is not None
+    if job.by_content or last["units"] > 0 or last["group"] is not None:
+        return True
+    before = last_snapshot(job.run)
+    return before is not None and before.partition == "content"
 
 
 def _check_can_stay(job: EmbedJob, error: SentenceBeamError) -> None:
