@@ -54,6 +54,7 @@ ShardPath = Annotated[str, stored("shards")]
 RejectsPath = Annotated[str, stored("rejects")]
 Sum = Annotated[str, matching(r"[0-9a-f]{16}", "16 hex digits")]
 Form = Annotated[str, matching(r"[0-9a-f]{16}", "16 hex digits")]
+Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 hex digits")]
 Figure = Annotated[float, finite]
 
 
@@ -95,7 +96,7 @@ class UnitRecord:
     truncated: Kept
     lost: Kept
     bytes: int
-    sha256: str | None
+    sha256: Sha256 | None
     embedded: Work = 0
     reused: Work = 0
     duplicates: Work = 0
@@ -108,7 +109,7 @@ class UnitRecord:
     damaged: tuple[ShardPath, ...] = ()
     run: Annotated[str, _run] = ""
     measures: dict[str, Figure] = field(default_factory=dict, compare=False)
-    rejects_sha256: str | None = None
+    rejects_sha256: Sha256 | None = None
     checksum: str | None = None
     moved: tuple[Figure, ...] = field(default=(), compare=False)
     documents: int | None = None

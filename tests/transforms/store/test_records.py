@@ -60,6 +60,7 @@ WRONG: list[tuple[str, Any]] = [
     *(("unit", value) for value in ("", "x y", None, 3)),
     *((name, 1) for name in ("file", "sha256", "rejects_sha256", "checksum", "worker")),
     *(("documents", value) for value in (-1, 1.0, True)),
+    *((name, value) for name in ("sha256", "rejects_sha256") for value in ("", "x", "0" * 63)),
     ("pieces_sum", "0123456789abcdef"),  # without documents_sum
     *(("form", value) for value in ("", "0123", 8)),
     *(("run", value) for value in ("../x", None)),
