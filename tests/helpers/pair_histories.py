@@ -314,12 +314,12 @@ class History:
         return f"{self.inputs}/[{name[0]}]{name[1:]}"
 
     def _make_bad(self, kind: str | None, now: Mapping[str, str]) -> set[str]:
-        """Make a file one that cannot be read: the second of those that the store has, the only
-        one, or a new one.
+        """Make a file one that cannot be read: the second of those of which the store has rows,
+        the only one, or a new one. Without rows in the store a file may be left out of any run.
         """
         if kind is None:
             return set()
-        known = [name for name in self._visible if self.state and name in self.state.files]
+        known = [name for name in self._visible if self.state and self.state.files.get(name)]
         name = (
             f"zz{suffix_of(now['layout'])}" if kind == "new" else (known or self._visible)[:2][-1]
         )
