@@ -35,6 +35,7 @@ from sentence_beam.transforms.index import (
     train,
 )
 from sentence_beam.transforms.index.choose import depth_for
+from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.filtered import FilteredIndex, Vectors
 from sentence_beam.transforms.index.spec import IndexSpec
 
@@ -66,10 +67,10 @@ class Subject:
             self._search(query[None], nprobe)
 
     def _search(self, queries: np.ndarray, nprobe: int) -> np.ndarray:
-        found = self.index.search(queries, depth_for(K, self.plan.rerank), nprobe=nprobe, threads=1)
+        found = self.index.search(queries, depth_for(K, self.plan.rerank), nprobe=nprobe)
         if self.precise is None:
             return found.row
-        return rerank(queries, found, K, self.taken, "ip", threads=1).row
+        return rerank(queries, found, K, self.taken, "ip").row
 
     def among(self, some: FilteredIndex, nprobe: int) -> np.ndarray:
         """The rows found with a filter, int64 [q, K]."""
@@ -81,9 +82,7 @@ class Subject:
             self._among(some, query[None], nprobe)
 
     def _among(self, some: FilteredIndex, queries: np.ndarray, nprobe: int) -> np.ndarray:
-        return some.search(
-            queries, K, nprobe=nprobe, depth=depth_for(K, self.plan.rerank), threads=1
-        ).row
+        return some.search(queries, K, nprobe=nprobe, depth=depth_for(K, self.plan.rerank)).row
 
     @property
     def ranking(self) -> Vectors | None:
@@ -107,13 +106,14 @@ def main() -> None:
     parser.add_argument("--index", default="auto")
     parser.add_argument("--by-lists", action="store_true")
     args = parser.parse_args()
+    load_faiss().omp_set_num_threads(1)
     if args.by_lists:
         filtered.FEW = 0
     vectors, queries = synthetic(args.rows, args.dim)
     plan, queries = choose_index(args.rows, args.dim, IndexSpec.parse(args.index)), queries[:BATCH]
     with tempfile.TemporaryDirectory() as folder:
-        trained = train(plan, choose_sample(vectors, plan), threads=1)
-        writer = SegmentWriter(trained, threads=1)
+        trained = train(plan, choose_sample(vectors, plan))
+        writer = SegmentWriter(trained)
         for start in range(0, args.rows, BLOCK):
             writer.add(vectors[start : start + BLOCK])
         path = Path(folder) / "segment"
@@ -138,7 +138,7 @@ def tuned(subject: Subject) -> tuple[int, float, float]:
     """The least nprobe, by steps of a fifth, that reaches the target without a filter; the recall
     and CPU seconds.
     """
-    _, true = exact_search([(subject.vectors, 0)], subject.queries, K, "ip", threads=1)
+    _, true = exact_search([(subject.vectors, 0)], subject.queries, K, "ip")
     nprobe = 4
     while True:
         found, (_, cost) = timed(partial(subject.search, nprobe))
@@ -154,7 +154,7 @@ def row(name: str, subject: Subject, wanted: np.ndarray, nprobe: int) -> str:
     every = found if some.is_exact else subject.among(some, subject.index.nlist)
     assert wanted[found[found >= 0]].all()
     live = np.flatnonzero(wanted)
-    _, true = exact_search([(subject.vectors[live], 0)], subject.queries, K, "ip", threads=1)
+    _, true = exact_search([(subject.vectors[live], 0)], subject.queries, K, "ip")
     shares = f"{recall(found, live[true]):6.3f}  {recall(every, live[true]):10.3f}"
     pairs = [costs_of(subject, wanted, nprobe) for _ in range(PAIRS)]
     later = float(np.median([pair["later"] for pair in pairs]))

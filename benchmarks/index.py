@@ -41,8 +41,9 @@ from sentence_beam.transforms.index import (
     train,
 )
 from sentence_beam.transforms.index.choose import depth_for
-from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
 from sentence_beam.transforms.index.range_file import range_bytes
+from sentence_beam.transforms.index.range_readers import RangeFile
 from sentence_beam.transforms.index.recall import segment_base
 from sentence_beam.transforms.index.spec import IndexSpec
 
@@ -52,12 +53,13 @@ QUERIES = 1000
 
 def main() -> None:
     args = options()
+    load_faiss().omp_set_num_threads(args.threads)
     vectors, queries = synthetic(args.rows, args.dim)
     plan = choose_index(args.rows, args.dim, IndexSpec.parse(args.index))
     header(args, plan)
     sample = choose_sample(vectors, plan)
     with tempfile.TemporaryDirectory() as folder:
-        plain, plain_cost = timed(lambda: plain_faiss(vectors, sample, plan, args.threads))
+        plain, plain_cost = timed(lambda: plain_faiss(vectors, sample, plan))
         (trained, segments), ours_cost = timed(
             lambda: build(vectors, sample, plan, args, Path(folder))
         )
@@ -65,14 +67,14 @@ def main() -> None:
         exact_report, recall_cost = timed(
             lambda: recall(vectors, queries, segments, shared, plan, args)
         )
-        one, _ = ranges(trained, vectors, 1, Path(folder), args)
-        cut, origins = ranges(trained, vectors, args.ranges, Path(folder), args)
+        one, _ = ranges(trained, vectors, 1, Path(folder))
+        cut, origins = ranges(trained, vectors, args.ranges, Path(folder))
         rows = build_rows(plain_cost, ours_cost, recall_cost)
         print(f"recall: {exact_report[:2]}\n")
         rows += bytes_row(trained, vectors[: len(vectors) // 100], plan)
         print_training(vectors, sample, queries, plan)
         many = SegmentedIndex.open(segments, shared)
-        rows += chosen_row(many, queries, exact_report[0]["nprobe"], exact_report[2], args.threads)
+        rows += chosen_row(many, queries, exact_report[0]["nprobe"], exact_report[2])
         single = SegmentedIndex.open(one, shared)
         rows += search_rows(plain, single, SegmentedIndex.open(cut, shared), origins, queries, args)
     report(f"index of {args.rows:,} x {args.dim}, {plan.factory}", rows, args.output, {})
@@ -93,8 +95,8 @@ def options() -> argparse.Namespace:
 
 
 def header(args: argparse.Namespace, plan: IndexPlan) -> None:
-    with use_threads(None) as faiss:
-        compiled = faiss.get_compile_options().strip()
+    faiss = load_faiss()
+    compiled = faiss.get_compile_options().strip()
     print(
         f"faiss {faiss.__version__} ({compiled}), numpy {np.__version__}, Python"
         f" {platform.python_version()}"
@@ -144,11 +146,11 @@ def blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
         yield vectors[start : start + BLOCK]
 
 
-def plain_faiss(vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan, threads: int) -> Any:
-    with use_threads(threads) as faiss:
-        index = faiss.index_factory(plan.dim, plan.factory, faiss.METRIC_INNER_PRODUCT)
-        index.train(sample)
-        index.add(vectors)
+def plain_faiss(vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan) -> Any:
+    faiss = load_faiss()
+    index = faiss.index_factory(plan.dim, plan.factory, faiss.METRIC_INNER_PRODUCT)
+    index.train(sample)
+    index.add(vectors)
     return index
 
 
@@ -156,18 +158,14 @@ def build(
     vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan, args: argparse.Namespace, folder: Path
 ) -> tuple[bytes, list[SegmentFile]]:
     """Train, write the segments, hash the files."""
-    trained = train(plan, sample, threads=args.threads)
+    trained = train(plan, sample)
     parts = np.array_split(vectors, args.segments)
-    return trained, [
-        segment(trained, part, folder / f"{n}.faiss", args) for n, part in enumerate(parts)
-    ]
+    return trained, [segment(trained, part, folder / f"{n}.faiss") for n, part in enumerate(parts)]
 
 
-def segment(
-    trained: bytes, vectors: np.ndarray, path: Path, args: argparse.Namespace
-) -> SegmentFile:
+def segment(trained: bytes, vectors: np.ndarray, path: Path) -> SegmentFile:
     """A segment of these rows, written with its checksums, hashed."""
-    writer = SegmentWriter(trained, threads=args.threads)
+    writer = SegmentWriter(trained)
     for block in blocks(vectors):
         writer.add(block)
     made = writer.finish()
@@ -177,10 +175,10 @@ def segment(
 
 
 def ranges(
-    trained: bytes, vectors: np.ndarray, count: int, folder: Path, args: argparse.Namespace
-) -> tuple[list[SegmentFile], list[np.ndarray]]:
+    trained: bytes, vectors: np.ndarray, count: int, folder: Path
+) -> tuple[list[RangeFile], list[np.ndarray]]:
     """Ranges of about equally many lists, written; and the row that each of their rows is."""
-    writer = SegmentWriter(trained, threads=args.threads)
+    writer = SegmentWriter(trained)
     for block in blocks(vectors):
         writer.add(block)
     rows = writer.by_list()
@@ -194,7 +192,7 @@ def ranges(
         data, header = range_bytes(first, first_id, rows.sizes[first:stop], rows.codes[here])
         path = folder / f"{count}-{first}.lists"
         path.write_bytes(data)
-        files.append(SegmentFile(path))
+        files.append(RangeFile.local(path))
         origins.append(rows.rows[here])
         first_id += -(-header.rows // 8) * 8
     return files, origins
@@ -218,10 +216,10 @@ def recall(
     ):
         base = segment_base(number)
         for block in blocks(part):
-            exact.add(block, base, threads=args.threads)
+            exact.add(block, base)
             base += len(block)
         index, grid = SegmentedIndex.open([file], trained), nprobe_grid(plan.nlist)
-        one = Candidates.search(index, queries, depth, grid, segment=number, threads=args.threads)
+        one = Candidates.search(index, queries, depth, grid, segment=number)
         found = one if found is None else found.merge(one)
     if found is None:
         return None
@@ -230,9 +228,7 @@ def recall(
         list(range(1, (tuned[0] or {})["nprobe"] + 1)),
         SegmentedIndex.open(files, trained),
     )
-    fine = Candidates.search(
-        index, queries, depth_for(10, plan.rerank), every, threads=args.threads
-    )
+    fine = Candidates.search(index, queries, depth_for(10, plan.rerank), every)
     best = measure_recall(exact.at(10), fine)
     return [*tuned, (best or {})["nprobe"]]
 
@@ -263,15 +259,11 @@ def bytes_row(trained: bytes, vectors: np.ndarray, plan: IndexPlan) -> list[Row]
     return [(what, f"{share:.3f}x", "bar 1.05")]
 
 
-def chosen_row(
-    index: SegmentedIndex, queries: np.ndarray, chosen: int, best: int, threads: int
-) -> list[Row]:
+def chosen_row(index: SegmentedIndex, queries: np.ndarray, chosen: int, best: int) -> list[Row]:
     """Queries a CPU second at the nprobe that is chosen, over those at the least one that meets the
     target.
     """
-    mine, least = fastest(
-        [partial(index.search, queries, 10, nprobe=n, threads=threads) for n in (chosen, best)]
-    )
+    mine, least = fastest([partial(index.search, queries, 10, nprobe=n) for n in (chosen, best)])
     what = f"queries a second at nprobe {chosen}, over nprobe {best}, which meets the target"
     return [(what, f"{least[1] / mine[1]:.2f}x", "bar 0.9")]
 
@@ -289,11 +281,8 @@ def search_rows(
     row_of = np.concatenate(origins)
     rows: list[Row] = []
     for nprobe in (8, 16, 32):
-        plain_search = partial(search_plain, plain, queries, nprobe, args.threads)
-        ours = [
-            partial(i.search, queries, 10, nprobe=nprobe, threads=args.threads)
-            for i in (single, many)
-        ]
+        plain_search = partial(search_plain, plain, queries, nprobe)
+        ours = [partial(i.search, queries, 10, nprobe=nprobe) for i in (single, many)]
         plain_s, single_s, many_s = fastest([plain_search, *ours])
         a, b = (search() for search in ours)
         same = np.array_equal(a.scores, b.scores) and np.array_equal(
@@ -312,13 +301,13 @@ def search_rows(
 
 
 def one_by_one(index: SegmentedIndex, queries: np.ndarray, nprobe: int) -> None:
-    for query in queries:
-        index.search(query[None], 10, nprobe=nprobe, threads=1)
+    with use_threads(1):
+        for query in queries:
+            index.search(query[None], 10, nprobe=nprobe)
 
 
-def search_plain(index: Any, queries: np.ndarray, nprobe: int, threads: int) -> Any:
-    with use_threads(threads) as faiss:
-        return index.search(queries, 10, params=faiss.SearchParametersIVF(nprobe=nprobe))
+def search_plain(index: Any, queries: np.ndarray, nprobe: int) -> Any:
+    return index.search(queries, 10, params=load_faiss().SearchParametersIVF(nprobe=nprobe))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.index_nights --rows 200000 --changed 0.01
     python -m benchmarks.index_nights --rows 200000 --one-row
-    python -m benchmarks.index_nights --rows 1000000000 --year
+    python -m benchmarks.index_nights --rows 200000 --dim 64 --nights 14
 
 Made-up vectors (as in benchmarks.index) are in a store of twenty shards. Three nights follow:
 rows edited in place in every shard, as many rows added in one new shard, and the rows of every
@@ -10,7 +10,8 @@ shard in another order. Each night's index step runs as a Beam pipeline in this 
 `embed`, and so does the rebuild; a pipeline over an unchanged store is timed beside them and taken
 off. With `--one-row` the index has sixteen ranges, one row is edited, and the bytes are counted
 that the update reads of ranges: headers and lists, as they are requested from object storage.
-With `--year` nothing is built: 365 nights are counted (`benchmarks.index_year`).
+With `--nights` other rows, drawn by chance, are edited in each of so many nights; the bytes of all
+new files and the processor time are added up, less that of as many nights without a change.
 """
 
 import argparse
@@ -23,15 +24,12 @@ from unittest import mock
 
 import apache_beam as beam
 import numpy as np
-from helpers.snapshots import write_plan
-from sentence_beam.transforms.store.runs.planned_files import PlannedFile
+from helpers.snapshots import PlannedFile, write_plan
 
 from benchmarks.common import report, timed
 from benchmarks.index import synthetic
-from benchmarks.index_year import Year
 from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from sentence_beam.transforms.corpus import InputFile, Span, UnitRows
-from sentence_beam.transforms.index import IndexSpec, choose, choose_index
 from sentence_beam.transforms.index.range_file import RangeHeader
 from sentence_beam.transforms.index.range_readers import MappedRange
 from sentence_beam.transforms.space import Space, row_hashes
@@ -129,19 +127,18 @@ def main() -> None:
         "--folder", help="where the stores are made; a RAM disk keeps the disk out of it"
     )
     parser.add_argument("--one-row", action="store_true", help="edit one row, and count bytes")
-    parser.add_argument("--year", action="store_true", help="count the bytes of 365 nights")
+    parser.add_argument("--nights", type=int, help="edit other rows in each of so many nights")
     parser.add_argument("--output", help="also write the figures as JSON")
     args = parser.parse_args()
-    if args.year:
-        count_year(args)
-        return
     new = max(1, int(args.rows * args.changed))
-    vectors = synthetic(args.rows + 2 * new, args.dim)[0]
+    vectors = synthetic(args.rows + max(2, args.nights or 0) * new, args.dim)[0]
     order = np.random.default_rng(2).permutation(len(vectors))
     rows = [(f"{n}", f"text {n}", int(order[n])) for n in range(len(vectors))]
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         if args.one_row:
             count_one_row(Path(folder), vectors, rows, args)
+        elif args.nights:
+            count_nights(Path(folder), vectors, rows, args)
         else:
             measure(Path(folder), vectors, rows, new, args)
 
@@ -177,14 +174,13 @@ class RangeBytes:
 def count_one_row(folder: Path, vectors: np.ndarray, rows: Rows, args: argparse.Namespace) -> None:
     """Build an index of sixteen ranges, edit a row, and report the bytes read of ranges."""
     size = args.rows
-    ranges_bytes = size * (args.dim + 8) // RANGES
-    first = [rows[start : start + size // SHARDS] for start in range(0, size, size // SHARDS)]
+    request = IndexRequest(args.index, range_bytes=size * (args.dim + 8) // RANGES)
+    first = _in_shards(rows[:size])
     edited = [[rows[size], *first[0][1:]], *first[1:]]
     store, read = Nights(folder / "store", vectors), RangeBytes()
-    with mock.patch.object(choose, "RANGE_BYTES", ranges_bytes):
-        _, index, _ = store.night(first, IndexRequest(args.index))
-        with read.counted():
-            _, after, _ = store.night(edited, IndexRequest(args.index))
+    _, index, _ = store.night(first, request)
+    with read.counted():
+        _, after, _ = store.night(edited, request)
     ranges = [segment for segment in index["segments"] if segment.get("lists")]
     whole = sum(segment["bytes"] for segment in ranges)
     lines = [
@@ -197,30 +193,41 @@ def count_one_row(folder: Path, vectors: np.ndarray, rows: Rows, args: argparse.
     report(title, lines, args.output, figures)
 
 
-def count_year(args: argparse.Namespace) -> None:
-    """Report the bytes of 365 nights of an index by lists, and the segments that they leave."""
-    plan = choose_index(args.rows, args.dim, IndexSpec.parse(args.index))
-    nights = list(Year(plan, args.rows, args.changed).nights(365))
-    size = plan.spec.row_bytes(plan.dim)
-    written = np.array([night.rows * size for night in nights])
-    ranges = [night.written / night.ranges for night in nights]
-    mean, most = float(written.mean()), float(written.max())
-    copied = sum(night.copied for night in nights) / sum(night.rows for night in nights)
-    waiting = max(night.waiting for night in nights)
-    lines = [
-        ("a night, mean", f"{mean / 1e9:,.2f} GB", f"{mean / (args.rows * size):.1%} of the index"),
-        ("the dearest night", f"{most / 1e9:,.2f} GB", f"{most / mean:.2f} times the mean"),
-        ("rows copied", f"{copied:.0%} of those written", "others are new"),
-        ("ranges", f"{nights[-1].ranges:,}", f"at most {max(ranges):.1%} written in a night"),
-        (
-            "deltas",
-            f"at most {max(night.deltas for night in nights)}",
-            f"{waiting:.1%} of the rows",
-        ),
-    ]
-    title = f"365 nights, {args.changed:.2%} of {args.rows:,} x {args.dim} edited, {plan.factory}"
-    figures = {"rows": args.rows, "mean": mean, "most": most}
+def count_nights(folder: Path, vectors: np.ndarray, rows: Rows, args: argparse.Namespace) -> None:
+    """Build an index of sixteen ranges, and follow it for some nights of edits drawn by chance."""
+    size = args.rows
+    new = (len(vectors) - size) // args.nights
+    request = IndexRequest(args.index, range_bytes=size * (args.dim + 8) // RANGES)
+    store = Nights(folder / "store", vectors)
+    texts = list(rows[:size])
+    built = store.night(_in_shards(texts), request)
+    empty = store.night(_in_shards(texts), request)[0][1]
+    rng = np.random.default_rng(3)
+    lines = [("built", f"{built[0][1]:.1f} s CPU", f"{built[2]:,} bytes")]
+    written, spent, every = 0, 0.0, []
+    for night in range(args.nights):
+        for place, which in enumerate(rng.choice(size, new, replace=False).tolist()):
+            fresh = rows[size + night * new + place]
+            texts[which] = (texts[which][0], *fresh[1:])
+        (_, cpu), index, size_new = store.night(_in_shards(texts), request)
+        written += size_new
+        spent += cpu - empty
+        every.append(index["recall"]["value"])
+        change = index["change"]
+        what = f"{size_new:,} bytes, {change['what']} {change['why']}"
+        lines.append((f"night {night + 1}", f"{cpu - empty:.2f} s CPU", what))
+    share = f"{written:,} bytes, {written / built[2]:.2f} of the index"
+    lines.append(("all nights", f"{spent:.1f} s CPU", share))
+    recalls = f"built {built[1]['recall']['value']:.4f}"
+    lines.append(("recall@10", f"{min(every):.4f} to {max(every):.4f}", recalls))
+    title = f"{args.nights} nights, {new:,} of {size:,} x {args.dim} edited, {built[1]['factory']}"
+    figures = {"rows": size, "bytes": written, "cpu": spent, "recall": every}
     report(title, lines, args.output, figures)
+
+
+def _in_shards(rows: Rows) -> list[Rows]:
+    size = -(-len(rows) // SHARDS)
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def measure(
@@ -228,7 +235,7 @@ def measure(
 ) -> None:
     """Build, follow three nights, and build the last one again in a store of its own."""
     request, size = IndexRequest(args.index), args.rows
-    first = [rows[start : start + size // SHARDS] for start in range(0, size, size // SHARDS)]
+    first = _in_shards(rows[:size])
     step = size // new
     edited = [
         [rows[size + int(r[0]) // step % new] if int(r[0]) % step == 0 else r for r in shard]

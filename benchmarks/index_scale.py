@@ -34,7 +34,6 @@ from sentence_beam.transforms.index import (
     SegmentWriter,
     TrainedIndex,
     cells,
-    choose,
     choose_index,
 )
 from sentence_beam.transforms.index.cells import PASSES
@@ -97,8 +96,8 @@ def located(rows: int, dim: int) -> Locality:
     rows = max(rows, 39 * LISTS)
     vectors, queries = synthetic(rows, dim)
     plan = choose_index(rows, dim, IndexSpec.parse(f"IVF{LISTS},SQ8"))
-    trained = train(plan, choose_sample(vectors, plan), threads=1)
-    writer = SegmentWriter(trained, threads=1)
+    trained = train(plan, choose_sample(vectors, plan))
+    writer = SegmentWriter(trained)
     writer.add(vectors)
     index = TrainedIndex.of(trained).index
     centroids = index.quantizer.reconstruct_n(0, LISTS)
@@ -122,7 +121,7 @@ def figures(plan: IndexPlan, rows: int, found: Locality) -> list[tuple[str, str,
     cuts = cut_lists(sizes, plan)
     headers = sum(header_bytes(stop - first) for first, stop in cuts)
     sample = plan.train_rows * 4 * plan.dim
-    groups = -(-rows // most_rows(plan, rows, False))
+    groups = -(-rows // most_rows(plan, rows))
     parts = groups * -(-sample // groups // PART_BYTES)
     count = cells.cells_for(plan.nlist)
     runs = plan.nprobe * found.runs
@@ -186,14 +185,14 @@ def small_store(rows: int, dim: int, ranges: int) -> dict[str, Traffic]:
         [(r[0], f"again {r[0]}", rows + r[2]) if r[2] % 100 == 50 else r for r in shard]
         for shard in one
     ]
-    size = rows * (dim + ID_BYTES) // ranges
+    request = replace(SMALL, range_bytes=rows * (dim + ID_BYTES) // ranges)
     found = {}
-    with tempfile.TemporaryDirectory() as folder, patch.object(choose, "RANGE_BYTES", size):
+    with tempfile.TemporaryDirectory() as folder:
         store = Nights(Path(folder), vectors)
         works = {"building": first, "a night, 1 row": one, "a night, 1 % of rows": scattered}
         for name, shards in works.items():
             with counted() as seen:
-                index = store.night(shards, SMALL)[1]
+                index = store.night(shards, request)[1]
             found[name] = traffic(index, seen)
     return found
 

@@ -22,7 +22,8 @@ from benchmarks.common import report, timed
 from benchmarks.index import synthetic
 from benchmarks.index_nights import Nights
 from sentence_beam.transforms.beam import IndexRequest, Neighbours, NeighboursJob
-from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.search.selection import Selection
 from sentence_beam.transforms.steps.joins.dedup import deduplicate
 from sentence_beam.transforms.steps.joins.neighbours import query_blocks
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
@@ -41,7 +42,8 @@ def main() -> None:
         manifest = store(Path(folder) / "store", vectors, args.target_recall)
         (scores, _), exact_cost = timed(lambda: nearest(vectors, rows))
         found, neighbours_cost = timed(lambda: neighbours(manifest, Path(folder) / "found"))
-        groups, dedup_cost = timed(lambda: deduplicate(manifest, THRESHOLD, Path(folder)))
+        rows_of = Selection(manifest)
+        groups, dedup_cost = timed(lambda: deduplicate(rows_of, THRESHOLD, Path(folder)))
     exact, rate = args.exact / exact_cost[1], args.rows / neighbours_cost[1]
     lines = [
         ("exact search by faiss", f"{exact:,.0f} queries/s", f"of {args.exact:,} rows"),
@@ -115,8 +117,8 @@ def store(root: Path, vectors: np.ndarray, target_recall: float | None) -> Manif
 
 def nearest(vectors: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Scores and numbers [rows, 10] of the nearest others of some rows, by faiss."""
-    with use_threads(None) as faiss:
-        scores, found = faiss.knn(vectors[rows], vectors, K + 1, metric=faiss.METRIC_INNER_PRODUCT)
+    faiss = load_faiss()
+    scores, found = faiss.knn(vectors[rows], vectors, K + 1, metric=faiss.METRIC_INNER_PRODUCT)
     found[found[:, -1] == rows] = -1
     other = found != rows[:, None]
     other[other.all(axis=1), -1] = False

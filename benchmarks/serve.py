@@ -27,7 +27,6 @@ import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 from urllib.parse import urlencode, urlsplit
 
 import numpy as np
@@ -39,7 +38,7 @@ from benchmarks.index_nights import Nights
 from sentence_beam.pipelines.cli import main as run
 from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.corpus.files import key_of
-from sentence_beam.transforms.index import choose, exact_search
+from sentence_beam.transforms.index import exact_search
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import TableEntry
@@ -172,10 +171,10 @@ def two_nights(root: str, index: str) -> None:
     rows = [(f"{n}", f"text {n}", n) for n in range(ROWS if index else 1)]
     size = -(-len(rows) // 20)
     shards = [rows[start : start + size] for start in range(0, len(rows), size)]
-    with mock.patch.object(choose, "RANGE_BYTES", ROWS * 24 // 16):
-        nights.night(shards, IndexRequest(index or "Flat"))
-        shards[0][0] = ("0", "edited", ROWS)
-        nights.night(shards, IndexRequest(index or "Flat"))
+    request = IndexRequest(index or "Flat", range_bytes=ROWS * 24 // 16)
+    nights.night(shards, request)
+    shards[0][0] = ("0", "edited", ROWS)
+    nights.night(shards, request)
 
 
 def made_up(root: str, run: str, index: str) -> Manifest:

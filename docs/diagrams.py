@@ -128,23 +128,23 @@ def unit() -> Drawing:
 
 
 def index() -> Drawing:
-    """An index in segments, and how a query passes through it."""
-    d = Drawing(900, 400, "An index in segments")
+    """An index with lists, and how a query passes through it."""
+    d = Drawing(900, 400, "An index with lists")
     d.box(20, 40, 130, 60, ["Query", "one vector"])
     d.box(240, 40, 420, 60, ["Quantizer", "trained once; finds lists for all segments"], WORK)
     d.arrow((150, 70), (240, 70))
     d.box(20, 170, 150, 80, ["Held-out rows", "about a thousand;", "always scanned whole"], KEPT)
-    d.box(190, 170, 150, 80, ["Segment 1", "first run", "codes in lists"], KEPT)
-    d.box(360, 170, 150, 80, ["Segment 2", "first run", "codes in lists"], KEPT)
+    d.box(190, 170, 150, 80, ["Range 1", "the first lists,", "of most rows"], KEPT)
+    d.box(360, 170, 150, 80, ["Range 2", "the next lists,", "of most rows"], KEPT)
     d.box(530, 170, 150, 80, ["Delta", "a later run: new", "and changed rows"], KEPT)
-    d.box(700, 170, 170, 80, ["One segment", "of merged deltas", "and old segments"], KEPT)
+    d.box(720, 170, 150, 80, ["New ranges", "of all rows,", "from their codes"], KEPT)
     for x in (265, 435, 605):
         d.arrow((x, 100), (x, 170))
     d.arrow((85, 100), (85, 170))
-    d.arrow((680, 210), (700, 210), dashed=True)
-    d.text(785, 112, "Merged if more than 20 deltas,")
-    d.text(785, 129, "10 % of the rows in deltas,")
-    d.text(785, 146, "or 20 % of a segment deleted")
+    d.arrow((680, 210), (720, 210), dashed=True)
+    d.text(785, 112, "Written if more than")
+    d.text(785, 129, "10 % of the rows are")
+    d.text(785, 146, "in deltas or deleted")
     for x in (20, 190, 360, 530):
         d.box(x, 275, 150, 42, ["Locator", "id, shard of a row"])
     d.box(

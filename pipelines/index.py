@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -16,7 +17,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.steps.index.choice import least_ram
+from sentence_beam.transforms.steps.index.decisions import least_ram
 from sentence_beam.transforms.steps.options.from_snapshot import (
     record_plan,
     run_like,
@@ -24,9 +25,12 @@ from sentence_beam.transforms.steps.options.from_snapshot import (
 from sentence_beam.transforms.steps.options.gates import with_answer_gates
 from sentence_beam.transforms.steps.options.index import IndexOptions
 from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.run_ids import new_run
+
+ASKED = "asked for"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "index",
         "Build the FAISS index of a store, measure its recall, and commit both.",
         "sentence-beam index --store store",
-        "sentence-beam index --store store --index compact --target-recall 0.98 --merge",
+        "sentence-beam index --store store --index compact --target-recall 0.98 --retrain",
         "sentence-beam index --store store --target-recall 0.97 --max-bytes-per-row 150"
         " --max-latency-ms 2",
         kind=IndexOptions,
@@ -43,23 +47,40 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutput:
-    request = IndexRequest(
-        options.index,
-        options.metric or "auto",
-        options.target_recall,
-        options.merge,
-        options.max_bytes_per_row,
-        options.max_latency_ms,
-    )
+    requested(options, None)  # tells a wrong one before anything begins
 
     def build(manifest: Manifest, run: Run) -> BuildIndex:
+        request = requested(options, manifest.index)
         ram = least_ram(request, manifest.rows.written, manifest.space.dim)
         hints = beam_flags.hints(
             accelerator=options.index_accelerator, min_ram=options.index_min_ram or ram
         )
-        return BuildIndex(run, request, options.merge, hints=hints)
+        kept = options.index is None and options.target_recall is None
+        why = ASKED if options.retrain else ""
+        return BuildIndex(run, request, remembered=kept, hints=hints, retrain=why)
 
     return index_store(options, beam_options, build)
+
+
+def requested(options: IndexOptions, last: IndexEntry | None) -> IndexRequest:
+    """Return the request of a command, which keeps what the `last` index was asked to be.
+
+    A named index begins with the defaults. Raises OptionError for an unknown one.
+    """
+    given: dict[str, Any] = {
+        "metric": options.metric,
+        "target_recall": options.target_recall,
+        "max_bytes_per_row": options.max_bytes_per_row,
+        "max_latency_ms": options.max_latency_ms,
+        "range_bytes": options.range_bytes,
+    }
+    if options.index is not None:
+        request = IndexRequest(options.index)
+    elif last is not None:
+        request = last.request
+    else:
+        request = IndexRequest()
+    return replace(request, **{name: value for name, value in given.items() if value is not None})
 
 
 def index_store(
@@ -92,7 +113,7 @@ def index_store(
 
 
 def with_metric(run: Run) -> Run:
-    """Return the run with its model's metric, which stores of earlier versions do not have."""
+    """Return the run with its model's metric if the store remembers none."""
     if run.options.metric is not None:
         return run
     try:

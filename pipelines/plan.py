@@ -29,7 +29,7 @@ from sentence_beam.transforms.base.numbers import amount
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.base.progress import duration
 from sentence_beam.transforms.beam.plan import LookAt
-from sentence_beam.transforms.steps.index.choice import budgets_of
+from sentence_beam.transforms.steps.index.decisions import budgets_of
 from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import resolve_run

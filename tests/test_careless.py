@@ -193,7 +193,8 @@ embed --input y.csv --store v --keep-columns id | 2 | say --id-column id
 recalibrate --store mine --calibration none     | 2 | mine holds no store
 index --store mine                              | 2 | mine holds no store
 index --store s --target-recall 95              | 2 | number from 0 to 1
-index --store s --merge yes                     | 2 | unknown argument yes
+index --store s --retrain yes                   | 2 | unknown argument yes
+embed --input x.txt --store s --target-recall 1 | 2 | it is an option of `sentence-beam index`
 search --store s --query x --k 3                | 2 | did you mean -k?
 search --store s --query x --snapshot nope      | 2 | the latest are
 search --store s --query x --model mine         | 2 | mine

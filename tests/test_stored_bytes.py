@@ -23,6 +23,7 @@ OTHERS = {
     ("store/watched.py", "answers_from_bytes"): "called within refuse_damage",
     ("store/watched.py", "judgements_from_bytes"): "called within refuse_damage",
     ("store/shards/writing.py", "_leaves"): "the bytes were made here",
+    ("store/index_files/locator_file.py", "_part_of"): "the footer is right, by its sha256",
     (
         "store/shards/reading.py",
         "open_shard",

@@ -16,7 +16,9 @@ from sentence_beam.pipelines.common import engines
 from sentence_beam.pipelines.common.beam_parser import beam_parser
 from sentence_beam.pipelines.common.options import RUNNER, check_text
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import declared_in, flag_of
 from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.steps.options.index import IndexOptions
 
 Options = TypeVar("Options", bound=PipelineOptions)
 FLAG = re.compile(r"--?[a-zA-Z]")
@@ -41,6 +43,8 @@ MEANT = {
     "--workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
     "--num-workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
 }  # fmt: skip
+# the flags of `index`, some of which people give to `embed`
+_OF_INDEX = {flag_of(*item) for item in declared_in(IndexOptions).items()}
 # what people write without its flag, in this order
 WITHOUT_FLAG = ("--input", "--store", "--query")
 
@@ -145,6 +149,8 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
         "--direct_num_workers"
     ]
     name = flag.split("=")[0]
+    if "--index" in known and name in _OF_INDEX:
+        return f"unknown option {flag}; it is an option of `sentence-beam index`"
     words = MEANT.get(name.replace("_", "-"), "").split("|")
     meant = next((word for word in words if word.split(" ")[0] in known), None)
     if meant is not None:

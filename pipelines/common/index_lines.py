@@ -98,14 +98,13 @@ def _change_lines(index: IndexEntry) -> list[str]:
         return []
     if change.what == "trained":
         return _trained_lines(index, change)
-    text = (
-        f"{counted(change.added, 'row')} added, {change.deleted:,} deleted, {change.moved:,} moved"
-    )
-    if change.why:
-        text += f"; {change.why}"
+    facts = [change.why] if change.why else []
+    if change.added or change.deleted or change.moved:
+        rows = counted(change.added, "row")
+        facts.append(f"{rows} added, {change.deleted:,} deleted, {change.moved:,} moved")
     if index.recall_changed:
-        text += f"; of the rows added{_recall(index.recall_changed)[1:]}"
-    return [line(change.what, text)]
+        facts.append(f"of the rows added{_recall(index.recall_changed)[1:]}")
+    return [line(change.what, "; ".join(facts))]
 
 
 def _trained_lines(index: IndexEntry, change: ChangeEntry) -> list[str]:
@@ -115,8 +114,8 @@ def _trained_lines(index: IndexEntry, change: ChangeEntry) -> list[str]:
     if choice is not None and choice.tried:
         costs = f"{choice.row_bytes:,} bytes held a row, {choice.query_bytes:,} read a query"
         lines.append(line("chosen", f"{costs}: {choice.why}"))
-    if change.why:
-        lines.append(line("trained", f"anew: {change.why}"))
+    if change.why and index.trained.times > 1:
+        lines.append(line("trained", f"again: {change.why}"))
     return lines
 
 

@@ -126,7 +126,7 @@ def test_nights_with_an_index(
     assert the_same(stores["there"]) == the_same(stores["here"])
 
     for where, store in stores.items():
-        run(where, "index", "--store", store, "--index", "Flat", "--merge")
+        run(where, "index", "--store", store, "--index", "Flat", "--retrain")
     assert the_same(stores["there"]) == the_same(stores["here"])
     for where, store in stores.items():
         start(["verify", "--store", store]).ended().ok()

@@ -21,7 +21,7 @@ from helpers.corpora import ids_of, manifest_of, rejects_of, sentences, write_pa
 from helpers.erasing import GONE, KeptTexts, forget, others, planted, three_nights
 from helpers.store_scan import scan
 
-from sentence_beam.transforms.index import choose, upkeep
+from sentence_beam.transforms.index import upkeep
 from sentence_beam.transforms.store.manifest import read_manifest, snapshots
 from sentence_beam.transforms.store.runs.lease import Lease
 from sentence_beam.transforms.store.verify import faults
@@ -44,8 +44,7 @@ def hits(nights: KeptTexts, gone: Iterable[str]) -> list[list[tuple[float, str]]
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of few rows, and deltas that stay."""
-    monkeypatch.setattr(choose, "RANGE_BYTES", 1500)
-    monkeypatch.setattr(upkeep, "MOST_DELTAS", 5)
+    monkeypatch.setattr(upkeep, "MOST_WORN", 1.0)
 
 
 @pytest.mark.parametrize("factory", [*FACTORIES, *SLOW])
@@ -138,8 +137,7 @@ POINTS = [pytest.param(n, marks=pytest.mark.slow if n != 20 else ()) for n in ra
 def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with three snapshots, to copy."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choose, "RANGE_BYTES", 1500)
-        patch.setattr(upkeep, "MOST_DELTAS", 5)
+        patch.setattr(upkeep, "MOST_WORN", 1.0)
         return three_nights(tmp_path_factory.mktemp("three"), "IVF8,SQ8", 40).root
 
 

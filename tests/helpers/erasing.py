@@ -42,7 +42,7 @@ def files(n: int = 80) -> dict[str, list[tuple[str, str]]]:
 def three_nights(folder: Path, factory: str, n: int = 80) -> KeptTexts:
     """A store with three snapshots, ranges of lists, deltas, deleted rows and watched queries."""
     nights = KeptTexts(folder / "store", options=watched_nights(folder).options)
-    request = IndexRequest(factory)
+    request = IndexRequest(factory, range_bytes=1500)
     first = {**files(n), "left": rows("left", 12)}
     nights.commit(first, request)
     nights.commit({**files(n), "late": rows("late", 12)}, request)

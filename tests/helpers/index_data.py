@@ -1,7 +1,7 @@
 """Vectors and segments that the index tests share."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +12,12 @@ import pytest
 from sentence_beam.transforms.index import (
     SegmentedIndex,
     SegmentFile,
+    SegmentWriter,
     TrainedIndex,
     choose_index,
     train,
 )
 from sentence_beam.transforms.index.search import SearchResult
-from sentence_beam.transforms.index.segment import build_segment
 from sentence_beam.transforms.index.spec import IndexSpec
 
 pytest.importorskip("faiss")
@@ -44,8 +44,15 @@ def trained(factory: str, metric: str, dim: int) -> bytes:
     return train(
         choose_index(1000, dim, IndexSpec.parse(factory), metric=metric),
         unit_vectors(1000, dim, seed=7),
-        threads=1,
     )
+
+
+def build_segment(start: bytes, blocks: Iterable[np.ndarray]) -> bytes:
+    """The file of a segment with the rows of the blocks."""
+    writer = SegmentWriter(start)
+    for block in blocks:
+        writer.add(block)
+    return writer.to_bytes()
 
 
 def open_cut(
@@ -59,7 +66,7 @@ def open_cut(
     folder, segments = Path(tempfile.mkdtemp(dir=folder)), []
     for number, (low, high) in enumerate(pairwise([0, *cuts, len(vectors)])):
         path = folder / f"{number}.faiss"
-        path.write_bytes(build_segment(start, [vectors[low:high]], threads=1))
+        path.write_bytes(build_segment(start, [vectors[low:high]]))
         segments.append(SegmentFile(path, None if keep is None else keep[low:high]))
     return SegmentedIndex.open(segments, TrainedIndex.of(start))
 

@@ -23,31 +23,14 @@ from sentence_beam.transforms.space import Space, row_hashes
 from sentence_beam.transforms.steps.commit import count_changes
 from sentence_beam.transforms.steps.commit.commit_run import commit_run
 from sentence_beam.transforms.steps.index import (
-    build as index_build,
+    build,
+    decisions,
+    rows,
+    sample,
+    segments,
+    train,
 )
-from sentence_beam.transforms.steps.index import exchange, find_lists
-from sentence_beam.transforms.steps.index import sample as index_sample
-from sentence_beam.transforms.steps.index import (
-    train as index_train,
-)
-from sentence_beam.transforms.steps.index import (
-    update_decision as index_update_decision,
-)
-from sentence_beam.transforms.steps.index import (
-    update_ranges as index_update_ranges,
-)
-from sentence_beam.transforms.steps.index import (
-    update_recall as index_update_recall,
-)
-from sentence_beam.transforms.steps.index import (
-    update_rows as index_update_rows,
-)
-from sentence_beam.transforms.steps.index import (
-    update_segments as index_update_segments,
-)
-from sentence_beam.transforms.steps.index import (
-    work as index_work,
-)
+from sentence_beam.transforms.steps.index.decisions import RequestedIndex
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
@@ -113,7 +96,7 @@ class Nights:
         self,
         files: Files,
         request: IndexRequest | None = None,
-        merge: bool = False,
+        retrain: str = "",
         pipeline: beam.Pipeline | None = None,
     ) -> dict[str, Any]:
         """Make a snapshot of these rows with its index, by a pipeline or step by step; the
@@ -122,13 +105,13 @@ class Nights:
         run, units = self.begin(files)
         asked = request or self._asked()
         if pipeline is None:
-            record = run_steps(run, units, asked, merge)
+            record = run_steps(run, units, asked, retrain)
             assert record.problem is None, record
             commit_run([settled(run, units), record], run)
         else:
             with pipeline:
                 made = (pipeline | "Units" >> beam.Create(units),) | "Commit/Settle" >> Settle(run)
-                record = made | "Index" >> BuildIndex(run, asked, merge)
+                record = made | "Index" >> BuildIndex(run, asked, retrain=retrain)
                 _ = (made, record) | "Commit" >> Commit(run)
         assert self.manifest.run == run.id
         return self.index
@@ -215,35 +198,33 @@ def input_file(name: str) -> InputFile:
     return InputFile(f"/in/{name}", name, "text", "", 100, "sum", "v")
 
 
-def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = False) -> Any:
+def run_steps(run: Run, units: list[Any], request: IndexRequest, retrain: str = "") -> Any:
     """What BuildIndex gives, every step called once in order: a RunFact or None."""
-    found = list(index_work.choose_work(settled(run, units), run, request, merge))
+    asked = RequestedIndex(request, retrain=retrain)
+    found = list(decisions.choose_work(settled(run, units), run, asked))
     if found and isinstance(found[0], tuple):
-        found = list(index_work.buckets_to_match(_sending(index_update_rows.read, found)))
+        found = list(decisions.buckets_to_match(_sending(rows.read, found)))
     if found and isinstance(found[0], tuple):
-        targets = index_update_decision.decide(_sending(index_update_rows.match, found))
-        ranges = index_update_ranges.cut(_done(index_update_segments.build, targets))
-        found = list(index_update_recall.conclude(_done(index_update_ranges.write, ranges)))
-    if found and isinstance(found[0], index_build.TrainingGroup):
-        works = train_steps([index_sample.sample(group) for group in found])
+        targets = segments.decide(_sending(rows.match, found))
+        ranges = segments.cut(_done(segments.build, targets))
+        found = list(decisions.conclude(_done(segments.write, ranges)))
+    if found and isinstance(found[0], build.TrainingGroup):
+        works = train_steps([sample.sample(group) for group in found])
         if isinstance(works[0], RunFact):
             return works[0]
-        ranges = index_build.cut([index_build.build(work) for work in works])
-        return next(index_build.conclude([index_build.write(work) for work in ranges]))
+        items = build.cut([build.build(work) for work in works])
+        return next(build.conclude([build.write(item) for item in items]))
     return found[0] if found else None
 
 
 def train_steps(sampled: list[Any]) -> list[Any]:
     """What the training of sampled groups gives, every step called once in order."""
-    works = list(find_lists.divide(sampled))
+    works = list(train.divide(sampled))
     clustered: list[Any] = []
     for turn in range(1 + PASSES if works else 0):
-        works = list(find_lists.again(clustered)) if turn else works
-        clustered = [
-            find_lists.cluster(work)
-            for work in find_lists.allot([find_lists.assign(w) for w in works])
-        ]
-    return list(index_train.finish([*sampled, *clustered]))
+        works = list(train.again(clustered)) if turn else works
+        clustered = [train.cluster(work) for work in train.allot([train.assign(w) for w in works])]
+    return list(train.finish([*sampled, *clustered]))
 
 
 def _done(step: Any, works: Iterable[Any]) -> list[Any]:
@@ -253,12 +234,12 @@ def _done(step: Any, works: Iterable[Any]) -> list[Any]:
 def _sending(step: Any, works: Iterable[Any]) -> list[Any]:
     """What a step makes of each, once the rows that it sends have been written."""
     made = _done(step, works)
-    rows: dict[exchange.Reader, list[exchange.SentRows]] = {}
+    gathered: dict[rows.Reader, list[rows.SentRows]] = {}
     for _, (_, sent) in made:
         for one in sent:
-            rows.setdefault(one.reader, []).append(one)
-    for reader, found in rows.items():
-        exchange.gather(reader, found)
+            gathered.setdefault(one.reader, []).append(one)
+    for reader, found in gathered.items():
+        rows.gather(reader, found)
     return [(job, result) for job, (result, _) in made]
 
 

@@ -34,9 +34,11 @@ OFF = {"float32": EXACT, "float16": 1e-2}  # pooled vectors, by the type of the 
 # a file of these that is cut short cannot be read
 BYTES_CUT = ("parquet", "arrow", "orc", "jsonl.gz")
 SWITCHES = ("normalize", "keep-text", "hidden", "deterministic")
-OF_BUDGETS = {
-    "within bytes": ["--max-bytes-per-row", "400"],
-    "within time": ["--max-latency-ms", "5"],
+OF_INDEX = {
+    "index SQ8": ["--index", "SQ8"],
+    "index --retrain": ["--retrain"],
+    "index within bytes": ["--max-bytes-per-row", "400"],
+    "index within time": ["--max-latency-ms", "5"],
 }
 
 
@@ -142,8 +144,7 @@ class History:
         if name in ("rollback", "vacuum"):
             return self._over_snapshots(name)
         if name.startswith("index"):
-            arguments = ["--index", "SQ8"] if name == "index SQ8" else ["--merge"]
-            arguments += ["--metric", options["metric"]]
+            arguments = [*OF_INDEX[name], "--metric", options["metric"]]
             options["index"] = "SQ8" if name == "index SQ8" else "auto"
         else:
             options["calibration"] = "none" if name.endswith("none") else "remove-top:2"
@@ -384,8 +385,6 @@ class History:
                 "--format",
                 "auto" if value == "auto" else FORMATS.get(now["layout"], now["layout"]),
             ]
-        if name == "index" and value in OF_BUDGETS:
-            return OF_BUDGETS[value]
         if name == "layout" or value in ("told", "all"):
             return []
         return [f"--{name}", value]
@@ -518,7 +517,7 @@ class History:
         if index is not None:
             assert index["metric"] == options["metric"], index["request"]
             kind = {"auto": "Flat"}.get(options["index"], options["index"])
-            assert kind in OF_BUDGETS or index["factory"] == kind
+            assert index["factory"] == kind
             searcher = Searcher(
                 Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}})
             )

@@ -72,10 +72,7 @@ LASTING: Mapping[str, Row] = {
     "keep-text": Row(YES_NO, ("--keep-text",)),
     "hidden": Row(("no", "yes"), ("--hidden",)),
     "unit-tokens": Row(("120", "400", "6000"), ("--unit-tokens",)),
-    "index": Row(
-        ("none", "Flat", "SQ8", "IVF2,Flat", "auto", "within bytes", "within time"),
-        ("--index", "--target-recall", "--max-bytes-per-row", "--max-latency-ms"),
-    ),
+    "index": Row(("none", "Flat", "SQ8", "IVF2,Flat", "auto"), ("--index",)),
     "metric": Row(("cosine", "ip", "l2"), ("--metric",)),
     "deterministic": Row(("no", "yes"), ("--deterministic",)),
 }
@@ -92,7 +89,8 @@ PASSING: Mapping[str, Row] = {
     "damage": Row(("removed", "cut")),
 }
 COMMANDS = Row(
-    ("index SQ8", "index --merge", "recalibrate", "recalibrate none", "rollback", "vacuum")
+    ("index SQ8", "index --retrain", "index within bytes", "index within time")
+    + ("recalibrate", "recalibrate none", "rollback", "vacuum")
 )
 # Flags of `embed` that have no row: what a run writes is the same with and without them.
 NO_ROW: Mapping[str, str] = {

@@ -52,7 +52,7 @@ def test_earlier_files_stay_with_their_rows_and_their_index(
     }
     run("verify", "--store", store).ok()
     assert "10" in run("history", "--store", store).ok().out.splitlines()[-1]
-    run("index", "--store", store, "--merge").ok()
+    run("index", "--store", store, "--retrain").ok()
     embed(days[2] / "*", "--append").ok()
     check_ledger(store, 15, embedded=5, carried=10)
     run("verify", "--store", store).ok()

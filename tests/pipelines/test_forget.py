@@ -25,7 +25,7 @@ from helpers.snapshots import parts_of, small_parts
 from helpers.store_scan import scan
 from helpers.watching import BY_ID
 
-from sentence_beam.transforms.index import choose, upkeep
+from sentence_beam.transforms.index import upkeep
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import snapshots
 from sentence_beam.transforms.store.runs.gates import UsedGates
@@ -40,8 +40,7 @@ pytest.importorskip("faiss")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with three snapshots, to copy."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choose, "RANGE_BYTES", 1500)
-        patch.setattr(upkeep, "MOST_DELTAS", 5)
+        patch.setattr(upkeep, "MOST_WORN", 1.0)
         return three_nights(tmp_path_factory.mktemp("three"), "IVF8,SQ8", 40).root
 
 
@@ -136,7 +135,6 @@ def test_answers_after_an_erasure_are_no_alarm(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next run asks again; what moved up is no lost answer."""
-    monkeypatch.setattr(choose, "RANGE_BYTES", 1500)
     nights = three_nights(tmp_path, "IVF8,SQ8", 40)
     changed = {**files(40), "late": rows("late", 14)}
     nights.watch(["a question", "b question", "c question"], k=5)

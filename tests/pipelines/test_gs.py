@@ -190,7 +190,7 @@ def test_every_command(
         run("files", "--store", there).ok().out.splitlines()
         == open_store(there).manifest.shard_paths
     )
-    run("index", "--store", there, "--index", "Flat", "--merge").ok()
+    run("index", "--store", there, "--index", "Flat", "--retrain").ok()
     run("export", "--store", there, "--output", tmp_path / "encoder").ok()
     run("report", "--store", there, "--output", tmp_path / "report.html").ok()
     run("fit", "--input", there, "--method", "whitening:8", "--output", f"{gs}/whitening").ok()

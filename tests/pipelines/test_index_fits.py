@@ -127,39 +127,37 @@ def test_a_remembered_index_becomes_what_auto_gives_and_the_run_says_so(
     embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "there are 40")
 
 
-@pytest.mark.usefixtures("no_model")
-def test_budgets_that_no_index_can_keep_are_refused_before_anything_is_embedded(
-    embed: Run, inputs: Path
+def test_budgets_that_no_index_can_keep_leave_the_store_as_it_was(
+    embed: Run, run: Run, inputs: Path, store: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(50))
-    embed(inputs / "*", "--max-bytes-per-row", 5).failed(
-        2, "--max-bytes-per-row 5: the smallest index", "holds"
-    )
-    embed(inputs / "*", "--index", "none", "--max-latency-ms", 5).failed(
-        2, "--max-latency-ms: --index none"
-    )
-    embed(inputs / "*", "--target-recall", 1.5).failed(
-        2, "argument --target-recall: 1.5 is not a number from 0 to 1"
-    )
-    embed(inputs / "*", "--max-latency-ms", 0).failed(
-        2, "--max-latency-ms: 0 is not a number of milliseconds above"
-    )
+    embed(inputs / "*").ok()
+    before = (store / "manifest.json").read_bytes()
+    for options, message in {
+        ("--max-bytes-per-row", 5): "--max-bytes-per-row 5: the smallest index",
+        ("--target-recall", 1.5): "--target-recall: 1.5 is not a number from 0 to 1",
+        ("--max-latency-ms", 0): "--max-latency-ms: 0 is not a number of milliseconds above",
+    }.items():
+        run("index", "--store", store, *options).failed(2, message)
+    assert (store / "manifest.json").read_bytes() == before
 
 
 def test_budgets_choose_a_kind_that_the_summary_plan_and_manifest_tell(
     embed: Run, run: Run, inputs: Path, store: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(100))
+    embed(inputs / "*").ok()
     budgets = ("--max-bytes-per-row", 40, "--target-recall", 0.5)
-    out = embed(inputs / "*", "--dry-run", *budgets).ok().out
-    assert "at most about" in out
-    assert "of memory to serve" in out
-    out = embed(inputs / "*", *budgets).ok().out
+    out = run("index", "--store", store, *budgets).ok().out
     assert "chosen      " in out
-    index = check_ledger(store, 100)["index"]
+    assert "trained" not in out  # for the first time
+    index = check_ledger(store, 100, carried=100)["index"]
     assert index["choice"]["row_bytes"] <= 40
     assert index["request"]["max_bytes_per_row"] == 40
+    out = embed(inputs / "*", "--dry-run").ok().out
+    assert "at most about" in out
+    assert "of memory to serve" in out
     assert "chosen" not in embed(inputs / "*").ok().out
     assert check_ledger(store, 100, carried=100)["index"] == index
     out = run("index", "--store", store, "--max-bytes-per-row", 40, "--target-recall", 0.6).ok().out
-    assert "trained     anew: another index was asked for" in out
+    assert "trained     again: another index was asked for" in out

@@ -100,10 +100,10 @@ def test_another_index_costs_no_encoding(
     assert "trained" not in embed(glob, "--index", "auto").ok().out
     assert check_ledger(store, 300, carried=300)["index"]["factory"] == "Flat"
     out = embed(glob, "--index", "IVF4,SQ8").ok().out
-    assert "trained     anew: another index was asked for" in out
+    assert "trained     again: another index was asked for" in out
     assert check_ledger(store, 300)["index"]["factory"] == "IVF4,SQ8"
     out = embed(glob).ok().out
-    assert not any(word in out for word in ("trained", "followed", "compacted"))
+    assert not any(word in out for word in ("trained", "followed", "rewritten"))
 
 
 def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
@@ -117,14 +117,14 @@ def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
     assert "followed    2 rows added, 2 deleted" in out
     second = check_ledger(store, 300)["index"]
     assert second["segments"][0]["path"] == first["segments"][0]["path"]
-    out = run("index", "--store", store, "--index", "SQ8", "--merge").ok().out
-    assert "one segment was asked for" in out
-    merged = check_ledger(store, 300)["index"]
-    assert sorted(segment["kind"] for segment in merged["segments"]) == ["base", "held-out"]
+    out = run("index", "--store", store, "--index", "SQ8", "--retrain").ok().out
+    assert "trained     again: asked for" in out
+    trained = check_ledger(store, 300)["index"]
+    assert sorted(segment["kind"] for segment in trained["segments"]) == ["base", "held-out"]
     assert set(found(run, store, "dog", "-k", 999)) == {f"k{n}" for n in range(300)}
 
 
-STEPS = ("update_rows.read", "update_rows.match", "update_segments.build", "update_recall.conclude")
+STEPS = ("rows.read", "rows.match", "segments.build", "decisions.conclude")
 
 
 def test_a_night_that_breaks_down_in_the_index_is_done_by_the_next_run(

@@ -28,7 +28,7 @@ def test_long_ids_go_through_every_command(run: Run, embed: Run, inputs, store, 
     commands = [
         ("search", "--query", "a dog"), ("search", "--query", "a dog", "--output", tmp_path / "s.jsonl"), ("diff",),
         ("diff", "--output", tmp_path / "d.parquet"), ("rejects",), ("rejects", "--output", tmp_path / "r.jsonl"),
-        ("history",), ("verify",), ("report", "--output", tmp_path / "r.html"), ("index", "--merge"), ("vacuum", "--keep", 1),
+        ("history",), ("verify",), ("report", "--output", tmp_path / "r.html"), ("index", "--retrain"), ("vacuum", "--keep", 1),
     ]  # fmt: skip
     for name, *options in commands:
         run(name, "--store", store, *options).ok()

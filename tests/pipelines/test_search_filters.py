@@ -255,9 +255,8 @@ def test_only_the_columns_of_a_filter_are_read(
     if store.manifest.index is None:
         return
     for name in (
-        "searcher.read_shard",
-        "searcher.read_wanted",
-        "opened.take_numbered",
+        "rows.read_shard",
+        "rows.read_wanted",
         "rows.take_numbered",
     ):
         # a second search by the filter opens no shard

@@ -588,7 +588,7 @@ def test_search_where_the_model_has_gone(
 
 
 @pytest.mark.parametrize(
-    ("what", "mend"), [("embeddings", "verify"), ("index", "`sentence-beam index`")]
+    ("what", "mend"), [("embeddings", "verify"), ("index", "`sentence-beam index --store")]
 )
 @pytest.mark.parametrize(
     "damage",
@@ -623,7 +623,7 @@ def test_index_again_and_of_other_kinds(run: Run, copy: Path) -> None:
         run("index", "--store", copy, "--index", factory).ok()
         manifest = check_ledger(copy, 60, 1, carried=60)
         assert manifest["index"]["factory"] == factory
-    run("index", "--store", copy, "--metric", "l2", "--merge").ok()
+    run("index", "--store", copy, "--metric", "l2", "--retrain").ok()
     assert check_ledger(copy, 60, 1)["index"]["metric"] == "l2"
     run("search", "--store", copy, "--query", "dog").ok()
 
@@ -681,7 +681,7 @@ def test_index_of_a_store_whose_shard_is_gone(run: Run, copy: Path) -> None:
     before = (copy / "manifest.json").read_bytes()
     gone = _first(copy, "embeddings")
     gone.unlink()
-    run("index", "--store", copy, "--merge").failed(1, gone)
+    run("index", "--store", copy, "--retrain").failed(1, gone)
     assert (copy / "manifest.json").read_bytes() == before
 
 

@@ -30,7 +30,7 @@ def finished(
         found.append(ranges)
     if resolved.index is not None:
         index = BuildIndex(
-            job.run, resolved.index, remembered=job.index_asked is None, hints=indexing
+            job.run, resolved.index, remembered=resolved.remembers_index, hints=indexing
         )
         found.append(settled | "Index" >> index)
     model = None

@@ -22,34 +22,17 @@ from sentence_beam.transforms.beam.graph import (
 )
 from sentence_beam.transforms.beam.metrics import StageMetrics
 from sentence_beam.transforms.index.cells import PASSES
-from sentence_beam.transforms.steps.index import (
-    build as index_build,
-)
-from sentence_beam.transforms.steps.index import find_lists
-from sentence_beam.transforms.steps.index import sample as index_sample
-from sentence_beam.transforms.steps.index import (
-    train as index_train,
-)
-from sentence_beam.transforms.steps.index import (
-    update_decision as index_update_decision,
-)
-from sentence_beam.transforms.steps.index import (
-    update_ranges as index_update_ranges,
-)
-from sentence_beam.transforms.steps.index import (
-    update_recall as index_update_recall,
-)
-from sentence_beam.transforms.steps.index import (
-    update_rows as index_update_rows,
-)
-from sentence_beam.transforms.steps.index import (
-    update_segments as index_update_segments,
-)
+from sentence_beam.transforms.steps.index import build, decisions, rows, sample, segments, train
 from sentence_beam.transforms.steps.index.build import TrainingGroup
-from sentence_beam.transforms.steps.index.exchange import Reader, SentRows, gather
-from sentence_beam.transforms.steps.index.update import IndexUpdateJob, Reading
-from sentence_beam.transforms.steps.index.update_rows import BucketMatch
-from sentence_beam.transforms.steps.index.work import buckets_to_match, choose_work
+from sentence_beam.transforms.steps.index.decisions import RequestedIndex
+from sentence_beam.transforms.steps.index.rows import (
+    BucketMatch,
+    Reader,
+    Reading,
+    SentRows,
+    gather,
+)
+from sentence_beam.transforms.steps.index.update import IndexUpdateJob
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
@@ -66,18 +49,16 @@ OUTPUTS: Outputs = {TrainingGroup: RETRAIN}
 class BuildIndex(beam.PTransform):
     """The RunFact of `Settle` -> the RunFact of the index, or of why it cannot be built.
 
-    If the run is to fail, or nothing has changed since the last snapshot, nothing is built. `merge`
-    makes one segment of an index that has several. A `remembered` request was not made for this
-    run; it becomes `auto` if the rows are too few for it. `retrain` says why the index is trained
-    again, whatever changed. `hints` are Beam resource hints: `accelerator` for the steps that find
-    its lists, `min_ram` for all steps.
+    If the run is to fail, or nothing has changed since the last snapshot, nothing is built. A
+    `remembered` request was not made for this run; it becomes `auto` if the rows are too few for
+    it. `retrain` says why the index is trained again, whatever changed. `hints` are Beam resource
+    hints: `accelerator` for the steps that find its lists, `min_ram` for all steps.
     """
 
     def __init__(
         self,
         run: Run,
         request: IndexRequest | None = None,
-        merge: bool = False,
         remembered: bool = False,
         hints: Hints | None = None,
         retrain: str = "",
@@ -88,13 +69,15 @@ class BuildIndex(beam.PTransform):
         if ram:
             self.with_resource_hints(min_ram=ram)
         self._run = run
-        self._how = (request or IndexRequest(), merge, remembered, retrain)
+        self._asked = RequestedIndex(request or IndexRequest(), remembered, retrain)
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         chosen = (
             settled
             | "Choose"
-            >> beam.FlatMap(keeping_lease, self._run.key, choose_work, self._run, *self._how)
+            >> beam.FlatMap(
+                keeping_lease, self._run.key, decisions.choose_work, self._run, self._asked
+            )
             | "SpreadWork" >> Spread()
             | "Which" >> flat_map(lambda work: [work], outputs=OUTPUTS, main="reads")
         )
@@ -122,7 +105,7 @@ class UpdateIndex(beam.PTransform):
         read = (
             reads
             | "Elements" >> beam.Map(IndexElement.of)
-            | "Read" >> self._sending("rows_ms", index_update_rows.read)
+            | "Read" >> self._sending("rows_ms", rows.read)
         )
         decided = (
             (read.made, read[SENT] | "ToBuckets" >> GatherByKey(self._key, Reading()))
@@ -133,7 +116,7 @@ class UpdateIndex(beam.PTransform):
                 timed_or_retrained,
                 self._key,
                 "decide_ms",
-                buckets_to_match,
+                decisions.buckets_to_match,
                 outputs=OUTPUTS,
                 main="buckets",
             )
@@ -141,29 +124,26 @@ class UpdateIndex(beam.PTransform):
         match = (
             decided.buckets
             | "SpreadBuckets" >> Spread()
-            | "Match" >> self._sending("match_ms", index_update_rows.match)
+            | "Match" >> self._sending("match_ms", rows.match)
         )
         concluded = (
             (match.made, match[SENT] | "ToSegments" >> GatherByKey(self._key, BucketMatch.none()))
             | "AllMatched" >> Merge()
             | "Matched" >> Together()
-            | "Decide"
-            >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_decision.decide)
+            | "Decide" >> beam.FlatMap(timed_together, self._key, "decide_ms", segments.decide)
             | "SpreadTargets" >> Spread()
-            | "Build"
-            >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_segments.build)
+            | "Build" >> beam.Map(timed, self._key, "segment_ms", with_job, segments.build)
             | "Left" >> Together()
-            | "Cut" >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_ranges.cut)
+            | "Cut" >> beam.FlatMap(timed_together, self._key, "decide_ms", segments.cut)
             | "SpreadRanges" >> Spread()
-            | "Write"
-            >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_ranges.write)
+            | "Write" >> beam.Map(timed, self._key, "segment_ms", with_job, segments.write)
             | "Built" >> Together()
             | "Conclude"
             >> flat_map(
                 timed_or_retrained,
                 self._key,
                 "recall_ms",
-                index_update_recall.conclude,
+                decisions.conclude,
                 outputs=OUTPUTS,
                 main=DONE,
             )
@@ -211,7 +191,7 @@ class TrainIndex(beam.PTransform):
             | "Groups" >> beam.Flatten()
             | "Elements" >> beam.Map(IndexElement.of)
             | "SpreadSample" >> Spread()
-            | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_sample.sample)
+            | "Sample" >> beam.Map(timed, self._key, "sample_ms", sample.sample)
         )
         trained = (
             sampled,
@@ -220,16 +200,15 @@ class TrainIndex(beam.PTransform):
         return (
             trained
             | "Trained" >> Together()
-            | "Finish" >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.finish)
+            | "Finish" >> beam.FlatMap(timed_together, self._key, "train_ms", train.finish)
             | "SpreadBuild" >> Spread()
-            | "Build" >> beam.Map(timed, self._key, "segment_ms", index_build.build)
+            | "Build" >> beam.Map(timed, self._key, "segment_ms", build.build)
             | "Built" >> Together()
-            | "Cut" >> beam.FlatMap(timed_together, self._key, "segment_ms", index_build.cut)
+            | "Cut" >> beam.FlatMap(timed_together, self._key, "segment_ms", build.cut)
             | "SpreadRanges" >> Spread()
-            | "Write" >> beam.Map(timed, self._key, "segment_ms", index_build.write)
+            | "Write" >> beam.Map(timed, self._key, "segment_ms", build.write)
             | "Segments" >> Together()
-            | "Conclude"
-            >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)
+            | "Conclude" >> beam.FlatMap(timed_together, self._key, "recall_ms", build.conclude)
             | "Facts" >> beam.FlatMap(facts_of)
         )
 
@@ -248,15 +227,14 @@ class FindLists(beam.PTransform):
             | "Alone" >> beam.Map(without_figures)
             | "Samples" >> Together()
             | "Divide"
-            >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", find_lists.divide))
+            >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", train.divide))
         )
         clustered = self._pass(works, 0)
         for turn in range(1, 1 + PASSES):
             works = (
                 clustered
                 | f"Clustered{turn}" >> Together()
-                | f"Again{turn}"
-                >> beam.FlatMap(timed_together, self._key, "train_ms", find_lists.again)
+                | f"Again{turn}" >> beam.FlatMap(timed_together, self._key, "train_ms", train.again)
             )
             clustered = self._pass(works, turn)
         return clustered
@@ -266,13 +244,12 @@ class FindLists(beam.PTransform):
         return (
             works
             | f"SpreadParts{turn}" >> Spread()
-            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", find_lists.assign)
+            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", train.assign)
             | f"Assigned{turn}" >> Together()
-            | f"Allot{turn}"
-            >> beam.FlatMap(timed_together, self._key, "train_ms", find_lists.allot)
+            | f"Allot{turn}" >> beam.FlatMap(timed_together, self._key, "train_ms", train.allot)
             | f"SpreadCells{turn}" >> Spread()
             | f"Cluster{turn}"
-            >> self._hinted(beam.Map(timed, self._key, "train_ms", find_lists.cluster))
+            >> self._hinted(beam.Map(timed, self._key, "train_ms", train.cluster))
         )
 
     def _hinted(self, step: beam.PTransform) -> beam.PTransform:

@@ -11,19 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DamagedIndexError
-from sentence_beam.transforms.index.checks import SegmentChecks, changed
-from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.checks import SegmentChecks
+from sentence_beam.transforms.index.lists import ListMemory
 from sentence_beam.transforms.index.range_file import RangeHeader, range_bytes
 from sentence_beam.transforms.index.refine import checksums, row_type
 from sentence_beam.transforms.index.segment import (
+    checked_bytes,
     flat_codes,
-    list_arrays,
     read_segment,
     rows_by_list,
-    sizes_of_lists,
 )
-
-_ID_BYTES = 8
 
 
 def blank_segment(path: str | Path, blank: np.ndarray) -> tuple[bytes, SegmentChecks]:
@@ -31,34 +28,15 @@ def blank_segment(path: str | Path, blank: np.ndarray) -> tuple[bytes, SegmentCh
 
     Raises DamagedIndexError if the file is no segment.
     """
-    data = bytearray(Path(path).read_bytes())
-    with use_threads(None) as faiss:
-        index = read_segment(faiss, path)
-        size = int(index.code_size)
-        if not hasattr(index, "quantizer"):
-            start = len(data) - int(index.ntotal) * size
-            _zero(data, start, flat_codes(faiss, index), blank, path)
-            return bytes(data), SegmentChecks.of(bytes(data))
-        lengths = (sizes_of_lists(index) * (size + _ID_BYTES)).tolist()
-        start = len(data) - sum(lengths)
-        for number, length in enumerate(lengths):
-            if length:
-                codes, rows = list_arrays(faiss, index, number)
-                _zero(data, start, codes, blank[rows], path)
-            start += length
-    return bytes(data), SegmentChecks.of(bytes(data), lengths)
-
-
-def _zero(
-    data: bytearray, start: int, codes: np.ndarray, blank: np.ndarray, path: str | Path
-) -> None:
-    """Zero some rows' codes, uint8 [n, size], which begin at a byte of the file."""
-    size = codes.shape[1]
-    for row in np.flatnonzero(blank).tolist():
-        place = slice(start + row * size, start + (row + 1) * size)
-        if data[place] != codes[row].tobytes():
-            raise changed(path)
-        data[place] = bytes(size)
+    index = read_segment(path, mapped=False)
+    if not hasattr(index, "quantizer"):
+        flat_codes(index)[blank] = 0
+        return checked_bytes(index)
+    lists = ListMemory(index)
+    for number in np.flatnonzero(lists.sizes).tolist():
+        codes, rows = lists.one(number)
+        codes[blank[rows]] = 0
+    return checked_bytes(index)
 
 
 def blank_range(

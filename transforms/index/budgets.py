@@ -23,7 +23,7 @@ from sentence_beam.transforms.index.choose import (
     depth_for,
     plan_for,
 )
-from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.recall import TARGET_RECALL, ExactNeighbours, nprobe_grid, tuned
 from sentence_beam.transforms.index.rotation import turn_lists
 from sentence_beam.transforms.index.search import SegmentedIndex
@@ -152,11 +152,6 @@ def _specs(index: IndexSpec, rows: int, unit: bool) -> list[IndexSpec]:
     return [automatic_index(rows, codec) for codec in codecs]
 
 
-def check_row_bytes(index: IndexSpec, dim: int, budgets: Budgets) -> None:
-    """Raise OptionError if an `--index` exceeds the budgets whatever the number of rows."""
-    kinds(index, FLAT_BELOW, dim, "ip", True, budgets)
-
-
 def base_plan(plans: Sequence[IndexPlan], rows: int) -> IndexPlan:
     """The plan to train before the kinds are compared: their lists, with exact vectors.
 
@@ -202,16 +197,16 @@ def with_codes(plan: IndexPlan, trained: bytes, sample: np.ndarray) -> bytes:
     The codec is trained on the sample.
     """
     lists = TrainedIndex.of(trained).index
-    with use_threads(None) as faiss:
-        index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
-        if plan.nlist:
-            index.quantizer = lists.quantizer
-            index.own_fields = True
-            lists.own_fields = False
-        index.train(sample)
-        if plan.spec.is_rotated:
-            index = turn_lists(faiss, index, centroids(faiss, index))
-        return faiss.serialize_index(index).tobytes()
+    faiss = load_faiss()
+    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+    if plan.nlist:
+        index.quantizer = lists.quantizer
+        index.own_fields = True
+        lists.own_fields = False
+    index.train(sample)
+    if plan.spec.is_rotated:
+        index = turn_lists(index, centroids(index))
+    return faiss.serialize_index(index).tobytes()
 
 
 def _try(
@@ -225,9 +220,7 @@ def _try(
 ) -> Tried:
     writer = SegmentWriter(trained)
     writer.add(sample)
-    uneven = 1.0
-    if plan.nlist:
-        uneven = imbalance(writer.list_sizes) or 1.0
+    uneven = imbalance(writer.list_sizes) or 1.0
     within = [
         n
         for n in nprobe_grid(plan.nlist)
@@ -240,27 +233,17 @@ def _try(
         index = SegmentedIndex.open([SegmentFile(path)], writer.trained)
         found = Candidates.search(index, exact.queries, depth_for(DEEP, plan.rerank), grid)
     near, deep = (tuned(exact.at(k), found, plan.rerank, budgets.target, tuning) for k in (K, DEEP))
-    nprobe = grid[-1]
-    depth = 0
-    recall = None
-    if near:
-        nprobe = near["nprobe"]
-        depth = near["rerank"]
-        recall = near["value"]
-    recall_100 = None
-    if deep:
-        recall_100 = deep["value"]
-    if not plan.nlist:
-        nprobe = 0
+    least = near or {"nprobe": grid[-1], "rerank": 0, "value": None}
+    nprobe = least["nprobe"] if plan.nlist else 0
     return Tried(
         plan=plan,
         trained=trained,
         row_bytes=held_bytes(plan),
-        query_bytes=round(query_bytes(plan, rows, nprobe, depth, uneven)),
+        query_bytes=round(query_bytes(plan, rows, nprobe, least["rerank"], uneven)),
         nprobe=nprobe,
         most_lists=grid[-1],
-        recall=recall,
-        recall_100=recall_100,
+        recall=least["value"],
+        recall_100=deep["value"] if deep else None,
     )
 
 

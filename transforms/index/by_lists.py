@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.index.exact import (
-    best_first,
     complete_top_k,
     gains_to_scores,
     longest_row,
@@ -20,11 +19,11 @@ from sentence_beam.transforms.index.exact import (
     pair_scores,
     rounding,
 )
-from sentence_beam.transforms.index.faiss_module import use_threads
-from sentence_beam.transforms.index.parts import Coarse, TopK
-from sentence_beam.transforms.index.ranges import Part
-from sentence_beam.transforms.index.segment import list_arrays, nearest_lists
-from sentence_beam.transforms.index.trained import TrainedIndex, centroids
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.parts import Coarse, Part, TopK
+from sentence_beam.transforms.index.search import merge
+from sentence_beam.transforms.index.segment import nearest_lists
+from sentence_beam.transforms.index.trained import TrainedIndex
 from sentence_beam.transforms.index.vectors import as_vectors, metric_name, squared_lengths
 
 MARGIN = 8  # candidates beyond k that nearly always settle rounding
@@ -35,9 +34,8 @@ TOGETHER = 512  # queries in a matrix product: they stay in a core's cache
 def coarse_search(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Coarse:
     """The `nprobe` lists nearest to each query, float32 [q, d], by a trained index."""
     index = trained.index
-    with use_threads(None) as faiss:
-        turned = trained.turned(as_vectors(queries, index.d, "queries"))
-        return Coarse(*nearest_lists(faiss, index, turned, min(nprobe, index.nlist)))
+    turned = trained.turned(as_vectors(queries, index.d, "queries"))
+    return Coarse(*nearest_lists(index, turned, min(nprobe, index.nlist)))
 
 
 def scan(
@@ -54,20 +52,17 @@ def scan(
     """
     found = [no_results(len(queries), k)]
     queries = as_vectors(queries, queries.shape[1], "queries")
-    with use_threads(None) as faiss:
-        if coarse is None or trained is None:
-            turned = queries
+    turned = queries
+    if coarse is not None and trained is not None:
+        turned = trained.turned(queries)
+    for part in parts:
+        if coarse is None or not part.has_lists:
+            found.append(part.top_k(queries, k, None))
+        elif _is_linear(part.index):
+            found.append(_top_k(part, turned, k, coarse))
         else:
-            turned = trained.turned(queries)
-        for part in parts:
-            if coarse is None or not part.has_lists:
-                found.append(part.top_k(faiss, queries, k, None))
-            elif _is_linear(part.index):
-                found.append(_top_k(faiss, part, turned, k, coarse))
-            else:
-                found.append(part.top_k(faiss, turned, k, coarse))
-    gains, positions = zip(*found, strict=True)
-    return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
+            found.append(part.top_k(turned, k, coarse))
+    return merge(found, k)
 
 
 def _is_linear(index: Any) -> bool:
@@ -75,29 +70,27 @@ def _is_linear(index: Any) -> bool:
     return hasattr(index, "sq") or type(index).__name__ == "IndexIVFFlat"
 
 
-def _top_k(faiss: Any, part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
+def _top_k(part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
+    """Return the top k of a part; the lists that are read stay in memory meanwhile."""
     if not part.live:
         return no_results(len(queries), k)
     with part.held():
-        return _held_top_k(faiss, part, queries, k, coarse)
+        part.check_lists(coarse.lists)
+        return _scanned(_Codes(part), queries, k, coarse)
 
 
-def _held_top_k(faiss: Any, part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
-    """Return the top k while the lists that are read stay in memory."""
-    part.check_lists(faiss, coarse.lists)
-    codes = _Codes(faiss, part)
-    metric = metric_name(faiss, part.index.metric_type)
+def _scanned(codes: _Codes, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
+    metric = metric_name(load_faiss(), codes.part.index.metric_type)
 
     def scan_rows(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         some = queries
         if len(which) < len(queries):
             some = queries[which]
-        rough, places, longest = _rough(faiss, codes, some, depth, coarse.of(which).lists, metric)
-        gains, rows = _exact(faiss, codes, some, places, metric)
+        rough, places, longest = _rough(codes, some, depth, coarse.of(which).lists, metric)
+        gains, rows = _exact(codes, some, places, metric)
         return gains, rows, rough[:, -1] + rounding(some, longest, metric)
 
-    gains, rows = complete_top_k(scan_rows, len(queries), k, part.live, MARGIN)
-    return gains, rows
+    return complete_top_k(scan_rows, len(queries), k, codes.part.live, MARGIN)
 
 
 class _Codes:
@@ -106,37 +99,26 @@ class _Codes:
     A row's place counts the rows of all earlier lists, then the earlier rows of its own list.
     """
 
-    def __init__(self, faiss: Any, part: Part):
-        self._faiss = faiss
-        self._index = part.index
-        self._part = part
-        self._starts = np.concatenate([[0], np.cumsum(part.list_sizes)])
-        self._centroids = centroids(faiss, part.index)
+    def __init__(self, part: Part):
+        self.part = part
+        self._starts = np.concatenate([[0], np.cumsum(part.lists.sizes)])
 
     def of_list(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [n, d] and places int64 [n] of a list's live rows."""
-        codes, rows = list_arrays(self._faiss, self._index, number)
-        live = np.flatnonzero(self._part.alive(rows))
-        return self._decoded(number, codes[live]), live + self._starts[number]
+        codes, rows = self.part.lists.one(number)
+        live = np.flatnonzero(self.part.alive(rows))
+        return self.part.decode(number, codes[live]), live + self._starts[number]
 
     def vectors(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [m, d] and positions int64 [m] of rows at places, ascending."""
-        vectors = np.empty((len(places), self._index.d), np.float32)
+        vectors = np.empty((len(places), self.part.index.d), np.float32)
         ids = np.empty(len(places), np.int64)
         for number, here in _runs(np.searchsorted(self._starts, places, "right") - 1):
-            codes, local = list_arrays(self._faiss, self._index, number)
+            codes, local = self.part.lists.one(number)
             wanted = places[here] - self._starts[number]
-            vectors[here] = self._decoded(number, codes[wanted])
+            vectors[here] = self.part.decode(number, codes[wanted])
             ids[here] = local[wanted]
-        return vectors, self._part.positions(ids)
-
-    def _decoded(self, number: int, codes: np.ndarray) -> np.ndarray:
-        if not hasattr(self._index, "sq"):
-            return np.ascontiguousarray(codes).view(np.float32)
-        vectors = self._index.sq.decode(np.ascontiguousarray(codes))
-        if not self._index.by_residual:
-            return vectors
-        return vectors + self._centroids[number]
+        return vectors, self.part.positions(ids)
 
 
 def _runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
@@ -149,13 +131,13 @@ def _runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
 
 
 def _rough(
-    faiss: Any, codes: _Codes, queries: np.ndarray, depth: int, lists: np.ndarray, metric: str
+    codes: _Codes, queries: np.ndarray, depth: int, lists: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Gains float32 by matrix products and places int64 [q, depth], best first.
 
     The third result is the length of the longest row.
     """
-    heap = faiss.ResultHeap(len(queries), depth, keep_max=True)
+    heap = load_faiss().ResultHeap(len(queries), depth, keep_max=True)
     order = np.argsort(lists, axis=None, kind="stable")
     owners = order // lists.shape[1]  # the query of each list
     longest = 0.0
@@ -173,16 +155,14 @@ def _rough(
             gains = some @ vectors.T
             if metric == "l2":
                 gains = 2 * gains - squared_lengths(vectors) - squared_lengths(some)[:, None]
-            _offer(faiss, heap, members, gains, places)
+            _offer(heap, members, gains, places)
     heap.finalize()
     return heap.D, heap.I, longest
 
 
-def _offer(
-    faiss: Any, heap: Any, members: np.ndarray, gains: np.ndarray, places: np.ndarray
-) -> None:
+def _offer(heap: Any, members: np.ndarray, gains: np.ndarray, places: np.ndarray) -> None:
     """Put the gains [m, n] of rows at places [n] into the heaps of some queries."""
-    pointer = faiss.swig_ptr
+    pointer = load_faiss().swig_ptr
     gains = np.ascontiguousarray(gains, np.float32)
     places = np.ascontiguousarray(places, np.int64)
     heap.heaps.addn_query_subset_with_ids(
@@ -191,7 +171,7 @@ def _offer(
 
 
 def _exact(
-    faiss: Any, codes: _Codes, queries: np.ndarray, places: np.ndarray, metric: str
+    codes: _Codes, queries: np.ndarray, places: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gains float32 pair by pair, and positions int64 [q, depth], of rows at places; -1 if none.
 
@@ -207,7 +187,7 @@ def _exact(
         wanted, place = np.unique(flat[pairs], return_inverse=True)
         vectors, local = codes.vectors(wanted)
         scores = pair_scores(
-            faiss, queries[pairs // places.shape[1]], vectors, place[:, None], metric
+            load_faiss(), queries[pairs // places.shape[1]], vectors, place[:, None], metric
         )
         gains.reshape(-1)[pairs] = gains_to_scores(scores[:, 0], metric)
         rows.reshape(-1)[pairs] = local[place]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,8 @@ class Candidates:
 
     A row is kept once, with the place in the grid at which its list is first searched. A row that
     is among the best at a later nprobe is among the best there too, because later lists only add
-    other rows.
+    other rows. The gains of all rows that are not kept have an upper bound, so the results stay
+    known while rows are added and deleted, until too many of the kept ones are deleted (`settled`).
     """
 
     def __init__(
@@ -25,16 +26,25 @@ class Candidates:
         gains: np.ndarray,
         positions: np.ndarray,
         steps: np.ndarray,
+        bound: np.ndarray,
     ):
         """`gains` float32, `positions` int64 and `steps` uint8, places in the grid: [q, any].
 
-        Best first; missing rows have position -1.
+        Best first; missing rows have position -1. `bound` float32 [q, grid].
         """
         self.nprobes = list(nprobes)
         self.depth = depth
         self._gains = gains
         self._positions = positions
         self._steps = steps
+        self._bound = bound
+
+    @classmethod
+    def none(cls, queries: int, depth: int, nprobes: Sequence[int]) -> Candidates:
+        """Return no results of any query, of an index without rows."""
+        gains, positions, steps = (np.empty((queries, 0), kind) for kind in ("f4", "i8", "u1"))
+        bound = np.full((queries, len(nprobes)), -np.inf, np.float32)
+        return cls(nprobes, depth, gains, positions, steps, bound)
 
     @classmethod
     def search(
@@ -45,17 +55,15 @@ class Candidates:
         nprobes: Sequence[int],
         *,
         segment: int = 0,
-        threads: int | None = None,
     ) -> Candidates:
         """Return the top `depth` (k, or the number scored again) of an index.
 
         Its first segment has the number `segment`.
         """
         base = segment << 32
-        parts: list[tuple[np.ndarray, ...]] = [
-            tuple(np.empty((len(queries), 0), kind) for kind in (np.float32, np.int64, np.uint8))
-        ]
-        for step, (new, best) in enumerate(index.steps(queries, depth, nprobes, threads=threads)):
+        found = cls.none(len(queries), depth, nprobes)
+        parts: list[tuple[np.ndarray, ...]] = [found._rows]
+        for step, (new, best) in enumerate(index.steps(queries, depth, nprobes)):
             gains, positions = new
             last_gain = best[0][:, -1:]
             last_position = best[1][:, -1:]
@@ -72,48 +80,55 @@ class Candidates:
                     np.full(stays.shape, step),
                 )
             )
-        return cls(nprobes, depth, *_in_order(parts))
+        return found._with(parts)._cut()
+
+    @property
+    def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self._gains, self._positions, self._steps
+
+    def _with(self, parts: Sequence[tuple[np.ndarray, ...]]) -> Candidates:
+        """Return the candidates with other rows, in parts."""
+        return Candidates(self.nprobes, self.depth, *_in_order(parts), self._bound)
+
+    def _cut(self) -> Candidates:
+        """Return the best candidates at each nprobe, as many as the depth."""
+        gains, positions, bound = self._gains.copy(), self._positions.copy(), self._bound.copy()
+        for step in range(len(self.nprobes)):
+            searched = (self._steps <= step) & (positions >= 0)
+            ahead = np.cumsum(searched, axis=1)
+            # a list that is full may have pushed rows out, which are no better than its last
+            last = np.where(searched & (ahead == self.depth), gains, np.float32(-np.inf))
+            bound[:, step] = np.maximum(bound[:, step], last.max(axis=1, initial=-np.inf))
+            late = (self._steps == step) & (ahead > self.depth)
+            gains[late] = -np.inf
+            positions[late] = -1
+        rows = _in_order([(gains, positions, self._steps)])
+        return Candidates(self.nprobes, self.depth, *rows, bound)
 
     def merge(self, other: Candidates) -> Candidates:
         """Return the candidates of two groups of segments with the same grid and depth."""
-        parts = [(each._gains, each._positions, each._steps) for each in (self, other)]
-        return Candidates(self.nprobes, self.depth, *_in_order(parts)).trimmed(self.depth)
+        bound = np.maximum(self._bound, other._bound)
+        rows = _in_order([self._rows, other._rows])
+        return Candidates(self.nprobes, self.depth, *rows, bound)._cut()
 
-    def trimmed(self, depth: int) -> Candidates:
-        """Return the best `depth` candidates at each nprobe."""
-        gains, positions = self._gains.copy(), self._positions.copy()
-        for step in range(len(self.nprobes)):
-            ahead = np.cumsum((self._steps <= step) & (positions >= 0), axis=1)
-            late = (self._steps == step) & (ahead > depth)
-            gains[late] = -np.inf
-            positions[late] = -1
-        return Candidates(self.nprobes, depth, *_in_order([(gains, positions, self._steps)]))
+    def only(self, stays: np.ndarray) -> Candidates:
+        """Return the candidates for which `stays`, bool as `kept`, is True."""
+        gains = np.where(stays, self._gains, np.float32(-np.inf))
+        return self._with([(gains, np.where(stays, self._positions, -1), self._steps)])
 
-    def without(self, gone: np.ndarray) -> Candidates:
-        """Return the candidates without some positions, int64."""
-        is_gone = np.isin(self._positions, gone)
-        gains = np.where(is_gone, np.float32(-np.inf), self._gains)
-        positions = np.where(is_gone, -1, self._positions)
-        return Candidates(self.nprobes, self.depth, *_in_order([(gains, positions, self._steps)]))
+    @property
+    def kept(self) -> np.ndarray:
+        """The positions of all candidates, int64 [q, any], -1 for missing ones."""
+        return self._positions
 
-    def is_short(self, gone: np.ndarray, depth: int) -> np.ndarray:
-        """Return whether a query may have fewer than its best `depth` left, bool [q].
-
-        `gone` int64 positions leave. A query with fewer candidates than it was asked for has all
-        rows of its lists.
-        """
-        is_gone = np.isin(self._positions, gone)
-        short = np.zeros(len(self._positions), bool)
-        for step in range(len(self.nprobes)):
-            searched = (self._steps <= step) & (self._positions >= 0)
-            best = searched & (np.cumsum(searched, axis=1) <= self.depth)
-            is_cut = best.sum(axis=1) == self.depth
-            short |= is_cut & ((best & ~is_gone).sum(axis=1) < depth)
-        return short
-
-    def of(self, which: np.ndarray) -> Candidates:
-        """Return the candidates of some queries, by bool [q] or numbers int64 [m]."""
-        arrays = (self._gains[which], self._positions[which], self._steps[which])
+    def of(self, place: np.ndarray) -> Candidates:
+        """Return the candidates of some queries, by numbers int64 [m]; of -1 there are none."""
+        arrays = []
+        for array, missing in zip(
+            (*self._rows, self._bound), (-np.inf, -1, 0, -np.inf), strict=True
+        ):
+            last = np.full((1, array.shape[1]), missing, array.dtype)
+            arrays.append(np.concatenate([array, last])[place])
         return Candidates(self.nprobes, self.depth, *arrays)
 
     def narrowed(self, nprobes: Sequence[int]) -> Candidates:
@@ -122,24 +137,9 @@ class Candidates:
         late = step >= len(nprobes)
         gains = np.where(late, np.float32(-np.inf), self._gains)
         positions = np.where(late, -1, self._positions)
-        steps = np.where(late, 0, step)
-        return Candidates(nprobes, self.depth, *_in_order([(gains, positions, steps)]))
-
-    def with_rows(self, which: np.ndarray, other: Candidates) -> Candidates:
-        """Return the candidates with those of some queries, bool [q], replaced."""
-        parts = []
-        for mine, theirs, missing in (
-            (self._gains, other._gains, -np.inf),
-            (self._positions, other._positions, -1),
-            (self._steps, other._steps, 0),
-        ):
-            width = max(mine.shape[1], theirs.shape[1])
-            array = np.full((len(mine), width), missing, mine.dtype)
-            array[:, : mine.shape[1]] = mine
-            array[which] = missing
-            array[which, : theirs.shape[1]] = theirs
-            parts.append(array)
-        return Candidates(self.nprobes, self.depth, *_in_order([tuple(parts)]))
+        rows = _in_order([(gains, positions, np.where(late, 0, step))])
+        bound = self._bound[:, [self.nprobes.index(nprobe) for nprobe in nprobes]]
+        return Candidates(nprobes, self.depth, *rows, bound)
 
     def positions(self, nprobe: int, depth: int | None = None) -> np.ndarray:
         """Return positions int64 [q, depth] at one nprobe of the grid (None: the kept depth)."""
@@ -151,17 +151,38 @@ class Candidates:
         positions[query, place[query, column]] = self._positions[query, column]
         return positions
 
+    def settled(self, nprobe: int, depth: int) -> np.ndarray:
+        """Return whether a query's best `depth` at one nprobe are known, bool [q]."""
+        step = self.nprobes.index(nprobe)
+        searched = (self._steps <= step) & (self._positions >= 0)
+        last = searched & (np.cumsum(searched, axis=1) == depth)
+        gain = np.where(last, self._gains, np.float32(-np.inf)).max(axis=1, initial=-np.inf)
+        return gain >= self._bound[:, step]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the candidates and their grid as named arrays."""
+        grid = np.array([self.depth, *self.nprobes], np.int64)
+        gains, positions, steps = self._rows
+        return {
+            "grid": grid, "gains": gains, "positions": positions, "steps": steps,
+            "bound": self._bound,
+        }  # fmt: skip
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Candidates:
+        """Return the candidates of the arrays that `arrays` gave."""
+        depth, *nprobes = arrays["grid"].tolist()
+        rows = (arrays[name] for name in ("gains", "positions", "steps", "bound"))
+        return cls(nprobes, depth, *rows)
+
     def to_bytes(self) -> bytes:
         """Return the candidates and their grid as bytes."""
-        grid = np.array([self.depth, *self.nprobes], np.int64)
-        return pack(grid=grid, gains=self._gains, positions=self._positions, steps=self._steps)
+        return pack(**self.arrays())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Candidates:
         """Return the candidates that `to_bytes` wrote."""
-        arrays = unpack(data)
-        depth, *nprobes = arrays["grid"].tolist()
-        return cls(nprobes, depth, arrays["gains"], arrays["positions"], arrays["steps"])
+        return cls.of_arrays(unpack(data))
 
 
 def _in_order(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import mmap
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,8 +15,6 @@ from zlib import compress, crc32, decompress
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DamagedIndexError, refuse_damage
-
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,11 @@ class SegmentChecks:
         Most lists of a delta are empty.
         """
         lists = base64.b64encode(compress(self.lists.astype("<u4").tobytes())).decode()
-        return json.dumps({"size": self.size, "head": self.head, "crc": self.crc, "zlib": lists})
+        return json.dumps({"size": self.size, "head": self.head, "crc": self.crc, "lists": lists})
 
     @classmethod
     def from_text(cls, text: str) -> SegmentChecks:
-        """The checksums that `to_text` wrote, also in an earlier version, which did not compress.
+        """The checksums that `to_text` wrote.
 
         Raises DamagedIndexError for other text.
         """
@@ -60,26 +59,12 @@ class SegmentChecks:
             "the checksums of a segment are not what was written", kind=DamagedIndexError
         ):
             values = json.loads(text)
-            if "zlib" in values:
-                lists = decompress(base64.b64decode(values["zlib"]))
-            else:
-                lists = base64.b64decode(values["lists"])
+            lists = decompress(base64.b64decode(values["lists"]))
             return cls(values["size"], values["head"], values["crc"], np.frombuffer(lists, "<u4"))
 
     def check_head(self, path: str | Path) -> None:
         """Raise DamagedIndexError if the file is missing, or its size or head differs."""
-        if not os.path.exists(path):
-            raise DamagedIndexError(f"{path} is missing")
-        left = self.head
-        crc = 0
-        with open(path, "rb") as file:
-            is_whole = os.fstat(file.fileno()).st_size == self.size
-            while is_whole and left:
-                block = file.read(min(left, _BLOCK))
-                is_whole = bool(block)
-                left -= len(block)
-                crc = crc32(block, crc)
-        if not is_whole or crc != self.crc:
+        if crc32(mapped_file(path, self.size)[: self.head].data) != self.crc:
             raise changed(path)
 
     def check_list(self, path: str | Path, number: int, codes: np.ndarray, ids: np.ndarray) -> None:
@@ -91,3 +76,17 @@ class SegmentChecks:
 def changed(path: str | Path) -> DamagedIndexError:
     """The error for a file of an index that was changed."""
     return DamagedIndexError(f"{path} was changed after it was written (checksum differs)")
+
+
+def mapped_file(path: str | Path, size: int | None = None) -> np.ndarray:
+    """Return the bytes of a local file of an index, uint8, mapped into memory.
+
+    Raises DamagedIndexError if the file is missing or empty, or has not `size` bytes.
+    """
+    if not os.path.exists(path):
+        raise DamagedIndexError(f"{path} is missing")
+    found = os.path.getsize(path)
+    if not found or (size is not None and found != size):
+        raise changed(path)
+    with open(path, "rb") as file:
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

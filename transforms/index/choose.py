@@ -10,14 +10,13 @@ import numpy as np
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
 from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES
-from sentence_beam.transforms.index.spec import AUTO, AUTOMATIC, FLAT, IndexSpec
+from sentence_beam.transforms.index.spec import AUTO, AUTOMATIC, FLAT, RANGE_BYTES, IndexSpec
 from sentence_beam.transforms.index.vectors import check_metric, faiss_metric
 
 FLAT_BELOW = 20_000
 TRAIN_PER_LIST = 64
 TRAIN_FLOOR = 39  # below this many training rows a list, recall falls; fewer lists are better then
 MOST_SAMPLED = 10_000_000  # more rows improve lists by less than they cost
-RANGE_BYTES = 1_000_000_000  # most bytes of a range of lists, if it has more than one list
 _SEGMENT_BYTES = 1_000_000_000
 _SEGMENT_ROWS = 5_000_000
 RERANK = 50  # candidates at least
@@ -109,20 +108,22 @@ def _lists(n_rows: int) -> int:
     return min(2 ** round(math.log2(4 * math.sqrt(n_rows))), n_rows // TRAIN_FLOOR)
 
 
-def cut_lists(sizes: np.ndarray, plan: IndexPlan) -> list[tuple[int, int]]:
+def cut_lists(
+    sizes: np.ndarray, plan: IndexPlan, most_bytes: int = RANGE_BYTES
+) -> list[tuple[int, int]]:
     """Cut consecutive lists, with `sizes` int64 [lists] rows each, into ranges [first, stop).
 
-    A range has at most `RANGE_BYTES`, with its kept vectors, or one list. There are as few ranges
+    A range has at most `most_bytes`, with its kept vectors, or one list. There are as few ranges
     as possible, of about equal bytes: lists that grow a little do not make another one.
     """
     rows = plan.spec.row_bytes(plan.dim)
     every = sizes * rows + LIST_BYTES
     ends = np.concatenate([[0], np.cumsum(every)])
-    cuts = _cuts(ends, RANGE_BYTES - HEADER_BYTES)
+    cuts = _cuts(ends, most_bytes - HEADER_BYTES)
     if len(cuts) < 2:
         return cuts
     even = -(-int(ends[-1]) // len(cuts)) + int(every.max())
-    return _cuts(ends, min(even, RANGE_BYTES - HEADER_BYTES))
+    return _cuts(ends, min(even, most_bytes - HEADER_BYTES))
 
 
 def _cuts(ends: np.ndarray, most: int) -> list[tuple[int, int]]:

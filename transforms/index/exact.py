@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.vectors import (
     as_vectors,
     check_metric,
@@ -30,12 +30,7 @@ _PRODUCT_THREADS = 2
 
 
 def exact_search(
-    blocks: Iterable[tuple[np.ndarray, int]],
-    queries: np.ndarray,
-    k: int,
-    metric: str,
-    *,
-    threads: int | None = None,
+    blocks: Iterable[tuple[np.ndarray, int]], queries: np.ndarray, k: int, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """The true top k over blocks of vectors.
 
@@ -45,11 +40,10 @@ def exact_search(
     """
     queries = as_vectors(queries, queries.shape[-1], "queries")
     best = no_results(len(queries), k)
-    with use_threads(threads) as faiss:
-        for block, base in blocks:
-            block = as_vectors(block, queries.shape[1], "block")
-            gains, rows = block_top_k(faiss, queries, block, k, metric)
-            best = merge_top_k(best, (gains, np.where(rows >= 0, rows + base, -1)), k)
+    for block, base in blocks:
+        block = as_vectors(block, queries.shape[1], "block")
+        gains, rows = block_top_k(load_faiss(), queries, block, k, metric)
+        best = merge_top_k(best, (gains, np.where(rows >= 0, rows + base, -1)), k)
     return gains_to_scores(best[0], metric), best[1]
 
 

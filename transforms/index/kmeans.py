@@ -17,6 +17,7 @@ from sentence_beam.transforms.index.vectors import prepared
 
 _LOGGER = logging.getLogger(__name__)
 ITERATIONS = 10
+_SEED = 1
 _MOST_PER_LIST = 256  # rows of the sample for each centroid; more do not move it
 # least distances of one iteration for a GPU; the processor finishes fewer before it starts
 WORTH_A_GPU = 1 << 24
@@ -29,32 +30,23 @@ _APART = 1 / 1024  # distance of the two halves of a split list, in their length
 Sums = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def kmeans(
-    sample: np.ndarray,
-    lists: int,
-    metric: str,
-    *,
-    start: np.ndarray | None = None,
-    iterations: int = ITERATIONS,
-    seed: int = 1,
-) -> np.ndarray:
+def kmeans(sample: np.ndarray, lists: int, metric: str) -> np.ndarray:
     """Centroids float32 [lists, d] of the rows of a sample, float32 [n, d], n at least `lists`.
 
-    For inner products (`metric` ip) centroids have length 1. `start` float32 [lists, d] are the
-    first centroids; by default `seed` chooses rows, and as many rows as lists are the centroids.
-    The same rows in the same order give the same centroids at any number of threads. Those of a GPU
-    differ from the processor's by rounding. If the GPU fails, for example without memory, the
-    processor finds them.
+    For inner products (`metric` ip) centroids have length 1. As many rows as lists are the
+    centroids themselves. The same rows in the same order give the same centroids at any number of
+    threads. Those of a GPU differ from the processor's by rounding. If the GPU fails, for example
+    without memory, the processor finds them.
     """
     spherical = metric == "ip"
     if has_gpu() and len(sample) * lists >= WORTH_A_GPU:
-        centroids = _by_gpu(sample, lists, spherical, start, iterations, seed)
+        centroids = _by_gpu(sample, lists, spherical)
         if centroids is not None:
             return centroids
-    if len(sample) == lists and start is None:
+    if len(sample) == lists:
         return np.array(sample, np.float32)
-    rows, first = _chosen(sample, lists, start, seed)
-    return _move(partial(sums_of_lists, rows, spherical=spherical), first, spherical, iterations)
+    rows, first = _chosen(sample, lists)
+    return _move(partial(sums_of_lists, rows, spherical=spherical), first, spherical)
 
 
 @lru_cache(maxsize=1)
@@ -63,19 +55,15 @@ def has_gpu() -> bool:
     return nvidia.sees_gpu()
 
 
-def _chosen(
-    sample: np.ndarray, lists: int, start: np.ndarray | None, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(sample: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of a sample by which lists are found, and their first centroids.
 
     They are those that faiss's k-means chooses.
     """
     rows = sample
     if len(sample) > _MOST_PER_LIST * lists:
-        rows = sample[_permutation(len(sample), seed)[: _MOST_PER_LIST * lists]]
-    first = start
-    if first is None:
-        first = rows[_permutation(len(rows), seed + 1)[:lists]]
+        rows = sample[_permutation(len(sample), _SEED)[: _MOST_PER_LIST * lists]]
+    first = rows[_permutation(len(rows), _SEED + 1)[:lists]]
     return rows, np.ascontiguousarray(first, np.float32)
 
 
@@ -87,10 +75,10 @@ def _permutation(count: int, seed: int) -> np.ndarray:
     return found
 
 
-def _move(sums_of: Sums, first: np.ndarray, spherical: bool, iterations: int) -> np.ndarray:
-    """Move centroids float32 [lists, d] to the middles of their rows, so many times."""
+def _move(sums_of: Sums, first: np.ndarray, spherical: bool) -> np.ndarray:
+    """Move centroids float32 [lists, d] to the middles of their rows, `ITERATIONS` times."""
     centroids = first
-    for _ in range(iterations):
+    for _ in range(ITERATIONS):
         sums, counts = sums_of(centroids)
         middles = sums / np.maximum(counts, 1)[:, None]
         centroids = np.where(counts[:, None] > 0, middles, centroids).astype(np.float32)
@@ -127,55 +115,34 @@ def sums_of_lists(
     return sums, counts
 
 
-def _by_gpu(
-    sample: np.ndarray,
-    lists: int,
-    spherical: bool,
-    start: np.ndarray | None,
-    iterations: int,
-    seed: int,
-) -> np.ndarray | None:
+def _by_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | None:
     """Centroids by a GPU, None if it cannot find them: by faiss if it supports GPUs, else torch."""
     try:
         if load_faiss().get_num_gpus() > 0:
-            return _by_faiss(sample, lists, spherical, start, iterations, seed)
-        return by_torchs_gpu(sample, lists, spherical, start, iterations, seed)
+            return _by_faiss(sample, lists, spherical)
+        return by_torchs_gpu(sample, lists, spherical)
     except RuntimeError as error:  # no memory, or a library without code for this GPU
         _LOGGER.warning("k-means: the processor takes over from the GPU: %s", first_line(error))
         return None
 
 
-def _by_faiss(
-    sample: np.ndarray,
-    lists: int,
-    spherical: bool,
-    start: np.ndarray | None,
-    iterations: int,
-    seed: int,
-) -> np.ndarray:
+def _by_faiss(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray:
     """k-means by faiss on its GPUs."""
     found = load_faiss().Kmeans(
         sample.shape[1],
         lists,
-        niter=iterations,
-        seed=seed,
+        niter=ITERATIONS,
+        seed=_SEED,
         spherical=spherical,
         min_points_per_centroid=1,
         max_points_per_centroid=_MOST_PER_LIST,
         gpu=True,
     )
-    found.train(sample, init_centroids=start)
+    found.train(sample)
     return np.asarray(found.centroids, np.float32)
 
 
-def by_torchs_gpu(
-    sample: np.ndarray,
-    lists: int,
-    spherical: bool,
-    start: np.ndarray | None,
-    iterations: int,
-    seed: int,
-) -> np.ndarray | None:
+def by_torchs_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | None:
     """Centroids as `by_torch`; None if torch has no GPU.
 
     It may be built without CUDA, or for a newer driver.
@@ -184,25 +151,17 @@ def by_torchs_gpu(
 
     if not torch.cuda.is_available():
         return None
-    return by_torch(sample, lists, spherical, start, iterations, seed, "cuda")
+    return by_torch(sample, lists, spherical, "cuda")
 
 
-def by_torch(
-    sample: np.ndarray,
-    lists: int,
-    spherical: bool,
-    start: np.ndarray | None,
-    iterations: int,
-    seed: int,
-    device: str,
-) -> np.ndarray:
+def by_torch(sample: np.ndarray, lists: int, spherical: bool, device: str) -> np.ndarray:
     """k-means by torch on a device, if faiss has no GPU.
 
     Sums are taken in the rows' order, list by list.
     """
     import torch
 
-    chosen, first = _chosen(sample, lists, start, seed)
+    chosen, first = _chosen(sample, lists)
     rows = torch.from_numpy(chosen).to(device)
 
     def sums_of(centroids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -214,7 +173,7 @@ def by_torch(
         return sums.cpu().numpy(), counts.cpu().numpy()
 
     with torch.inference_mode():
-        return _move(sums_of, first, spherical, iterations)
+        return _move(sums_of, first, spherical)
 
 
 def _nearest(torch: Any, rows: Any, centroids: Any, spherical: bool) -> Any:

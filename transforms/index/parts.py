@@ -1,15 +1,16 @@
-"""An opened segment and the scan of each kind: lists, flat vectors, flat codes."""
+"""The parts of an opened index, and the scan of each kind: lists, flat vectors, flat codes."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index.checks import changed
 from sentence_beam.transforms.index.exact import (
     block_top_k,
@@ -20,20 +21,10 @@ from sentence_beam.transforms.index.exact import (
     no_results,
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.list_memory import ListMemory, memory_of, sizes_before
-from sentence_beam.transforms.index.segment import (
-    SegmentFile,
-    flat_codes,
-    list_arrays,
-    read_segment,
-    sizes_of_lists,
-)
-from sentence_beam.transforms.index.trained import (
-    TrainedIndex,
-    fingerprint,
-    flat_rows,
-    lacks_quantizer,
-)
+from sentence_beam.transforms.index.lists import ListMemory
+from sentence_beam.transforms.index.range_readers import check_keep
+from sentence_beam.transforms.index.segment import SegmentFile, flat_codes, read_segment
+from sentence_beam.transforms.index.trained import TrainedIndex, flat_rows, lacks_trained
 from sentence_beam.transforms.index.vectors import metric_name
 
 _BLOCK_ROWS = 1 << 16
@@ -66,253 +57,234 @@ class Coarse:
         return Coarse(self.scores[which], self.lists[which])
 
 
-@dataclass(frozen=True)
-class OpenSegment:
-    """An opened segment: number, faiss index that owns the mapped file, rows that are not deleted.
+class CodedPart:
+    """Rows whose codes are in one index of faiss, by ids.
 
-    If `file` has checksums, a list is checked before it is scanned for the first time. `trained`
-    has the segment's quantizer; None if the segment's own file has it.
+    `live` is the number of rows that are not deleted. `bits` has a bit for each id, set if its row
+    is not deleted; None if no row is.
     """
 
-    number: int
     index: Any
-    keep: np.ndarray | None
-    file: SegmentFile
-    trained: TrainedIndex | None = None
-
-    @property
-    def has_lists(self) -> bool:
-        """Whether the segment has lists, of which a coarse search chooses those to scan."""
-        return hasattr(self.index, "quantizer")
-
-    @cached_property
-    def live(self) -> int:
-        """The number of rows that are not deleted."""
-        if self.keep is None:
-            return int(self.index.ntotal)
-        return int(np.count_nonzero(self.keep))
-
-    @cached_property
-    def bits(self) -> np.ndarray | None:
-        """A bit for each row, set if it is not deleted; None if no row is."""
-        if self.keep is None or self.keep.all():
-            return None
-        return np.packbits(self.keep, bitorder="little")
-
-    @cached_property
-    def _longest(self) -> float:
-        return longest_row(flat_rows(load_faiss(), self.index))
-
-    def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
-        """Return gains float32 and positions int64 [q, k]; `coarse` is None without lists."""
-        metric = metric_name(faiss, self.index.metric_type)
-        if not self.live:
-            return no_results(len(queries), k)
-        if coarse is not None:
-            self.check_lists(faiss, coarse.lists)
-            return coded_top_k(faiss, self, queries, k, coarse)
-        if hasattr(self.index, "sq"):
-            return coded_top_k(faiss, self, queries, k, None)
-        gains, rows = self._flat_top_k(faiss, queries, k, metric)
-        return gains, self.positions(rows)
+    live: int
+    bits: np.ndarray | None
 
     def positions(self, ids: np.ndarray) -> np.ndarray:
-        """Return the positions of local rows, int64 of any shape; -1 stays."""
-        return np.where(ids >= 0, ids | self.number << 32, -1)
+        """Return the positions of rows by their ids, int64 of any shape; -1 stays.
 
-    def alive(self, ids: np.ndarray) -> np.ndarray:
-        """Return whether local rows are not deleted, bool."""
-        return self.is_live[ids]
+        A position is the number of a file << 32, and the row in it.
+        """
+        raise NotImplementedError
+
+    def coded_top_k(self, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
+        """Return gains float32 and positions int64 [q, k] of the best rows by their codes."""
+        faiss = load_faiss()
+        # The selector holds a bare pointer to the bits, which live as long as the part.
+        if self.bits is None:
+            selector = None
+        else:
+            selector = faiss.IDSelectorBitmap(self.bits)
+        metric = metric_name(faiss, self.index.metric_type)
+
+        def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            some = queries
+            if len(which) < len(queries):
+                some = queries[which]
+            if coarse is None:
+                params = faiss.SearchParameters(sel=selector)
+                scores, ids = self.index.search(some, depth, params=params)
+            else:
+                scores, ids = _scan_lists(
+                    faiss, self.index, some, depth, coarse.of(which), selector
+                )
+            gains = np.where(ids >= 0, gains_to_scores(scores, metric), np.float32(-np.inf))
+            return gains, self.positions(ids), gains[:, -1]
+
+        return complete_top_k(scan, len(queries), k, self.live)
+
+
+class Part(CodedPart):
+    """An opened part of an index: a segment, or all ranges.
+
+    `has_lists` says whether a coarse search chooses the lists to scan. Parts without lists override
+    what reads `lists`.
+    """
+
+    has_lists = True
+    lists: ListMemory
+
+    def only(self, wanted: Sequence[np.ndarray]) -> Part:
+        """Return the part with only the wanted rows, bool [n] of each file; files are shared."""
+        raise NotImplementedError
 
     @property
     def live_positions(self) -> np.ndarray:
         """The positions of rows that are not deleted, int64 ascending."""
-        return np.flatnonzero(self.is_live) | self.number << 32
+        raise NotImplementedError
 
-    def only(self, wanted: np.ndarray) -> OpenSegment:
-        """Return the segment with only the wanted rows, bool [n]; both share the open file."""
-        keep = wanted
-        if self.keep is not None:
-            keep = self.keep & wanted
-        part = replace(self, keep=keep)
-        if self.has_lists:
-            # a list that one of them has checked, the other does not check again
-            part.__dict__["_unchecked"] = self._unchecked
-            part.__dict__["memory"] = self.memory
+    def matches_of_lists(self) -> np.ndarray:
+        """Return the number of rows in each list that are not deleted, int64 [nlist]."""
+        raise NotImplementedError
+
+    def check_lists(self, lists: np.ndarray) -> None:
+        """Have some lists in memory, int64 of any shape; -1 is no list.
+
+        Raises DamagedIndexError if one of them is not what was written.
+        """
+        raise NotImplementedError
+
+    def held(self) -> AbstractContextManager[Any]:
+        """Return the context in which lists, once checked, stay in memory."""
+        return nullcontext()
+
+    def alive(self, ids: np.ndarray) -> np.ndarray:
+        """Return whether rows are not deleted, bool, by their ids."""
+        if self.bits is None:
+            return np.ones(len(ids), bool)
+        return (self.bits[ids >> 3] >> (ids & 7).astype(np.uint8) & 1).astype(bool)
+
+    def top_k(self, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
+        """Return gains float32 and positions int64 [q, k]; `coarse` is None without lists."""
+        if not self.live or coarse is None:
+            return no_results(len(queries), k)
+        with self.held():
+            self.check_lists(coarse.lists)
+            return self.coded_top_k(queries, k, coarse)
+
+    def decoded(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the positions of live rows, int64 ascending, and their vectors, float32 [m, d].
+
+        Returns None if scores are not computed from decoded vectors, as for RaBitQ.
+        """
+        if hasattr(self.index, "rabitq"):
+            return None
+        ids = [np.empty(0, np.int64)]
+        vectors = [np.empty((0, self.index.d), np.float32)]
+        with self.held():
+            filled = np.flatnonzero(self.matches_of_lists())
+            self.check_lists(filled)
+            for number in filled.tolist():
+                codes, of_list = self.lists.one(number)
+                live = self.alive(of_list)
+                ids.append(of_list[live])
+                vectors.append(self.decode(number, np.ascontiguousarray(codes[live])))
+        positions = self.positions(np.concatenate(ids))
+        order = np.argsort(positions)
+        return positions[order], np.concatenate(vectors)[order]
+
+    def decode(self, number: int, codes: np.ndarray) -> np.ndarray:
+        """Return the vectors float32 [n, d] of codes in a list, contiguous uint8 [n, code size]."""
+        vectors = np.empty((len(codes), self.index.d), np.float32)
+        lists = np.full(len(codes), number, np.int64)
+        pointers = map(load_faiss().swig_ptr, (codes, lists, vectors))
+        self.index.decode_vectors(len(codes), *pointers)
+        return vectors
+
+
+class OpenSegment(Part):
+    """An opened segment with lists; its index owns the mapped file, and has the trained quantizer.
+
+    A list is checked before it is scanned for the first time, if the file has checksums.
+    """
+
+    def __init__(self, number: int, index: Any, file: SegmentFile, trained: TrainedIndex | None):
+        self.index = index
+        self.lists = ListMemory(index)
+        self._number = number
+        self._file = file
+        self._trained = trained  # lives as long as the index
+        self._unchecked = np.full(self.lists.count, file.checks is not None)
+        self._keep_only(file.keep)
+
+    def _keep_only(self, keep: np.ndarray | None) -> None:
+        """Take rows other than `keep`, bool [n], as deleted; None keeps all."""
+        self._keep = keep
+        self.live = int(self.index.ntotal)
+        self.bits = None
+        if keep is not None and not keep.all():
+            self.live = int(np.count_nonzero(keep))
+            self.bits = np.packbits(keep, bitorder="little")
+
+    @property
+    def _is_live(self) -> np.ndarray:
+        """bool [n], False if a row is deleted."""
+        if self._keep is None:
+            return np.ones(self.index.ntotal, bool)
+        return self._keep
+
+    def only(self, wanted: Sequence[np.ndarray]) -> OpenSegment:
+        part = copy.copy(self)
+        part._keep_only(self._is_live & wanted[self._number])
         return part
 
-    @cached_property
-    def list_sizes(self) -> np.ndarray:
-        """The rows in each list, int64 [nlist], including deleted rows."""
-        return self.memory.sizes
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        return np.where(ids >= 0, ids | self._number << 32, -1)
 
-    @cached_property
-    def memory(self) -> ListMemory:
-        """Where the lists are."""
-        sizes = None
-        if self.file.checks is not None:
-            sizes = sizes_before(self.file.path, self.file.checks.head, self.index)
-        if sizes is None:
-            sizes = sizes_of_lists(self.index)
-        return memory_of(self.index, sizes)
+    @property
+    def live_positions(self) -> np.ndarray:
+        return np.flatnonzero(self._is_live) | self._number << 32
 
-    def matches_of_lists(self, faiss: Any) -> np.ndarray:
-        """The number of rows in each list that are not deleted, int64 [nlist].
+    def matches_of_lists(self) -> np.ndarray:
+        """Return the number of rows in each list that are not deleted, int64 [nlist].
 
         Lists are not checked yet. Raises DamagedIndexError if one names a row that is none.
         """
-        counts = self.list_sizes.copy()
+        counts = self.lists.sizes.copy()
         filled = np.flatnonzero(counts)
         if self.bits is None or not len(filled):
             return counts
         try:
-            is_live = self.is_live[self.memory.ids(filled)]
+            is_live = self._is_live[self.lists.ids(filled)]
         except IndexError as error:
-            raise changed(self.file.path) from error
+            raise changed(self._file.path) from error
         starts = np.cumsum(counts[filled]) - counts[filled]
         counts[filled] = np.add.reduceat(is_live, starts, dtype=np.int64)
         return counts
 
-    @cached_property
-    def is_live(self) -> np.ndarray:
-        """bool [n], False if a row is deleted."""
-        if self.keep is None:
-            return np.ones(self.index.ntotal, bool)
-        return self.keep
-
-    def decoded(self, faiss: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """The positions of live rows, int64 ascending, and their decoded vectors, float32 [m, d].
-
-        None if scores are not computed from decoded vectors, as for RaBitQ.
-        """
-        if hasattr(self.index, "rabitq"):
-            return None
-        if self.has_lists:
-            return decoded_lists(faiss, self)
-        rows = np.flatnonzero(self.is_live)
-        if not hasattr(self.index, "sq"):
-            return self.positions(rows), flat_rows(faiss, self.index)[rows]
-        return self.positions(rows), self.index.sa_decode(
-            np.ascontiguousarray(flat_codes(faiss, self.index)[rows])
-        )
-
-    @cached_property
-    def _unchecked(self) -> np.ndarray:
-        """The lists that are not checked yet, bool [nlist]; `check_lists` updates it."""
-        return np.full(self.index.nlist, self.file.checks is not None)
-
-    def held(self) -> AbstractContextManager[Any]:
-        """Return the context in which lists, once checked, stay in memory: they always do."""
-        return nullcontext()
-
-    def check_lists(self, faiss: Any, lists: np.ndarray) -> None:
-        """Raise DamagedIndexError if one of these lists is not what was written; -1 is no list."""
-        if self.file.checks is None:
-            return
+    def check_lists(self, lists: np.ndarray) -> None:
         wanted = np.unique(lists)
         wanted = wanted[wanted >= 0]
-        wanted = wanted[self._unchecked[wanted] & (self.list_sizes[wanted] > 0)]
-        for number in wanted.tolist():
-            codes, rows = list_arrays(faiss, self.index, number)
-            self.file.checks.check_list(self.file.path, number, codes, rows)
+        checks = self._file.checks
+        for number in wanted[self._unchecked[wanted]].tolist():
+            if checks is not None:
+                checks.check_list(self._file.path, number, *self.lists.one(number))
             self._unchecked[number] = False
 
-    def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> TopK:
-        vectors = flat_rows(faiss, self.index)
+
+class FlatSegment(OpenSegment):
+    """An opened segment without lists, which is scanned whole: exact vectors, or codes."""
+
+    has_lists = False
+
+    @cached_property
+    def _longest(self) -> float:
+        return longest_row(flat_rows(self.index))
+
+    def top_k(self, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
+        if not self.live:
+            return no_results(len(queries), k)
+        if hasattr(self.index, "sq"):
+            return self.coded_top_k(queries, k, None)
+        faiss = load_faiss()
+        metric = metric_name(faiss, self.index.metric_type)
+        vectors = flat_rows(self.index)
         best = no_results(len(queries), k)
         for start in range(0, len(vectors), _BLOCK_ROWS):
             block = vectors[start : start + _BLOCK_ROWS]
             numbers = np.arange(start, start + len(block))
-            if self.bits is not None and self.keep is not None:
-                numbers = numbers[self.keep[start : start + _BLOCK_ROWS]]
+            if self._keep is not None:
+                numbers = numbers[self._keep[start : start + _BLOCK_ROWS]]
                 block = vectors[numbers]
             if len(block):
                 gains, rows = block_top_k(faiss, queries, block, k, metric, longest=self._longest)
                 best = merge_top_k(best, (gains, np.where(rows >= 0, numbers[rows], -1)), k)
-        return best
+        return best[0], self.positions(best[1])
 
-
-class DecodedPart(Protocol):
-    """A part of an index with lists, whose codes decode to vectors."""
-
-    @property
-    def index(self) -> Any: ...
-
-    def matches_of_lists(self, faiss: Any) -> np.ndarray: ...
-
-    def check_lists(self, faiss: Any, lists: np.ndarray) -> None: ...
-
-    def alive(self, ids: np.ndarray) -> np.ndarray: ...
-
-    def positions(self, ids: np.ndarray) -> np.ndarray: ...
-
-
-def decoded_lists(faiss: Any, part: DecodedPart) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of live rows, int64 ascending, and their vectors, float32 [m, d]."""
-    lists = np.flatnonzero(part.matches_of_lists(faiss))
-    part.check_lists(faiss, lists)
-    found = [_decoded_list(faiss, part, number) for number in lists.tolist()]
-    ids = np.concatenate([np.empty(0, np.int64), *(one[0] for one in found)])
-    vectors = np.concatenate([np.empty((0, part.index.d), np.float32), *(one[1] for one in found)])
-    positions = part.positions(ids)
-    order = np.argsort(positions)
-    return positions[order], vectors[order]
-
-
-def _decoded_list(faiss: Any, part: DecodedPart, number: int) -> tuple[np.ndarray, np.ndarray]:
-    codes, ids = list_arrays(faiss, part.index, number)
-    live = part.alive(ids)
-    codes = np.ascontiguousarray(codes[live])
-    ids = ids[live]
-    vectors = np.empty((len(ids), part.index.d), np.float32)
-    lists = np.full(len(ids), number, np.int64)
-    part.index.decode_vectors(len(ids), *map(faiss.swig_ptr, (codes, lists, vectors)))
-    return ids, vectors
-
-
-class CodedPart(Protocol):
-    """A part of an index whose codes faiss scores.
-
-    `bits` has a bit for each id, set if its row is not deleted; None if no row is.
-    """
-
-    @property
-    def index(self) -> Any: ...
-
-    @property
-    def live(self) -> int: ...
-
-    @property
-    def bits(self) -> np.ndarray | None: ...
-
-    def positions(self, ids: np.ndarray) -> np.ndarray: ...
-
-
-def coded_top_k(
-    faiss: Any, part: CodedPart, queries: np.ndarray, k: int, coarse: Coarse | None
-) -> TopK:
-    """Return gains float32 and positions int64 [q, k] of the best rows of a part by their codes."""
-    # The selector holds a bare pointer to the bits, which live as long as the part.
-    if part.bits is None:
-        selector = None
-    else:
-        selector = faiss.IDSelectorBitmap(part.bits)
-    metric = metric_name(faiss, part.index.metric_type)
-
-    def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        some = queries
-        if len(which) < len(queries):
-            some = queries[which]
-        if coarse is None:
-            scores, ids = part.index.search(
-                some, depth, params=faiss.SearchParameters(sel=selector)
-            )
-        else:
-            scores, ids = _scan_lists(faiss, part.index, some, depth, coarse.of(which), selector)
-        gains = np.where(ids >= 0, gains_to_scores(scores, metric), np.float32(-np.inf))
-        return gains, part.positions(ids), gains[:, -1]
-
-    return complete_top_k(scan, len(queries), k, part.live)
+    def decoded(self) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.flatnonzero(self._is_live)
+        if not hasattr(self.index, "sq"):
+            return self.live_positions, flat_rows(self.index)[rows]
+        codes = np.ascontiguousarray(flat_codes(self.index)[rows])
+        return self.live_positions, self.index.sa_decode(codes)
 
 
 def _scan_lists(
@@ -325,56 +297,28 @@ def _scan_lists(
     scores = np.empty((len(queries), k), np.float32)
     rows = np.empty((len(queries), k), np.int64)
     params = faiss.SearchParametersIVF(sel=selector, nprobe=coarse.lists.shape[1])
-    pointer = faiss.swig_ptr
+    arrays = (coarse.lists, coarse.scores, scores, rows)
+    pointers = map(faiss.swig_ptr, arrays)
     index.search_preassigned_c(
-        len(queries),
-        pointer(queries),
-        k,
-        pointer(coarse.lists),
-        pointer(coarse.scores),
-        pointer(scores),
-        pointer(rows),
-        False,
-        params,
-        None,
+        len(queries), faiss.swig_ptr(queries), k, *pointers, False, params, None
     )
     return scores, rows
 
 
-def open_segment(
-    faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None
-) -> OpenSegment:
-    """Open a segment's file, which is mapped, with its own quantizer or the trained index's.
+def open_segment(number: int, file: SegmentFile, trained: TrainedIndex | None) -> OpenSegment:
+    """Open a segment's file, which is mapped; one with lists gets the trained index's quantizer.
 
-    Raises DamagedIndexError if the file is not what was written, or belongs to another trained
-    index.
+    Raises DamagedIndexError if the file is not what was written, belongs to another trained index,
+    or has another number of rows than `keep`.
     """
-    if segment.checks is not None:
-        segment.checks.check_head(segment.path)
-    index = read_segment(faiss, segment.path)
-    if lacks_quantizer(index):
-        if trained is None:
-            raise DamagedIndexError(
-                f"{segment.path}: a segment whose quantizer is another file's, which is not known"
-            )
-        trained.give(index, segment.path)
-    elif hasattr(index, "precompute_table"):
-        index.precompute_table()
-    if hasattr(index, "parallel_mode"):
-        index.parallel_mode = BY_QUERY
-    shared = None
-    if hasattr(index, "own_fields") and not index.own_fields:
-        shared = trained
-    keep = None
-    if segment.keep is not None:
-        keep = np.asarray(segment.keep, dtype=bool)
-    return OpenSegment(number, index, keep, segment, shared)
-
-
-def coarse_marks(part: OpenSegment) -> tuple[object, ...]:
-    """Return the properties that segments with the same lists share; the centroids as a digest."""
-    if part.trained:
-        digest = part.trained.fingerprint
-    else:
-        digest = fingerprint(part.index)
-    return type(part.index).__name__, part.index.nlist, part.index.code_size, digest
+    if file.checks is not None:
+        file.checks.check_head(file.path)
+    index = read_segment(file.path)
+    check_keep(str(file.path), index.ntotal, file.keep)
+    if not hasattr(index, "quantizer"):
+        return FlatSegment(number, index, file, None)
+    if trained is None:
+        raise lacks_trained(file.path)
+    trained.give(index, file.path)
+    index.parallel_mode = BY_QUERY
+    return OpenSegment(number, index, file, trained)

@@ -12,11 +12,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.checks import changed
 
 ID_BYTES = 8
 LIST_BYTES = 8  # of a list in the header: its rows and its checksum
@@ -85,20 +86,21 @@ class RangeHeader:
         Raises DamagedIndexError, naming the file, for other bytes.
         """
         if len(data) < _FIXED.size or data[:8] != _MAGIC:
-            raise damaged(path)
+            raise changed(path)
         _, first, lists, code_size, first_id, rows = _FIXED.unpack_from(data)
         if lists < 0 or len(data) != header_bytes(lists):
-            raise damaged(path)
+            raise changed(path)
         sizes, crcs = np.frombuffer(data, "<u4", 2 * lists, _FIXED.size).reshape(2, lists)
         found = cls(first, code_size, first_id, sizes, crcs)
         if found.rows != rows:
-            raise damaged(path)
+            raise changed(path)
         return found
 
 
-def is_range(data: bytes) -> bool:
-    """Return whether a file that begins with these bytes is that of a range."""
-    return data.startswith(_MAGIC)
+def is_range(path: str | Path) -> bool:
+    """Return whether a local file is that of a range."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def lists_of(data: bytes) -> int:
@@ -151,8 +153,3 @@ def blocks_of(
     firsts = np.concatenate([[0], gaps + 1])
     lasts = np.concatenate([gaps, [len(having) - 1]])
     yield from zip(having[firsts].tolist(), having[lasts].tolist(), strict=True)
-
-
-def damaged(path: str) -> DamagedIndexError:
-    """Return the error for the file of a range that is not what was written."""
-    return DamagedIndexError(f"{path} was changed after it was written (checksum differs)")

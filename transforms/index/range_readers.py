@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import mmap
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +14,11 @@ from zlib import crc32
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.checks import changed, mapped_file
 from sentence_beam.transforms.index.range_file import (
     FIRST_BYTES,
     RangeHeader,
-    damaged,
     header_bytes,
-    is_range,
     lists_of,
 )
 
@@ -70,13 +67,13 @@ class MappedRange:
     def header(self) -> RangeHeader:
         """Return the header, once its digest and the size of the file are right."""
         data = self._bytes[:FIRST_BYTES].tobytes()
-        if len(data) < FIRST_BYTES or not is_range(data):
-            raise damaged(self.path)
+        if len(data) < FIRST_BYTES:
+            raise changed(self.path)
         header = shared_header(
             self.path, self._bytes[: header_bytes(lists_of(data))].tobytes(), self._digest
         )
         if len(self._bytes) != header.offsets[-1]:
-            raise damaged(self.path)
+            raise changed(self.path)
         return header
 
     def at_hand(self, header: RangeHeader, places: np.ndarray) -> list[np.ndarray]:
@@ -93,12 +90,7 @@ class MappedRange:
 
     @cached_property
     def _bytes(self) -> np.ndarray:
-        if not os.path.exists(self.path):
-            raise DamagedIndexError(f"{self.path} is missing")
-        if not os.path.getsize(self.path):
-            raise damaged(self.path)
-        with open(self.path, "rb") as file:
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        return mapped_file(self.path)
 
 
 def shared_header(path: str, data: bytes, digest: str) -> RangeHeader:
@@ -108,7 +100,7 @@ def shared_header(path: str, data: bytes, digest: str) -> RangeHeader:
     """
     found = hashlib.sha256(data).hexdigest()
     if digest not in ("", found):
-        raise damaged(path)
+        raise changed(path)
     header = _HEADERS.get(found)
     if header is None:
         header = RangeHeader.from_bytes(data, path)
@@ -122,7 +114,7 @@ def check_lists(
     """Raise DamagedIndexError, naming the file, if a list at one of the places was changed."""
     wanted = header.crcs[places].tolist()
     if any(crc32(data.data) != crc for data, crc in zip(found, wanted, strict=True)):
-        raise damaged(path)
+        raise changed(path)
 
 
 @dataclass(frozen=True)

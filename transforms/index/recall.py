@@ -69,9 +69,7 @@ class ExactNeighbours:
         self._best = no_results(len(queries), min(KEPT * k, k + MORE))
         self._bound = np.full(len(queries), -np.inf, np.float32)
 
-    def add(
-        self, block: np.ndarray, positions: int | np.ndarray, *, threads: int | None = None
-    ) -> None:
+    def add(self, block: np.ndarray, positions: int | np.ndarray) -> None:
         """Add rows float32 [n, d].
 
         `positions` are ascending int64 [n], or the position of the first of consecutive rows.
@@ -79,7 +77,7 @@ class ExactNeighbours:
         if not len(block) or not len(self.queries):
             return
         block = as_vectors(block, self.queries.shape[1], "block")
-        with use_threads(threads) as faiss:
+        with use_threads(None) as faiss:
             gains, rows = block_top_k(
                 faiss, self.queries, block, self._best[0].shape[1], self.metric
             )
@@ -273,32 +271,38 @@ def halves(
     return settled[is_tuning], settled[~is_tuning]
 
 
-def recall_of(exact: ExactNeighbours, results: np.ndarray) -> dict[str, Any] | None:
-    """Return the recall of the settled queries; None without such queries, or without rows.
+def recall_of(
+    exact: ExactNeighbours, results: np.ndarray, known: np.ndarray
+) -> dict[str, Any] | None:
+    """Return the recall of the known queries, bool [q]; None without such queries, or without rows.
 
-    `results` are positions int64 [q, depth].
+    `results` are positions int64 [q, depth]. Queries with unsettled neighbours are ignored.
     """
-    recalls = recall_at_k(exact, results)[exact.settled]
+    recalls = recall_at_k(exact, results)[exact.settled & known]
     if not len(recalls) or np.isnan(recalls).any():
         return None
     return _measured(recalls, exact.k)
 
 
 def recall_among(
-    exact: ExactNeighbours, results: np.ndarray, among: Callable[[np.ndarray], np.ndarray]
+    exact: ExactNeighbours,
+    results: np.ndarray,
+    known: np.ndarray,
+    among: Callable[[np.ndarray], np.ndarray],
 ) -> dict[str, Any] | None:
     """Return recall over some rows only: the fraction found of these among the true neighbours.
 
-    `results` are positions int64 [q, depth]. `among` selects the rows: it takes positions, int64,
-    and returns bool of their shape. Only settled queries count. Returns None if fewer than twenty
-    of them have such a row among their k true neighbours.
+    `results` are positions int64 [q, depth], `known` bool [q] the queries that count. `among`
+    selects the rows: it takes positions, int64, and returns bool of their shape. Queries with
+    unsettled neighbours are ignored. Returns None if fewer than twenty queries have such a row
+    among their k true neighbours.
     """
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)
     near = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0)
     is_wanted = near & among(positions)
     hits = _hits(results, positions, is_wanted)
-    queries = np.flatnonzero(is_wanted.any(axis=1) & exact.settled)
+    queries = np.flatnonzero(is_wanted.any(axis=1) & exact.settled & known)
     if len(queries) < _ENOUGH:
         return None
     wanted = np.minimum(is_wanted[queries].sum(axis=1), exact.k)

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.checks import changed
 from sentence_beam.transforms.index.faiss_module import load_faiss
 
 _AT_ONCE = 512  # rows that stay in a core's cache
@@ -67,15 +67,15 @@ def checksums(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return np.array(sums, np.uint32)
 
 
-def decoded(rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """The vectors float32 [n, dim] of rows of `row_type`, in `out` if it is given.
+def decoded(rows: np.ndarray) -> np.ndarray:
+    """The vectors float32 [n, dim] of rows of `row_type`.
 
     faiss decodes them, in half of numpy's time.
     """
     faiss = load_faiss()
-    if out is None:
-        out = np.empty(rows["vector"].shape, np.float32)
-    codec = faiss.ScalarQuantizer(out.shape[1], faiss.ScalarQuantizer.QT_fp16)
+    dim = rows.dtype["vector"].shape[0]
+    out = np.empty((len(rows), dim), np.float32)
+    codec = faiss.ScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16)
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
         vectors = codec.decode(np.ascontiguousarray(part["vector"]).view(np.uint8))
@@ -86,4 +86,4 @@ def decoded(rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 def check_rows(rows: np.ndarray, numbers: np.ndarray, path: str) -> None:
     """Raise DamagedIndexError naming the file if a row was changed."""
     if not np.array_equal(checksums(rows, numbers), rows["crc"]):
-        raise DamagedIndexError(f"{path} was changed after it was written (checksum differs)")
+        raise changed(path)

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from sentence_beam.transforms.index.faiss_module import load_faiss
+
 _SEED = 1
 _STEPS = 1 << 18  # of an entry from 0 to 1
 _FINE = 1 << 24  # steps of a component from 0 to the row's largest
@@ -43,12 +45,13 @@ class Rotation:
         return (whole @ self._whole * (scale / (_FINE * _STEPS))).astype(np.float32)
 
 
-def turn_lists(faiss: Any, index: Any, centroids: np.ndarray) -> Any:
+def turn_lists(index: Any, centroids: np.ndarray) -> Any:
     """A trained index for rotated vectors: one faiss index of the rotation and the given lists.
 
     The given index has no rows. `centroids` float32 [nlist, dim] are a view of its centroids,
     changed in place.
     """
+    faiss = load_faiss()
     rotation = Rotation.of(index.d)
     centroids[:] = rotation.apply(centroids)
     before = faiss.LinearTransform(index.d, index.d, False)
@@ -57,11 +60,12 @@ def turn_lists(faiss: Any, index: Any, centroids: np.ndarray) -> Any:
     return faiss.IndexPreTransform(before, index)
 
 
-def split(faiss: Any, index: Any) -> tuple[Any, Rotation | None]:
+def split(index: Any) -> tuple[Any, Rotation | None]:
     """The lists of a trained index, and the rotation before them, if any.
 
     The lists live as long as the index.
     """
+    faiss = load_faiss()
     if not isinstance(index, faiss.IndexPreTransform):
         return index, None
     matrix = faiss.vector_to_array(faiss.downcast_VectorTransform(index.chain.at(0)).A).reshape(

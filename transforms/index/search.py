@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import DamagedIndexError, OptionError
+from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.index.exact import (
     best_first,
     gains_to_scores,
@@ -17,18 +15,11 @@ from sentence_beam.transforms.index.exact import (
     pair_scores,
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
-from sentence_beam.transforms.index.parts import (
-    Coarse,
-    OpenSegment,
-    TopK,
-    coarse_marks,
-    open_segment,
-)
-from sentence_beam.transforms.index.range_file import FIRST_BYTES, is_range
-from sentence_beam.transforms.index.range_readers import RangeFile, check_keep
-from sentence_beam.transforms.index.ranges import OpenRanges, Part
+from sentence_beam.transforms.index.parts import Coarse, Part, TopK, open_segment
+from sentence_beam.transforms.index.range_readers import RangeFile
+from sentence_beam.transforms.index.ranges import OpenRanges
 from sentence_beam.transforms.index.segment import SegmentFile, nearest_lists
-from sentence_beam.transforms.index.trained import TrainedIndex
+from sentence_beam.transforms.index.trained import TrainedIndex, lacks_trained
 from sentence_beam.transforms.index.vectors import as_vectors, metric_name
 
 _NPROBE = 16
@@ -63,30 +54,23 @@ class SegmentedIndex:
     ) -> SegmentedIndex:
         """Open segments' files, which are mapped into memory without reading their codes.
 
-        `trained` is the index that they were built from; segments of earlier versions or without
-        lists need none, ranges do. All ranges are one part.
+        `trained` is the index that they were built from; those without lists need none. All ranges
+        are one part.
 
-        Raises DamagedIndexError if a file cannot be read, differs from its checksums or has another
-        length than `keep`. Raises OptionError if segments have different trainings or metrics.
+        Raises DamagedIndexError if a file cannot be read, differs from its checksums, has another
+        length than `keep`, or was built from another index.
         """
-        files = [_range_or_segment(file) for file in segments]
-        places = [place for place, file in enumerate(files) if isinstance(file, RangeFile)]
-        ranges = [file for file in files if isinstance(file, RangeFile)]
-        with use_threads(None) as faiss:
-            parts = [
-                _open_one(faiss, place, file, trained)
-                for place, file in enumerate(files)
-                if isinstance(file, SegmentFile)
-            ]
-            _check_alike(parts)
-            if not ranges:
-                return cls(parts, trained)
+        places = [place for place, file in enumerate(segments) if isinstance(file, RangeFile)]
+        ranges = [file for file in segments if isinstance(file, RangeFile)]
+        parts: list[Part] = []
+        if ranges:
             if trained is None:
-                raise DamagedIndexError(
-                    f"{ranges[0].path}: a range whose quantizer is another file's, which is not"
-                    " known"
-                )
-            return cls([OpenRanges(faiss, places, ranges, trained), *parts], trained)
+                raise lacks_trained(ranges[0].path)
+            parts.append(OpenRanges(places, ranges, trained))
+        for place, file in enumerate(segments):
+            if isinstance(file, SegmentFile):
+                parts.append(open_segment(place, file, trained))
+        return cls(parts, trained)
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -97,16 +81,6 @@ class SegmentedIndex:
     def trained(self) -> TrainedIndex | None:
         """The trained index that segments share; None if it was not given."""
         return self._trained
-
-    def parts_of(self, wanted: Sequence[np.ndarray]) -> list[Part]:
-        """Return the parts with only the wanted rows, bool [n] of each opened file."""
-        found: list[Part] = []
-        for part in self._parts:
-            if isinstance(part, OpenRanges):
-                found.append(part.only([wanted[place] for place in part.places]))
-            else:
-                found.append(part.only(wanted[part.number]))
-        return found
 
     @property
     def rows(self) -> int:
@@ -143,7 +117,6 @@ class SegmentedIndex:
         *,
         nprobe: int | None = None,
         least: int | None = None,
-        threads: int | None = None,
     ) -> SearchResult:
         """Return the top k of each query, float32 [q, d], among `nprobe` lists and flat segments.
 
@@ -154,13 +127,13 @@ class SegmentedIndex:
         wanted = min(least or k, k, self.rows)
         if wanted == self.rows:
             nprobe = max(nprobe, self.nlist)
-        best = self.sweep(queries, k, [nprobe], threads=threads)[0]
+        best = self.sweep(queries, k, [nprobe])[0]
         while wanted and nprobe < self.nlist:
             short = np.flatnonzero(best.row[:, wanted - 1] < 0)
             if not short.size:
                 break
             nprobe *= _WIDER
-            wider = self.sweep(queries[short], k, [nprobe], threads=threads)[0]
+            wider = self.sweep(queries[short], k, [nprobe])[0]
             for column, new in zip(best, wider, strict=True):
                 column[short] = new
         return best
@@ -185,17 +158,12 @@ class SegmentedIndex:
         found.row[:, k:][found.scores[:, k:] != found.scores[:, k - 1 : k]] = -1
         return found
 
-    def sweep(
-        self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
-    ) -> list[SearchResult]:
+    def sweep(self, queries: np.ndarray, k: int, nprobes: Sequence[int]) -> list[SearchResult]:
         """Return the results at each of several nprobe, ascending; every list is scanned once."""
-        return [
-            result(*best, self.metric)
-            for _, best in self.steps(queries, k, nprobes, threads=threads)
-        ]
+        return [result(*best, self.metric) for _, best in self.steps(queries, k, nprobes)]
 
     def steps(
-        self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
+        self, queries: np.ndarray, k: int, nprobes: Sequence[int]
     ) -> Iterator[tuple[TopK, TopK]]:
         """Yield for each nprobe, ascending, the top k of its new lists and of all lists so far.
 
@@ -209,13 +177,13 @@ class SegmentedIndex:
         if not self._parts:
             yield from [(no_results(len(queries), k),) * 2] * len(nprobes)
             return
-        with use_threads(threads) as faiss:
-            queries = as_vectors(queries, self._parts[0].index.d, "queries")
-            others = self._scan_flat(faiss, queries, k)
+        queries = as_vectors(queries, self._parts[0].index.d, "queries")
+        with use_threads(None):
+            others = self._scan_flat(queries, k)
             best: TopK | None = None
             queries = self.turned(queries)
-            for coarse in self._coarse_steps(faiss, queries, nprobes):
-                new = self._scan_lists(faiss, queries, k, coarse, others)
+            for coarse in self._coarse_steps(queries, nprobes):
+                new = self._scan_lists(queries, k, coarse, others)
                 if best is None:
                     best = new
                 else:
@@ -223,14 +191,12 @@ class SegmentedIndex:
                 yield new, best
                 others = no_results(len(queries), k)
 
-    def _coarse_steps(
-        self, faiss: Any, queries: np.ndarray, nprobes: Sequence[int]
-    ) -> list[Coarse | None]:
+    def _coarse_steps(self, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
         """Return the lists that each nprobe adds to the previous one; None if it adds none."""
         if self._lists is None:
             return [None] * len(nprobes)
         ends = [min(nprobe, self.nlist) for nprobe in nprobes]
-        scores, lists = nearest_lists(faiss, self._lists, queries, ends[-1])
+        scores, lists = nearest_lists(self._lists, queries, ends[-1])
         steps: list[Coarse | None] = []
         start = 0
         for end in ends:
@@ -241,16 +207,14 @@ class SegmentedIndex:
             start = end
         return steps
 
-    def _scan_flat(self, faiss: Any, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        best = [part.top_k(faiss, queries, k, None) for part in self._parts if not part.has_lists]
+    def _scan_flat(self, queries: np.ndarray, k: int) -> TopK:
+        best = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
         return merge([no_results(len(queries), k), *best], k)
 
-    def _scan_lists(
-        self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, others: TopK
-    ) -> TopK:
+    def _scan_lists(self, queries: np.ndarray, k: int, coarse: Coarse | None, others: TopK) -> TopK:
         if coarse is None:
             return others
-        best = [part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists]
+        best = [part.top_k(queries, k, coarse) for part in self._parts if part.has_lists]
         return merge([others, *best], k)
 
 
@@ -260,8 +224,6 @@ def rerank(
     k: int,
     vectors: Callable[[np.ndarray, np.ndarray], np.ndarray],
     metric: str,
-    *,
-    threads: int | None = None,
 ) -> SearchResult:
     """Return the best k candidates by exact score.
 
@@ -276,8 +238,7 @@ def rerank(
     if not wanted.size:
         return result(*no_results(len(queries), k), metric)
     block = as_vectors(vectors(*split(wanted)), queries.shape[1], "rerank")
-    with use_threads(threads) as faiss:
-        gains = gains_to_scores(pair_scores(faiss, queries, block, rows, metric), metric)
+    gains = gains_to_scores(pair_scores(load_faiss(), queries, block, rows, metric), metric)
     return result(*merge([(gains, positions), no_results(len(queries), k)], k), metric)
 
 
@@ -305,34 +266,3 @@ def result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResul
 def _goes_on(found: SearchResult, k: int) -> np.ndarray:
     """Return whether rows that were not found may have the score of the k-th, bool [q]."""
     return (found.row[:, -1] >= 0) & (found.scores[:, -1] == found.scores[:, k - 1])
-
-
-def _open_one(
-    faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None
-) -> OpenSegment:
-    part = open_segment(faiss, number, segment, trained)
-    check_keep(str(segment.path), part.index.ntotal, segment.keep)
-    return part
-
-
-def _range_or_segment(file: SegmentFile | RangeFile) -> SegmentFile | RangeFile:
-    """Return a range in place of a segment whose file is that of a range."""
-    if isinstance(file, SegmentFile) and os.path.exists(file.path):
-        with open(file.path, "rb") as opened:
-            begins = opened.read(FIRST_BYTES)
-        if is_range(begins):
-            return RangeFile.local(file.path, file.keep)
-    return file
-
-
-def _check_alike(parts: Sequence[OpenSegment]) -> None:
-    first: dict[str, tuple[object, Path | str]] = {}
-    for part in parts:
-        path = part.file.path
-        marks: dict[str, object] = {"dim and metric": (part.index.d, part.index.metric_type)}
-        if part.has_lists:
-            marks["training"] = coarse_marks(part)
-        for what, mark in marks.items():
-            seen, other = first.setdefault(what, (mark, path))
-            if seen != mark:
-                raise OptionError(f"{path} and {other} differ in {what}; build the index again")

@@ -7,37 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from sentence_beam.transforms.index.checks import SegmentChecks
-from sentence_beam.transforms.index.exact import block_top_k
-from sentence_beam.transforms.index.faiss_module import use_threads
-from sentence_beam.transforms.index.range_file import (
-    FIRST_BYTES,
-    RangeHeader,
-    damaged,
-    header_bytes,
-    is_range,
-    lists_of,
-)
-from sentence_beam.transforms.index.trained import (
-    TrainedIndex,
-    flat_rows,
-    read_index,
-    without_quantizer,
-)
-from sentence_beam.transforms.index.vectors import (
-    as_vectors,
-    check_metric,
-    faiss_metric,
-    metric_name,
-)
-
-_ID_BYTES = 8  # of a row's number in a list
+from sentence_beam.transforms.index.exact import block_top_k, gains_to_scores
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.lists import ID_BYTES, ListMemory
+from sentence_beam.transforms.index.range_file import is_range
+from sentence_beam.transforms.index.range_readers import MappedRange
+from sentence_beam.transforms.index.trained import TrainedIndex, flat_rows, index_bytes, read_index
+from sentence_beam.transforms.index.vectors import as_vectors, faiss_metric, metric_name
 
 
 @dataclass(frozen=True)
@@ -45,7 +27,7 @@ class SegmentFile:
     """A segment to open: a local file and the rows to keep.
 
     `keep` bool [n] is False for deleted rows (None: no row is deleted). `checks` are the checksums
-    of the parts that are read (None: no check).
+    of the parts that are read (None: the caller has checked the file).
     """
 
     path: str | Path
@@ -90,9 +72,8 @@ class SegmentWriter:
     The bytes depend on the rows, not on how they were cut into blocks.
     """
 
-    def __init__(self, trained: bytes, *, threads: int | None = None):
+    def __init__(self, trained: bytes):
         """`trained` are the bytes that `train` returned."""
-        self._threads = threads
         self._scores = 0.0
         self.trained = TrainedIndex.of(trained)  # by which the segment's file can be searched
         self._index = self.trained.index
@@ -117,7 +98,7 @@ class SegmentWriter:
     @property
     def list_sizes(self) -> np.ndarray:
         """Rows in each list, int64 [nlist]; empty without lists."""
-        return sizes_of_lists(self._index)
+        return ListMemory(self._index).sizes
 
     def copy(self, segment: SegmentFile, closeness: float | None = None) -> None:
         """Append the codes of another segment's live rows, in order.
@@ -125,87 +106,69 @@ class SegmentWriter:
         The segment must be of the same training; `closeness` is the segment's. Raises
         DamagedIndexError if its file cannot be read.
         """
-        with use_threads(self._threads) as faiss:
-            source = read_segment(faiss, segment.path)
-            keep = np.ones(source.ntotal, bool)
-            if segment.keep is not None:
-                keep = np.asarray(segment.keep, bool)
-            if hasattr(source, "quantizer"):
-                _copy_lists(faiss, source, self._index, keep)
-            elif keep.any():
-                self._index.add_sa_codes(np.ascontiguousarray(flat_codes(faiss, source)[keep]))
+        source = read_segment(segment.path)
+        keep = np.ones(source.ntotal, bool)
+        if segment.keep is not None:
+            keep = np.asarray(segment.keep, bool)
+        if hasattr(source, "quantizer"):
+            _copy_lists(source, self._index, keep)
+        elif keep.any():
+            self._index.add_sa_codes(np.ascontiguousarray(flat_codes(source)[keep]))
         self._scores += (closeness or 0.0) * int(np.count_nonzero(keep))
 
     def add(self, block: np.ndarray) -> None:
         """Append rows float32 [n, dim]. Raises OptionError for rows that are not finite or zero."""
         if not len(block):
             return
-        with use_threads(self._threads) as faiss:
-            block = as_vectors(block, self._index.d, "segment")
-            if not hasattr(self._index, "quantizer"):
-                self._index.add(block)
-                return
-            block = self.trained.turned(block)
-            scores, lists = nearest_lists(faiss, self._index, block, 1)
-            self._index.add_core(len(block), faiss.swig_ptr(block), None, faiss.swig_ptr(lists))
-            self._scores += float(scores.sum(dtype=np.float64))
+        block = as_vectors(block, self._index.d, "segment")
+        if not hasattr(self._index, "quantizer"):
+            self._index.add(block)
+            return
+        block = self.trained.turned(block)
+        scores, lists = nearest_lists(self._index, block, 1)
+        pointer = load_faiss().swig_ptr
+        self._index.add_core(len(block), pointer(block), None, pointer(lists))
+        self._scores += float(scores.sum(dtype=np.float64))
 
     def by_list(self) -> ListedRows:
         """Return the rows added so far in the order of their lists, then as they came."""
-        with use_threads(self._threads) as faiss:
-            return listed_rows(faiss, self._index)
-
-    def write(self, file: BinaryIO) -> None:
-        """Write the segment to an open binary file."""
-        with use_threads(self._threads) as faiss, without_quantizer(faiss, self._index):
-            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write, 1 << 20))
+        return _listed(self._index)
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the segment's file."""
-        file = BytesIO()
-        self.write(file)
-        return file.getvalue()
+        return index_bytes(self._index)
 
     def finish(self) -> WrittenSegment:
         """Return the segment's file with its checksums."""
-        data = self.to_bytes()
-        lengths = self.list_sizes * (self.code_size + _ID_BYTES)
-        return WrittenSegment(data, SegmentChecks.of(data, lengths.tolist()), self.closeness)
+        return WrittenSegment(*checked_bytes(self._index), self.closeness)
 
 
-def build_segment(
-    trained: bytes, blocks: Iterable[np.ndarray], *, threads: int | None = None
-) -> bytes:
-    """Return the file of a segment: the trained index with the rows of blocks, float32 [n, dim].
+def checked_bytes(index: Any) -> tuple[bytes, SegmentChecks]:
+    """Return the file of a segment, and its checksums."""
+    data = index_bytes(index)
+    lengths = ListMemory(index).sizes * (int(index.code_size) + ID_BYTES)
+    return data, SegmentChecks.of(data, lengths.tolist())
 
-    The bytes depend on the rows, not on the cut into blocks. Raises OptionError for rows that are
-    not finite or zero.
+
+def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip") -> bytes:
+    """Return the file of a Flat segment (exact vectors), of rows float32 [n, dim] in blocks.
+
+    Held-out rows use it, and stores too small for lists.
     """
-    writer = SegmentWriter(trained, threads=threads)
+    faiss = load_faiss()
+    empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(faiss, metric)))
+    writer = SegmentWriter(empty.tobytes())
     for block in blocks:
         writer.add(block)
     return writer.to_bytes()
 
 
-def flat_segment(
-    blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, threads: int | None = None
-) -> bytes:
-    """Return the file of a Flat segment (exact vectors).
-
-    Held-out rows use it, and stores too small for lists.
-    """
-    check_metric(metric)
-    with use_threads(threads) as faiss:
-        empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(faiss, metric))).tobytes()
-    return build_segment(empty, blocks, threads=threads)
-
-
-def read_segment(faiss: Any, path: str | Path) -> Any:
+def read_segment(path: str | Path, *, mapped: bool = True) -> Any:
     """Return the faiss index in a segment's file, which is mapped and has no quantizer.
 
     Raises DamagedIndexError if the file holds no index.
     """
-    return read_index(faiss, path, "index segment")
+    return read_index(path, "index segment", mapped=mapped)
 
 
 def list_sizes(path: str | Path) -> np.ndarray:
@@ -213,47 +176,16 @@ def list_sizes(path: str | Path) -> np.ndarray:
 
     Deleted rows are among them. Empty for a segment without lists.
     """
-    with open(path, "rb") as file:
-        begins = file.read(FIRST_BYTES)
-        if is_range(begins):
-            file.seek(0)
-            data = file.read(header_bytes(lists_of(begins)))
-            return RangeHeader.from_bytes(data, str(path)).sizes.astype(np.int64)
-    with use_threads(None) as faiss:
-        return sizes_of_lists(read_segment(faiss, path))
+    if is_range(path):
+        return MappedRange(path).header().sizes.astype(np.int64)
+    return ListMemory(read_segment(path)).sizes
 
 
-def sizes_of_lists(index: Any) -> np.ndarray:
-    """Return the rows in each list of an index, int64 [nlist]; empty without lists."""
-    nlist = index.nlist if hasattr(index, "quantizer") else 0
-    return np.array([index.invlists.list_size(number) for number in range(nlist)], np.int64)
-
-
-def list_arrays(faiss: Any, index: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes uint8 [n, code size] and local rows int64 [n] of a list.
-
-    Both are views that are valid as long as the index.
-    """
-    lists = index.invlists  # every look at it costs more than the rest
-    code_size = index.code_size
-    size = lists.list_size(number)
-    if not size:
-        return np.empty((0, code_size), np.uint8), np.empty(0, np.int64)
-    codes = faiss.rev_swig_ptr(lists.get_codes(number), size * code_size)
-    return codes.reshape(size, code_size), faiss.rev_swig_ptr(lists.get_ids(number), size)
-
-
-def listed_rows(faiss: Any, index: Any) -> ListedRows:
+def _listed(index: Any) -> ListedRows:
     """Return the rows of an index with lists, list by list."""
-    sizes = sizes_of_lists(index)
-    codes = np.empty((int(sizes.sum()), index.code_size), np.uint8)
-    rows = np.empty(len(codes), np.int64)
-    end = 0
-    for number in np.flatnonzero(sizes).tolist():
-        start = end
-        end += int(sizes[number])
-        codes[start:end], rows[start:end] = list_arrays(faiss, index, number)
-    return ListedRows(sizes, codes, rows)
+    lists = ListMemory(index)
+    every = np.arange(lists.count)
+    return ListedRows(lists.sizes, lists.codes(every), lists.ids(every))
 
 
 def rows_by_list(path: str | Path) -> ListedRows:
@@ -261,73 +193,62 @@ def rows_by_list(path: str | Path) -> ListedRows:
 
     Raises DamagedIndexError if it is neither.
     """
-    data = Path(path).read_bytes()
-    if is_range(data):
-        return _rows_of_range(data, str(path))
-    with use_threads(None) as faiss:
-        return listed_rows(faiss, read_segment(faiss, path))
+    if is_range(path):
+        return _rows_of_range(MappedRange(path))
+    return _listed(read_segment(path))
 
 
-def _rows_of_range(data: bytes, path: str) -> ListedRows:
+def _rows_of_range(reader: MappedRange) -> ListedRows:
     """Return the rows of a range; the sizes are those of its lists alone."""
-    header = RangeHeader.from_bytes(data[: header_bytes(lists_of(data))], path)
-    codes = np.empty((header.rows, header.code_size), np.uint8)
-    if len(data) != header.offsets[-1]:
-        raise damaged(path)
-    for place in np.flatnonzero(header.sizes).tolist():
-        here = slice(header.starts[place], header.starts[place + 1])
-        size = int(header.sizes[place]) * header.code_size
-        found = np.frombuffer(data, np.uint8, size, int(header.offsets[place]))
-        codes[here] = found.reshape(-1, header.code_size)
-    return ListedRows(header.sizes.astype(np.int64), codes, np.arange(header.rows))
+    header = reader.header()
+    codes = [np.empty(0, np.uint8)]
+    every = np.arange(len(header.sizes))
+    for rows, data in zip(header.sizes.tolist(), reader.at_hand(header, every), strict=True):
+        codes.append(data[: rows * header.code_size])
+    joined = np.concatenate(codes).reshape(-1, header.code_size)
+    return ListedRows(header.sizes.astype(np.int64), joined, np.arange(header.rows))
 
 
 def flat_vectors(path: str | Path) -> np.ndarray:
     """Return all vectors of a Flat segment's file, float32 [n, d]."""
-    with use_threads(None) as faiss:
-        index = read_segment(faiss, path)  # held: the rows are a view of it
-        return flat_rows(faiss, index).copy()
+    index = read_segment(path)  # held: the rows are a view of it
+    return flat_rows(index).copy()
 
 
-def _copy_lists(faiss: Any, source: Any, target: Any, keep: np.ndarray) -> None:
+def _copy_lists(source: Any, target: Any, keep: np.ndarray) -> None:
+    pointer = load_faiss().swig_ptr
     numbers = np.cumsum(keep) - 1 + target.ntotal  # the live rows' new local ids
-    for number in range(source.nlist):
-        codes, ids = list_arrays(faiss, source, number)
-        if not len(ids):
-            continue
+    lists = ListMemory(source)
+    for number in np.flatnonzero(lists.sizes).tolist():
+        codes, ids = lists.one(number)
         live = keep[ids]
         moved = np.ascontiguousarray(numbers[ids[live]])
         kept = np.ascontiguousarray(codes[live])
-        target.invlists.add_entries(number, len(moved), faiss.swig_ptr(moved), faiss.swig_ptr(kept))
+        target.invlists.add_entries(number, len(moved), pointer(moved), pointer(kept))
     target.ntotal += int(np.count_nonzero(keep))
 
 
-def flat_codes(faiss: Any, index: Any) -> np.ndarray:
+def flat_codes(index: Any) -> np.ndarray:
     """Return the codes of a segment without lists, uint8 [n, code size].
 
     This is a view that is valid as long as the index.
     """
     if not index.ntotal:
         return np.empty((0, index.code_size), np.uint8)
-    return faiss.rev_swig_ptr(index.codes.data(), index.ntotal * index.code_size).reshape(
-        index.ntotal, -1
-    )
+    codes = load_faiss().rev_swig_ptr(index.codes.data(), index.ntotal * index.code_size)
+    return codes.reshape(index.ntotal, -1)
 
 
-def nearest_lists(
-    faiss: Any, index: Any, vectors: np.ndarray, nprobe: int
-) -> tuple[np.ndarray, np.ndarray]:
+def nearest_lists(index: Any, vectors: np.ndarray, nprobe: int) -> tuple[np.ndarray, np.ndarray]:
     """Return scores float32 and numbers int64 [n, nprobe] of each vector's nearest lists.
 
     They do not depend on the other vectors of the batch.
     """
+    faiss = load_faiss()
     quantizer = faiss.downcast_index(index.quantizer)
     if hasattr(quantizer, "hnsw"):
         depth = max(quantizer.hnsw.efSearch, 2 * nprobe)
         return quantizer.search(vectors, nprobe, params=faiss.SearchParametersHNSW(efSearch=depth))
-    centroids = flat_rows(faiss, quantizer)
     metric = metric_name(faiss, quantizer.metric_type)
-    gains, lists = block_top_k(faiss, vectors, centroids, nprobe, metric, margin=1)
-    if metric != "ip":
-        gains = -gains
-    return gains, lists
+    gains, lists = block_top_k(faiss, vectors, flat_rows(quantizer), nprobe, metric, margin=1)
+    return gains_to_scores(gains, metric), lists

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sentence_beam.transforms.base.errors import OptionError
 
+RANGE_BYTES = 1_000_000_000  # most bytes of a range of lists, if it has more than one list
 AUTO = "auto"
 COMPACT = "compact"
 FACTORIES = "Flat, SQ4|SQ6|SQ8|SQfp16|SQbf16, or IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ[2-8]|PQ<m>>"

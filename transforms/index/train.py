@@ -12,7 +12,7 @@ import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.index.choose import IndexPlan
-from sentence_beam.transforms.index.faiss_module import short_reason, use_threads
+from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
 from sentence_beam.transforms.index.kmeans import kmeans
 from sentence_beam.transforms.index.rotation import turn_lists
 from sentence_beam.transforms.index.segment import nearest_lists
@@ -25,30 +25,26 @@ CODEC_ROWS = 65_536
 _ASSIGN_EF_SEARCH = 64
 
 
-def train(
-    plan: IndexPlan, sample: np.ndarray, *, threads: int | None = None, seed: int = 1
-) -> bytes:
+def train(plan: IndexPlan, sample: np.ndarray) -> bytes:
     """A trained index without rows, as bytes; each segment starts from a copy of it.
 
     `sample` float32 [m, dim]; ignored for `Flat`. The same input gives the same bytes at any thread
     count. Lists are found by k-means, spherical for inner products. Raises OptionError if the
     sample has fewer rows than lists.
     """
-    with use_threads(threads):
-        if not plan.spec.is_trained:
-            return assembled(plan, [], [])
-        sample = as_vectors(sample, plan.dim, "training sample")
-        if len(sample) < max(plan.nlist, 1):
-            raise OptionError(
-                f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer"
-                " lists"
-            )
-        lists = []
-        if plan.nlist:
-            lists.append(kmeans(sample, plan.nlist, plan.metric, seed=seed))
-        step = -(-len(sample) // CODEC_ROWS)
-        blocks = (sample[start :: step * 16] for start in range(0, step * 16, step))
-        return assembled(plan, lists, blocks)
+    if not plan.spec.is_trained:
+        return assembled(plan, [], [])
+    sample = as_vectors(sample, plan.dim, "training sample")
+    if len(sample) < max(plan.nlist, 1):
+        raise OptionError(
+            f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer lists"
+        )
+    lists = []
+    if plan.nlist:
+        lists.append(kmeans(sample, plan.nlist, plan.metric))
+    step = -(-len(sample) // CODEC_ROWS)
+    blocks = (sample[start :: step * 16] for start in range(0, step * 16, step))
+    return assembled(plan, lists, blocks)
 
 
 def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.ndarray]) -> bytes:
@@ -59,20 +55,20 @@ def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.
     second of their lists stays empty. Raises OptionError if faiss cannot train the codec on these
     rows.
     """
-    with use_threads(None) as faiss:
-        index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
-        if plan.nlist:
-            _fill_quantizer(faiss, index.quantizer, lists, plan.nlist)
-        if plan.spec.is_trained:
-            blocks = (as_vectors(block, plan.dim, "training sample") for block in blocks)
-            _train_codec(faiss, index, plan, blocks)
-        if plan.spec.is_rotated:
-            index = turn_lists(faiss, index, centroids_of(faiss, index))
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "trained"
-            faiss.write_index(index, str(path))
-            del index  # before its bytes are read
-            return path.read_bytes()
+    faiss = load_faiss()
+    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+    if plan.nlist:
+        _fill_quantizer(faiss, index.quantizer, lists, plan.nlist)
+    if plan.spec.is_trained:
+        blocks = (as_vectors(block, plan.dim, "training sample") for block in blocks)
+        _train_codec(index, plan, blocks)
+    if plan.spec.is_rotated:
+        index = turn_lists(index, centroids_of(index))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trained"
+        faiss.write_index(index, str(path))
+        del index  # before its bytes are read
+        return path.read_bytes()
 
 
 def _fill_quantizer(faiss: Any, quantizer: Any, lists: Iterable[np.ndarray], count: int) -> None:
@@ -90,9 +86,9 @@ def _fill_quantizer(faiss: Any, quantizer: Any, lists: Iterable[np.ndarray], cou
         quantizer.hnsw.efSearch = _ASSIGN_EF_SEARCH
 
 
-def _train_codec(faiss: Any, index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> None:
+def _train_codec(index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> None:
     if hasattr(index, "sq"):
-        ends = _ends(faiss, index, blocks)
+        ends = _ends(index, blocks)
         index.sq.train(ends)
         index.is_trained = True
         return
@@ -106,7 +102,7 @@ def _train_codec(faiss: Any, index: Any, plan: IndexPlan, blocks: Iterable[np.nd
         raise OptionError(f"--index {plan.factory}: {reason}; use auto") from error
 
 
-def _ends(faiss: Any, index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
+def _ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
     """The smallest and the largest value of each component that codes hold, float32 [2, d].
 
     A scalar quantizer learns nothing else, so it can be trained block by block.
@@ -115,14 +111,14 @@ def _ends(faiss: Any, index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
     high = np.full(index.d, -np.inf, np.float32)
     centroids = None
     if getattr(index, "by_residual", False):
-        centroids = centroids_of(faiss, index)
+        centroids = centroids_of(index)
     for block in blocks:
         if not len(block):
             continue
         if centroids is None:
             values = block
         else:
-            values = block - centroids[nearest_lists(faiss, index, block, 1)[1][:, 0]]
+            values = block - centroids[nearest_lists(index, block, 1)[1][:, 0]]
         low = np.minimum(low, values.min(axis=0))
         high = np.maximum(high, values.max(axis=0))
     return np.stack([low, high])

@@ -40,6 +40,11 @@ class Hits:
     shard: np.ndarray
     row: np.ndarray
 
+    @classmethod
+    def at_positions(cls, scores: np.ndarray, positions: np.ndarray) -> "Hits":
+        """Return hits at positions: the number of a shard << 32, and the row in it; -1 is none."""
+        return cls(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
+
     @property
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Scores, shards and rows."""

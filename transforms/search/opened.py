@@ -8,7 +8,6 @@ import numpy as np
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import as_matrix
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index import (
     SegmentChecks,
@@ -20,7 +19,7 @@ from sentence_beam.transforms.index import (
 from sentence_beam.transforms.index.choose import depth_for
 from sentence_beam.transforms.index.filtered import FilteredIndex
 from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile, RangeReader
-from sentence_beam.transforms.index.vectors import prepared, scored_by
+from sentence_beam.transforms.index.vectors import scored_by
 from sentence_beam.transforms.search.hits import Hits
 from sentence_beam.transforms.search.kept import Kept
 from sentence_beam.transforms.storage.bounded_cache import BoundedCache
@@ -32,7 +31,6 @@ from sentence_beam.transforms.store.index_files.refine_file import RefineFile
 from sentence_beam.transforms.store.index_files.remote_range import CACHE, RemoteRange
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches
-from sentence_beam.transforms.store.shards.shard_files import take_numbered
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class SnapshotIndex:
     def trained(self) -> TrainedIndex | None:
         """The trained index that the segments share; None if they have no lists."""
         index = self._manifest.index
-        if index is None or not index.nprobe or not index.trained.path:
+        if index is None or not index.spec.lists:
             return None
         path = self._path(index.trained.path)
         sha256 = index.trained.sha256
@@ -101,36 +99,19 @@ class SnapshotIndex:
     def _file(self, number: int) -> SegmentFile | RangeFile:
         """Return a segment or a range to open."""
         entry = self._segments[number]
-        if entry.lists is None:
-            return self._segment(entry, self._locator(number))
         path = self._path(entry.path)
+        if entry.lists is None:
+            locator = self._locator(number)
+            checks = SegmentChecks.from_text(locator.checks)
+            keep = locator.keep() if entry.deleted else None
+            return SegmentFile(cached(path, entry.sha256), keep, checks)
         reader: RangeReader
         if storage.is_local(path) or self._copies.local:
             reader = MappedRange(cached(path, entry.sha256), entry.header_sha256)
         else:
             reader = RemoteRange(path, entry, self._cache)
-        return RangeFile(
-            reader,
-            *entry.lists,
-            entry.rows,
-            entry.first_id,
-            entry.deleted,
-            functools.partial(_kept_rows, self._manifest.root, entry),
-        )
-
-    def _segment(self, entry: SegmentEntry, locator: LocatorFile) -> SegmentFile:
-        """Return a segment by rows to open.
-
-        A segment of an earlier version, whose lists have no checksums, is read and checked whole.
-        """
-        path = cached(self._path(entry.path), entry.sha256)
-        checks = None
-        if locator.checks is None:
-            index_files.check(path, entry.sha256)
-        elif locator.checks:
-            checks = SegmentChecks.from_text(locator.checks)
-        keep = locator.keep() if entry.deleted else None
-        return SegmentFile(path, keep, checks)
+        keep_of = functools.partial(_kept_rows, self._manifest.root, entry)
+        return RangeFile(reader, *entry.lists, entry.rows, entry.first_id, entry.deleted, keep_of)
 
     def _path(self, relative: str) -> str:
         return storage.join(self._manifest.root, relative)
@@ -194,7 +175,8 @@ class SnapshotIndex:
     def _mend(self, error: str) -> str:
         """Return what mends the damaged file that an error names, in the store or in a cache."""
         if self._manifest.root in error:
-            return "`sentence-beam index` makes it again, search --exact does without it"
+            command = f"sentence-beam index --store {self._manifest.root}"
+            return f"`{command}` builds it again, search --exact does without it"
         return "it is a copy: remove it, and it is fetched again"
 
     def located(self, segment: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -209,18 +191,6 @@ class SnapshotIndex:
             shards[here] = numbers[place]
         return shards, rows
 
-    @cached_property
-    def _refine(self) -> list[RefineFile | None]:
-        """The file of vectors beside each segment; None if an earlier version wrote none."""
-        files: list[RefineFile | None] = []
-        for entry in self._segments:
-            file = None
-            if entry.refine:
-                path = self._path(entry.refine.path)
-                file = RefineFile(path, self._manifest.space.dim, entry.rows)
-            files.append(file)
-        return files
-
     def vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Return vectors of index rows, float32 [m, dim], from the files beside the segments.
 
@@ -230,22 +200,18 @@ class SnapshotIndex:
         numbers, starts = np.unique(segment, return_index=True)
         ends = [*starts[1:], len(row)]
         for number, start, end in zip(numbers.tolist(), starts, ends, strict=True):
-            file = self._refine[number]
-            if file:
-                file.vectors(row[start:end], vectors[start:end])
-            else:
-                vectors[start:end] = self.stored(segment[start:end], row[start:end])
+            vectors[start:end] = self._refine[number].vectors(row[start:end])
         return vectors
 
-    def stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Return vectors of index rows, float32 [m, dim], read from the shards."""
-        shard, place = self.located(segment, row)
-        vectors = np.empty((len(shard), self._manifest.space.dim), np.float32)
-        for number in np.unique(shard):
-            here = np.flatnonzero(shard == number)
-            table = take_numbered(self._manifest, int(number), place[here], ["embedding"])
-            vectors[here] = as_matrix(table.column(0).combine_chunks())
-        return prepared(vectors, self._manifest.metric)
+    @cached_property
+    def _refine(self) -> dict[int, RefineFile]:
+        """The files of vectors by the places of their segments."""
+        dim = self._manifest.space.dim
+        return {
+            number: RefineFile(self._path(entry.refine.path), dim, entry.rows)
+            for number, entry in enumerate(self._segments)
+            if entry.refine
+        }
 
 
 def _shared_locator(root: str, entry: SegmentEntry) -> LocatorFile:

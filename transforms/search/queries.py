@@ -81,11 +81,8 @@ class QueryEncoder:
     def _encoder(self) -> "Encoder":
         """The snapshot's encoder, with the prompt for queries."""
         if self._loaded is None:
-            self._loaded = self._load()
+            self._loaded = self._checked(self._recipe, OF_QUERIES)
         return self._loaded
-
-    def _load(self) -> "Encoder":
-        return self._checked(self._recipe, OF_QUERIES)
 
     def _checked(self, recipe: Recipe, ignoring: tuple[str, ...]) -> "Encoder":
         """Return a recipe's encoder of queries, with the store's calibration unless it is ignored.

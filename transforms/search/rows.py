@@ -1,6 +1,6 @@
 """The rows of a snapshot for search: their kept columns, documents and passages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -8,14 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow import as_matrix
 from sentence_beam.transforms.base.plain_values import python_rows
 from sentence_beam.transforms.corpus.column_types import word_for_numbers
 from sentence_beam.transforms.corpus.passages import Piece, in_context, passage
+from sentence_beam.transforms.index import exact_search
+from sentence_beam.transforms.index.vectors import prepared, scored_by
 from sentence_beam.transforms.search.hits import Hit, Hits
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.matches import matches
+from sentence_beam.transforms.store.matches import Matches, matches
 from sentence_beam.transforms.store.shards.columns import hidden_columns
+from sentence_beam.transforms.store.shards.reading import read_shard, read_wanted
 from sentence_beam.transforms.store.shards.shard_files import open_numbered, take_numbered
 
 SAMPLED_SHARDS = 4  # opened at most, to see whether a text column holds numbers
@@ -205,6 +209,62 @@ class SnapshotRows:
     def _of_shard(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Return rows of one shard, in the requested order."""
         return take_numbered(self._manifest, number, rows, columns)
+
+
+def read_rows(
+    manifest: Manifest,
+    columns: Sequence[str],
+    what: str,
+    wanted: Matches | None = None,
+    shards: range | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield blocks of the wanted rows of some shards, all by default, in order.
+
+    Each block comes with the number of its shard. `what` names the stage for whoever watches the
+    progress.
+    """
+    numbers = range(len(manifest.shards)) if shards is None else shards
+    for number in progress.over(numbers, what, "shards"):
+        path = manifest.shard(number).full_path
+        if wanted is None:
+            for batch in read_shard(path, list(columns)):
+                yield number, batch
+            continue
+        for table in read_wanted(path, wanted.shards[number], list(columns)):
+            for batch in table.combine_chunks().to_batches():
+                yield number, batch
+
+
+def exact_rows(
+    manifest: Manifest,
+    queries: np.ndarray,
+    k: int,
+    wanted: Matches | None = None,
+    shards: range | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores float32 and positions int64 [q, k] of the nearest rows, by comparing with each.
+
+    The rows are those of `read_rows`, a position is the number of a shard << 32, and the row in it.
+    """
+    numbers = range(len(manifest.shards)) if shards is None else shards
+
+    def blocks() -> Iterator[tuple[np.ndarray, int]]:
+        start = 0
+        what = "comparing with every row"
+        for _, batch in read_rows(manifest, ["embedding"], what, wanted, numbers):
+            yield prepared(as_matrix(batch.column(0)), manifest.metric), start
+            start += batch.num_rows
+
+    scores, found = exact_search(blocks(), queries, k, scored_by(manifest.metric))
+    if wanted is None:
+        rows = manifest.shards.column("rows").to_numpy()[numbers.start : numbers.stop]
+        starts = np.cumsum(rows) - rows
+        shard = np.searchsorted(starts, found, "right") - 1
+        positions = (numbers.start + shard) << 32 | found - starts[shard]
+    else:
+        places = [np.flatnonzero(wanted.shards[number]) | number << 32 for number in numbers]
+        positions = np.concatenate(places)[found]
+    return scores, np.where(found >= 0, positions, -1)
 
 
 def _described(

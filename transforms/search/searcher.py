@@ -8,22 +8,19 @@ import numpy as np
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import as_matrix
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.values import FOLDS, StrPath
 from sentence_beam.transforms.base.where import checked
-from sentence_beam.transforms.index import exact_search
 from sentence_beam.transforms.index.exact import gains_to_scores
 from sentence_beam.transforms.index.vectors import as_vectors, prepared, scored_by
 from sentence_beam.transforms.search.hits import Hit, Hits, join_hits, no_hits
 from sentence_beam.transforms.search.opened import COPY_ALL, Copies, SnapshotIndex
 from sentence_beam.transforms.search.queries import QueryEncoder
 from sentence_beam.transforms.search.rerank import RERANKED, reranked
-from sentence_beam.transforms.search.rows import SnapshotRows, StoredRows
+from sentence_beam.transforms.search.rows import SnapshotRows, StoredRows, exact_rows
 from sentence_beam.transforms.search.ties import best_by_id
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches, matches
-from sentence_beam.transforms.store.shards.reading import read_shard, read_wanted
 
 if TYPE_CHECKING:
     # it imports torch, which a search by vectors does not need
@@ -271,7 +268,7 @@ class Searcher:
 
         def find(which: np.ndarray, rows: int) -> Hits:
             if request.exact or not index:
-                return self._exact(queries[which], rows, wanted)
+                return Hits.at_positions(*exact_rows(self.manifest, queries[which], rows, wanted))
             return self.index.search(index, queries[which], request.k, rows, wanted)
 
         return best_by_id(find, len(queries), request.k, self.rows.ids_of)
@@ -297,41 +294,3 @@ class Searcher:
         if where is None or not len(self.manifest.shards):
             return None
         return checked(where, self.rows.columns, numbers_in=self.rows.numbers_in)
-
-    def _exact(self, queries: np.ndarray, k: int, wanted: Matches | None) -> Hits:
-        metric = scored_by(self.manifest.metric)
-        if wanted is None:
-            scores, positions = exact_search(self._vectors(), queries, k, metric)
-        else:
-            scores, numbers = exact_search(self._wanted_vectors(wanted), queries, k, metric)
-            wanted_positions = np.concatenate(
-                [np.flatnonzero(rows) | shard << 32 for shard, rows in enumerate(wanted.shards)]
-            )
-            positions = np.where(numbers >= 0, wanted_positions[numbers], -1)
-        return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
-
-    def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield all vectors in blocks, each with the position of its first row.
-
-        A position is the number of the shard << 32, and the row in it.
-        """
-        numbers = range(len(self.manifest.shards))
-        for number in progress.over(numbers, "comparing with every row", "shards"):
-            start = number << 32
-            for batch in read_shard(self.manifest.shard(number).full_path, ["embedding"]):
-                yield prepared(as_matrix(batch.column(0)), self.manifest.metric), start
-                start += batch.num_rows
-
-    def _wanted_vectors(self, wanted: Matches) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield the vectors of wanted rows in blocks, each with the number of its first row.
-
-        Wanted rows are numbered from 0 over all shards.
-        """
-        numbers = range(len(wanted.shards))
-        start = 0
-        for number in progress.over(numbers, "comparing with every row", "shards"):
-            path = self.manifest.shard(number).full_path
-            for table in read_wanted(path, wanted.shards[number], ["embedding"]):
-                vectors = as_matrix(table.column(0).combine_chunks())
-                yield prepared(vectors, self.manifest.metric), start
-                start += len(table)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.search.rows import read_rows
 from sentence_beam.transforms.search.searcher import Searcher, Where
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches
-from sentence_beam.transforms.store.shards.reading import read_shard, read_wanted
 
 
 @dataclass(frozen=True)
@@ -48,17 +47,5 @@ class Selection:
         return np.flatnonzero(self.matches.shards[shard])
 
     def read(self, columns: Sequence[str], what: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield blocks of the selected rows, each with the number of its shard, in order.
-
-        `what` names the stage for whoever watches the progress.
-        """
-        numbers = range(len(self.manifest.shards))
-        for number in progress.over(numbers, what, "shards"):
-            path = self.manifest.shard(number).full_path
-            if self.matches is None:
-                for batch in read_shard(path, list(columns)):
-                    yield number, batch
-                continue
-            for table in read_wanted(path, self.matches.shards[number], list(columns)):
-                for batch in table.combine_chunks().to_batches():
-                    yield number, batch
+        """Yield blocks of the selected rows, as `read_rows` does."""
+        return read_rows(self.manifest, columns, what, self.matches)

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, count, fail, text
+from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, count, fail, positive, text
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.index.spec import AUTO, IndexSpec
+from sentence_beam.transforms.index.spec import AUTO, RANGE_BYTES, IndexSpec
 from sentence_beam.transforms.store.entries import Digest, stored
 
 IndexPath = Annotated[str, stored("index")]
@@ -41,19 +41,21 @@ class IndexRequest(JsonEntry):
 
     `metric` is `cosine`, `ip`, `l2` or `auto`: the metric of the current index, else the one that
     the model's vectors are for. `target_recall` is the recall to tune for (None: 0.95); a build
-    that misses a given one fails. `merge` makes one segment of all rows. If `max_bytes_per_row` or
-    `max_latency_ms` is given, kinds of index are compared.
+    that misses a given one fails. If `max_bytes_per_row` or `max_latency_ms` is given, kinds of
+    index are compared. A range of lists has at most `range_bytes`.
     """
 
     index: Annotated[str, _index_name] = AUTO
     metric: str = "auto"
     target_recall: float | None = None
-    merge: bool = False
     max_bytes_per_row: int | None = None
     max_latency_ms: float | None = None
+    range_bytes: Annotated[int, positive] = field(default=RANGE_BYTES, metadata=SPARSE)
 
     def __post_init__(self) -> None:
         _ = self.spec  # a wrong name is told here
+        if type(self.range_bytes) is not int or self.range_bytes < 1:
+            raise OptionError(f"range_bytes: {self.range_bytes!r} is not a number of bytes above 0")
 
     @cached_property
     def spec(self) -> IndexSpec:
@@ -69,13 +71,16 @@ class IndexRequest(JsonEntry):
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """The fields that decide the kind of index and its tuning."""
+        """The fields that decide the kind of index and its tuning.
+
+        Without `range_bytes`: the next training will do.
+        """
         return self.index, self.target, self.max_bytes_per_row, self.max_latency_ms
 
 
 @dataclass(frozen=True)
 class IndexFileEntry(JsonEntry):
-    """A file of an index; its fields are "" if an earlier version has none.
+    """A file of an index; its path is "" if the index has none.
 
     `checksum` is the storage's, "" if it has none or if the file is always read.
     """
@@ -89,17 +94,14 @@ class IndexFileEntry(JsonEntry):
 class SegmentEntry(JsonEntry):
     """A written segment and its locator.
 
-    `number` never changes. It orders the segments and is not used again before the quantizer is
-    retrained. `kind` is base, delta or held-out; `rows` includes deleted rows; `closeness` is the
+    `number` never changes. It orders the segments and is not used again before all is built from
+    the shards. `kind` is base, delta or held-out; `rows` includes deleted rows; `closeness` is the
     mean score with the nearest centroid. The checksums are the storage's for both files, "" if it
-    has none. `locator_bytes` and `locator_footer` (sha256) belong to a locator that can be read in
-    parts; an earlier version left 0 and "". `refine` has the rows' vectors if candidates are scored
-    again.
+    has none. `locator_bytes` and `locator_footer` (sha256) let parts of a locator be read. `refine`
+    has the rows' vectors if candidates are scored again.
 
     A range has all rows of the base in `lists` [first, stop), in their order; `first_id` is the id
-    of its first row, `header_sha256` the digest of its header, `answers` what it answers to the
-    known queries. A segment by rows has none of these. `repairs` counts how often a segment was
-    made again because it was damaged.
+    of its first row, `header_sha256` the digest of its header. A segment by rows has none of these.
     """
 
     number: int
@@ -120,8 +122,6 @@ class SegmentEntry(JsonEntry):
     lists: ListBounds | None = field(default=None, metadata=SPARSE)
     first_id: int = field(default=0, metadata=SPARSE)
     header_sha256: str = field(default="", metadata=SPARSE)
-    repairs: int = field(default=0, metadata=SPARSE)
-    answers: IndexFileEntry | None = field(default=None, metadata=SPARSE)
 
     @property
     def live(self) -> int:
@@ -132,14 +132,17 @@ class SegmentEntry(JsonEntry):
     def files(self) -> list[str]:
         """The paths of its files."""
         found = [self.path, self.locator]
-        return [*found, *(entry.path for entry in (self.refine, self.answers) if entry)]
+        if self.refine:
+            found.append(self.refine.path)
+        return found
 
 
 @dataclass(frozen=True)
 class TrainedEntry(IndexFileEntry):
-    """The quantizer: its number of trainings, its rows, and how well it served them then.
+    """The quantizer: its rows, and how well it served them then.
 
-    It was trained on `rows` rows, for a corpus of `corpus` rows.
+    It was trained on `rows` rows, for a corpus of `corpus` rows. `times` counts how often all was
+    built from the shards, with this quantizer and those before it.
 
     Texts are held out whose key is below `held_out_below` (hex).
     """
@@ -177,7 +180,9 @@ class TunedRecallEntry(RecallEntry):
 class ChangeEntry(JsonEntry):
     """A run's change of an index, why, and its rows.
 
-    `what` is "trained", "followed", "compacted", or "repaired" if no row changed."""
+    `what` is "trained", "followed" or "rewritten". If all was built from the shards, no rows are
+    counted, or if it was trained too, all of them as added.
+    """
 
     what: str
     why: str
@@ -264,8 +269,8 @@ class IndexEntry(JsonEntry):
         named = [(entry.path, entry.sha256) for entry in (self.trained, self.queries) if entry.path]
         for segment in self.segments:
             named += [(segment.path, segment.sha256), (segment.locator, segment.locator_sha256)]
-            beside = (segment.refine, segment.answers)
-            named += [(entry.path, entry.sha256) for entry in beside if entry]
+            if segment.refine:
+                named.append((segment.refine.path, segment.refine.sha256))
         return named
 
 

@@ -15,8 +15,7 @@ canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
 watch/<sha256>.parquet              watched queries, their judgements, a snapshot's answers
 index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locators
 index/<sha256>.lists                ranges of lists
-index/<sha256>.answers              what a range answers to the queries that measure recall
-index/<sha256>.trained              the file of the quantizer that was trained on some rows
+index/<sha256>.queries              queries that measure recall: true neighbours, and answers
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
 forgotten/<sha256>.json             keyed hashes of the rows that were erased
 forgotten/<run>.json                the receipt of an erasure, or of what was fitted again after it
@@ -45,7 +44,7 @@ MANIFESTS = "manifests"
 RUNS = "runs"
 
 RUN_ID = r"[0-9]{8}T[0-9]{6}(?:_[0-9]{3})?Z-[0-9a-f]{6}"
-INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine", "trained")
+INDEX_SUFFIXES = ("faiss", "lists", "parquet", "queries", "refine")
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {
     "snapshots": rf"manifests/{RUN_ID}\.json",

@@ -9,7 +9,6 @@ from helpers.nights import Nights, run_steps
 
 from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.index import budgets, choose
-from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import Problem
 
 pytest.importorskip("faiss")
@@ -98,12 +97,3 @@ def test_without_a_target_of_its_own_or_remembered_the_best_is_built(nights: Nig
     index = nights.commit(FILES, request)
     assert index["factory"] == "SQ4"
     assert "none reaching" in index["choice"]["why"]
-
-
-def test_entries_of_earlier_versions_have_no_choice(nights: Nights) -> None:
-    data = nights.commit(FILES, IndexRequest("SQ8"))
-    del data["choice"]
-    data["request"] = {"index": "SQ8", "metric": "auto", "target_recall": 0.95, "merge": False}
-    entry = IndexEntry.from_json(data)
-    assert entry.choice is None
-    assert entry.request.kind == IndexRequest("SQ8").kind

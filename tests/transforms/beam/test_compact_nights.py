@@ -2,7 +2,6 @@
 night.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,6 @@ from helpers.nights import Nights, nearest
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.index import upkeep
-from sentence_beam.transforms.search.opened import SnapshotIndex
-from sentence_beam.transforms.store.sealed_json import sealed
 from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
@@ -47,14 +44,10 @@ def check_near(nights: Nights, files: dict[str, list[tuple[str, str]]]) -> None:
     )
 
 
-def test_candidates_are_scored_without_reading_a_shard(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidates_are_scored_by_vectors_beside_the_segments(nights: Nights) -> None:
     index = nights.commit(FILES, COMPACT)
     assert all(segment["refine"]["path"].endswith(".refine") for segment in index["segments"])
     check_near(nights, FILES)
-    monkeypatch.setattr(SnapshotIndex, "stored", None)
-    assert len(nights.search(["a question"], 10)[0]) == 10
 
 
 def test_more_candidates_are_asked_for_where_the_target_needs_them(nights: Nights) -> None:
@@ -81,31 +74,9 @@ def test_deltas_and_rewritten_segments_have_the_vectors_of_their_rows(
     index = nights.commit(files)
     assert [segment["kind"] for segment in index["segments"]].count("delta") == 1
     check_near(nights, files)
-    monkeypatch.setattr(upkeep, "MOST_DELTAS", 0)
+    monkeypatch.setattr(upkeep, "MOST_WORN", 0)
     files["more"] = [(f"m{row}", f"c more {row}") for row in range(5)]
-    assert nights.commit(files, merge=True)["change"]["what"] == "compacted"
-    check_near(nights, files)
-
-
-def test_segments_of_an_earlier_version_are_scored_by_their_shards_and_merged(
-    nights: Nights,
-) -> None:
-    nights.commit(FILES, COMPACT)
-    for path in (nights.root / "manifest.json", nights.root / "manifests" / "run1.json"):
-        data = json.loads(path.read_text())
-        for segment in data["index"]["segments"]:
-            (nights.root / segment.pop("refine")["path"]).unlink(missing_ok=True)
-        path.write_text(json.dumps(sealed(data)))
-    check_near(nights, FILES)
-    files = {**FILES, "new": [(f"n{row}", f"b new {row}") for row in range(20)]}
-    index = nights.commit(files)
-    assert [bool(s.get("refine")) for s in index["segments"] if s["kind"] != "held-out"] == [
-        False,
-        True,
-    ]
-    check_near(nights, files)
-    index = nights.commit(files, merge=True)
-    assert all(s.get("refine") for s in index["segments"] if s["kind"] != "held-out")
+    assert nights.commit(files)["change"]["what"] == "rewritten"
     check_near(nights, files)
 
 
@@ -117,7 +88,7 @@ def test_a_damaged_file_of_vectors_is_named_and_made_again(nights: Nights, how: 
     if how != "gone":
         path.write_bytes(data[:-9] if how == "cut" else bytes(byte ^ 1 for byte in data))
     with pytest.raises(
-        DamagedIndexError, match=f"{path.name} (is missing|was changed).*makes it again"
+        DamagedIndexError, match=f"{path.name} (is missing|was changed).*builds it again"
     ):
         nights.search(["a question"], 10)
     assert path.name in nights.commit(FILES)["change"]["why"]

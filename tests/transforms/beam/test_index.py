@@ -13,7 +13,7 @@ from sentence_beam.transforms.beam import BuildIndex, IndexRequest
 from sentence_beam.transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
 from sentence_beam.transforms.steps.commit.commit_run import commit_run
 from sentence_beam.transforms.steps.index.build import TrainingGroup
-from sentence_beam.transforms.steps.index.work import choose_work
+from sentence_beam.transforms.steps.index.decisions import RequestedIndex, choose_work
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
@@ -58,9 +58,9 @@ def check_found(nights: Nights, files: dict[str, list[tuple[str, str]]]) -> None
     assert [score for score, _ in rows] == pytest.approx(nearest(files, "b question", 5), abs=1e-6)
 
 
-def work(run: Run, units: list[UnitRecord], merge: bool = False) -> list[Any]:
+def work(run: Run, units: list[UnitRecord]) -> list[Any]:
     """What is to be done for the index of a run."""
-    return list(choose_work(settled(run, units), run, REQUEST, merge))
+    return list(choose_work(settled(run, units), run, RequestedIndex(REQUEST)))
 
 
 def test_build_index_gives_a_first_index(indexed: Nights) -> None:

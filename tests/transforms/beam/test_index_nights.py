@@ -1,9 +1,12 @@
 """An index that follows its store from night to night: what it finds, what it rewrites, what it
 reads.
 
-Covers transforms/steps/index/answers.py.
+Covers transforms/steps/index/decisions.py.
 Covers transforms/steps/index/files.py.
 Covers transforms/steps/index/held_out.py.
+Covers transforms/steps/index/recall.py.
+Covers transforms/steps/index/rows.py.
+Covers transforms/steps/index/update.py.
 """
 
 import hashlib
@@ -19,6 +22,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from helpers import fake_storage
 from helpers.examples import examples
+from helpers.index_data import build_segment
 from helpers.nights import DIM, Nights, nearest, run_steps, space_of, vector_of
 from helpers.settled import settled
 from helpers.snapshots import units_of
@@ -35,11 +39,10 @@ from sentence_beam.transforms.index import (
     upkeep,
 )
 from sentence_beam.transforms.index.exact import exact_search
-from sentence_beam.transforms.index.segment import build_segment
+from sentence_beam.transforms.index.range_readers import RangeFile
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.steps.commit.commit_run import commit_run
-from sentence_beam.transforms.steps.index import held_out, matching
-from sentence_beam.transforms.steps.index import update_segments as index_update_segments
+from sentence_beam.transforms.steps.index import held_out, matching, segments
 from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.verify import faults
 
@@ -191,12 +194,12 @@ def test_it_answers_as_one_index_built_of_the_live_rows(
     )
     trained = (nights.root / index["trained"]["path"]).read_bytes()
     live: dict[bool, list[str]] = {True: [], False: []}
-    segments, where = [], []
+    opened, where = [], []
     by_hash = {h: text for rows in files.values() for _, text in rows for h in row_hashes([text])}
     for segment in index["segments"]:
         table = locators.from_bytes((nights.root / segment["locator"]).read_bytes())
         keep = locators.keep_mask(table)
-        segments.append(SegmentFile(nights.root / segment["path"], keep))
+        opened.append(file_of(nights, segment, keep))
         found = [
             by_hash.get(h) if keep is None or keep[n] else None
             for n, h in enumerate(table["row_hash"].to_pylist())
@@ -208,7 +211,7 @@ def test_it_answers_as_one_index_built_of_the_live_rows(
     (nights.root / "one").write_bytes(build_segment(trained, [vectors[False]]))
     (nights.root / "held").write_bytes(flat_segment([vectors[True]], DIM, metric))
     for nprobe in (1, 2, 4):
-        many = SegmentedIndex.open(segments, TrainedIndex.of(trained)).search(
+        many = SegmentedIndex.open(opened, TrainedIndex.of(trained)).search(
             queries, 10, nprobe=nprobe
         )
         single = SegmentedIndex.open(one, TrainedIndex.of(trained)).search(
@@ -377,6 +380,14 @@ def test_a_held_out_text_with_many_new_copies_goes_to_the_lists(nights: Nights) 
     assert row_hashes([text])[0] not in queries_of(nights)[0]
 
 
+def file_of(
+    nights: Nights, segment: dict[str, Any], keep: np.ndarray | None
+) -> SegmentFile | RangeFile:
+    """A segment or a range to open."""
+    path = nights.root / segment["path"]
+    return RangeFile.local(path, keep) if "lists" in segment else SegmentFile(path, keep)
+
+
 def queries_of(nights: Nights) -> tuple[list[bytes], held_out.KnownQueries]:
     known = held_out.KnownQueries.from_bytes(
         (nights.root / nights.index["queries"]["path"]).read_bytes()
@@ -392,10 +403,7 @@ def recount(nights: Nights, files: Rows, only: set[str] | None = None) -> tuple[
     tables = [locators.from_bytes((nights.root / s["locator"]).read_bytes()) for s in listed]
     by_hash = {h: text for rows in files.values() for _, text in rows for h in row_hashes([text])}
     index = SegmentedIndex.open(
-        [
-            SegmentFile(nights.root / s["path"], locators.keep_mask(t))
-            for s, t in zip(listed, tables, strict=True)
-        ],
+        [file_of(nights, s, locators.keep_mask(t)) for s, t in zip(listed, tables, strict=True)],
         TrainedIndex.open(nights.root / nights.index["trained"]["path"]),
     )
     rows = [
@@ -426,13 +434,13 @@ def test_recall_is_measured_again_over_all_rows_and_over_those_that_came(nights:
     for night in range(2):
         changed_ids = {
             i
-            for rows in edited(files, 19, night).values()
+            for rows in edited(files, 25, night).values()
             for i, t in rows
             if t.endswith(f"night {night}")
         }
-        files = edited(files, 19, night)
+        files = edited(files, 25, night)
         index = nights.commit(files)
-        assert index["change"]["what"] == ("followed" if night == 0 else "compacted")
+        assert index["change"]["what"] == ("followed" if night == 0 else "rewritten")
         value, queries = recount(nights, files)
         assert index["recall"]["value"] == pytest.approx(value, abs=1e-6)
         assert index["recall"]["queries"] == queries
@@ -472,7 +480,7 @@ def test_new_held_out_texts_are_measured_with_when_they_have_become_many(
 # --- compaction and training anew
 
 
-def test_the_smaller_deltas_are_joined_by_copying_codes_when_they_are_many(
+def test_deltas_are_joined_by_copying_codes_when_they_are_many(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "MOST_DELTAS", 3)
@@ -485,10 +493,8 @@ def test_the_smaller_deltas_are_joined_by_copying_codes_when_they_are_many(
     opened = watched(monkeypatch)
     files["n3"] = [(f"n3-{n}", f"c 3 {n}") for n in range(8)]
     index = nights.commit(files)
-    assert index["change"]["what"] == "compacted"
-    assert index["change"]["why"] == "more than 3 delta segments"
-    # two were joined, one stayed, one is new
-    assert sorted(kinds(index)) == ["base", "delta", "delta", "delta", "held-out"]
+    assert (index["change"]["what"], index["change"]["why"]) == ("followed", "4 deltas became one")
+    assert sorted(kinds(index)) == ["base", "delta", "held-out"]
     assert len(set(opened)) == 1  # codes were copied
     check_found(nights, files)
     value, queries = recount(nights, files)
@@ -498,13 +504,12 @@ def test_the_smaller_deltas_are_joined_by_copying_codes_when_they_are_many(
     )
 
 
-def test_a_segment_full_of_deleted_rows_is_rewritten_without_them(nights: Nights) -> None:
+def test_deleted_rows_leave_when_they_are_many(nights: Nights) -> None:
     files = collection(rows=200)
     first = nights.commit(files, IndexRequest("IVF4,SQ8"))
     files = {name: rows[50:] for name, rows in files.items()}
     index = nights.commit(files)
-    assert index["change"]["what"] == "compacted"
-    assert index["change"]["why"] == "the most worn ranges (1 of 1)"
+    assert (index["change"]["what"], index["change"]["why"]) == ("rewritten", "25 % deleted")
     assert [s["deleted"] for s in index["segments"] if s["kind"] == "base"] == [0]
     assert index["trained"] == first["trained"]
     check_found(nights, files)
@@ -611,31 +616,30 @@ def test_an_earlier_snapshot_s_index_is_followed_over_nights_without_one(nights:
     check_found(nights, files)
 
 
-# --- one segment
+# --- training that was asked for
 
 
-def test_one_segment_is_made_of_several_without_reading_a_shard(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_that_was_asked_for_reads_all_rows_though_nothing_changed(nights: Nights) -> None:
     files = collection(rows=200)
     nights.commit(files, IndexRequest("IVF4,SQ8"))
     files["n"] = [(f"n-{n}", f"c {n}") for n in range(8)]
-    nights.commit(files)
-    opened = watched(monkeypatch)
-    index = nights.commit(files, IndexRequest("IVF4,SQ8", merge=True), merge=True)
-    assert (index["change"]["what"], index["change"]["why"]) == (
-        "compacted",
-        "one segment was asked for",
-    )
-    assert not opened
+    assert kinds(nights.commit(files)).count("delta") == 1
+    index = nights.commit(files, retrain="asked for")
+    assert (index["change"]["what"], index["change"]["why"]) == ("trained", "asked for")
+    assert index["trained"]["times"] == 2
     assert sorted(kinds(index)) == ["base", "held-out"]
     check_found(nights, files)
-    assert nights.commit(files, merge=True) == index
-    files["m"] = [(f"m-{n}", f"c m {n}") for n in range(8)]
-    assert kinds(nights.commit(files)).count("delta") == 1
-    files["l"] = [(f"l-{n}", f"c l {n}") for n in range(100)]
-    assert sorted(kinds(nights.commit(files))) == ["base", "held-out"]
-    check_found(nights, files)
+    assert nights.commit(files) == index
+
+
+def test_other_bytes_of_a_range_are_no_reason_to_train_again(nights: Nights) -> None:
+    request = IndexRequest("IVF4,SQ8", target_recall=0.6, range_bytes=2000)
+    index = nights.commit(collection(rows=200), request)
+    assert index["request"]["range_bytes"] == 2000
+    assert nights.manifest.index.request == request
+    plain = IndexRequest("IVF4,SQ8", target_recall=0.6)
+    assert "range_bytes" not in plain.to_json()
+    assert nights.commit(collection(rows=200), plain)["segments"] == index["segments"]
 
 
 # --- damage, retries, repeats
@@ -653,7 +657,7 @@ TOLD = {("locator", "gone"), ("path", "changed"), ("trained", "cut"), ("queries"
     ("what", "how"),
     [pytest.param(*case, marks=[pytest.mark.slow] if case not in TOLD else []) for case in DAMAGES],
 )
-def test_a_damaged_index_is_built_anew(nights: Nights, what: str, how: str) -> None:
+def test_a_damaged_index_is_built_again(nights: Nights, what: str, how: str) -> None:
     files = collection()
     index = nights.commit(files, IndexRequest("IVF4,SQ8"))
     path = nights.root / (index[what]["path"] if what in index else index["segments"][0][what])
@@ -666,8 +670,7 @@ def test_a_damaged_index_is_built_anew(nights: Nights, what: str, how: str) -> N
     night = edited(files, 50)
     run, units = nights.begin(night)
     record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
-    repaired = what in ("locator", "path")  # a range is made again alone
-    assert record.index.entry.change.what == ("followed" if repaired else "trained")
+    assert record.index.entry.change.what == ("trained" if what == "trained" else "rewritten")
     assert path.name in record.index.entry.change.why
     commit_run([settled(run, units), record], run)
     check_found(nights, night)
@@ -700,7 +703,7 @@ def test_a_damaged_segment_is_not_copied_into_a_new_one(
         (f"n-{n}", f"{TOPICS[n % 8]} n {n}") for n in range(400)
     ]  # some held out: both segments are rewritten
     index = nights.commit(files)
-    assert index["change"]["what"] == ("trained" if held_out_too else "compacted")
+    assert index["change"]["what"] == "rewritten"
     assert damaged["path"] in index["change"]["why"]
     check_found(nights, files)
 
@@ -729,8 +732,7 @@ def test_a_damaged_file_of_an_index_of_unchanged_rows_is_made_again(
         flip(path, 0.5)
         again = nights.commit(files)
         assert path.name in again["change"]["why"]
-        is_alone = what in ("locator", "path")
-        assert again["change"]["what"] == ("repaired" if is_alone else "trained")
+        assert again["change"]["what"] == ("trained" if what == "trained" else "rewritten")
         assert path.read_bytes() == whole
         assert again != made  # so that a line tells of it
         made = again
@@ -827,7 +829,7 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
     files = collection()
     nights.commit(files, IndexRequest("IVF4,SQ8"))
     run, units = nights.begin(edited(files, 50))
-    original = index_update_segments.build
+    original = segments.build
     works = iter([True, False])
 
     def broken(*work: Any) -> Any:
@@ -837,7 +839,7 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
         return built
 
     with monkeypatch.context() as patch:
-        patch.setattr(index_update_segments, "build", broken)
+        patch.setattr(segments, "build", broken)
         with pytest.raises(RuntimeError):
             run_steps(run, units, IndexRequest("IVF4,SQ8"))
     again = run_steps(run, units, IndexRequest("IVF4,SQ8"))

@@ -23,7 +23,6 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.beam.neighbours import Conclude, Neighbours
-from sentence_beam.transforms.index import choose
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.search.opened import SnapshotIndex
 from sentence_beam.transforms.steps.joins import compare, neighbours
@@ -128,7 +127,8 @@ def of_topics(folder: Path, rows: int) -> Nights:
         f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 16]} {i} {j}") for j in range(100)]
         for i in range(rows // 100)
     }
-    nights.commit(files, IndexRequest("IVF32,SQ8", target_recall=0.3))  # few lists a query
+    request = IndexRequest("IVF32,SQ8", target_recall=0.3, range_bytes=1500)
+    nights.commit(files, request)  # few lists a query
     return nights
 
 
@@ -136,7 +136,6 @@ def test_queries_are_read_only_for_groups_that_they_look_into(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice the rows are twice the blocks and twice the groups: four times as many pairs."""
-    monkeypatch.setattr(choose, "RANGE_BYTES", 1500)
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 100)
     read = storage.read_bytes
     queries: list[int] = []

@@ -243,7 +243,7 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
 def test_index_command_and_its_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options, factory in (
         (["--index", "Flat"], "Flat"),
-        (["--index", "IVF4,SQ8", "--merge"], "IVF4,SQ8"),
+        (["--index", "IVF4,SQ8", "--retrain"], "IVF4,SQ8"),
     ):
         assert cli.main(["index", "--store", f"{folder}/store", *options]) == 0
         found = open_store(str(folder / "store"))

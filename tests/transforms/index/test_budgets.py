@@ -35,7 +35,7 @@ def kind(factory: str, recall: float | None, read: int, deep: float | None = 1.0
 )
 def test_held_bytes_are_those_of_faiss(factory: str) -> None:
     plan = plan_for(IndexSpec.parse(factory), 1000, DIM, "ip")
-    code = SegmentWriter(train(plan, unit_vectors(1000, DIM), threads=1)).code_size
+    code = SegmentWriter(train(plan, unit_vectors(1000, DIM))).code_size
     assert held_bytes(plan) == code + (8 if plan.nlist else 0)
 
 
@@ -119,7 +119,7 @@ def test_kinds_are_tried_on_a_sample_and_built_of_the_same_lists(metric: str) ->
         plan_for(IndexSpec.parse(f"IVF8,{codec}"), 1200, DIM, metric)
         for codec in ("SQ8", "SQ4", "RaBitQ")
     ]
-    start = train(base_plan(plans, 1200), vectors, threads=1)
+    start = train(base_plan(plans, 1200), vectors)
     budgets, tuning = Budgets(0.9), np.arange(60) % 2 == 0
     found = try_kinds(plans, start, vectors, queries, tuning, 1200, budgets)
     again = try_kinds(plans, start, vectors, queries, tuning, 1200, budgets)

@@ -2,8 +2,6 @@
 wrong one.
 """
 
-import base64
-import json
 from pathlib import Path
 
 import numpy as np
@@ -73,20 +71,6 @@ def test_another_length_is_noticed(segment: SegmentFile, start: bytes, how: str)
     path.write_bytes({"cut": data[:-1], "longer": data + b"\0", "empty": b""}[how])
     with pytest.raises(DamagedIndexError, match=r"segment\.faiss"):
         found(segment, start)
-
-
-def test_checksums_of_an_earlier_version_are_read() -> None:
-    lists = np.array([1, 2**32 - 1], "<u4")
-    text = json.dumps(
-        {"size": 9, "head": 5, "crc": 7, "lists": base64.b64encode(lists.tobytes()).decode()}
-    )
-    checks = SegmentChecks.from_text(text)
-    assert (checks.size, checks.head, checks.crc, checks.lists.tolist()) == (
-        9,
-        5,
-        7,
-        lists.tolist(),
-    )
 
 
 def test_lists_that_are_not_searched_are_not_read(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
 from itertools import pairwise
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.index import choose, choose_index
+from sentence_beam.transforms.index import choose_index
 from sentence_beam.transforms.index.choose import cut_lists
 from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES
 from sentence_beam.transforms.index.spec import IndexSpec
@@ -115,8 +114,7 @@ def test_ranges_are_few_and_none_is_too_large_but_for_a_single_list(
 ) -> None:
     plan = choose_index(200_000, 16, IndexSpec.parse("IVF64,SQ8"))
     bytes_of = [size * plan.spec.row_bytes(16) + LIST_BYTES for size in sizes]
-    with patch.object(choose, "RANGE_BYTES", room + HEADER_BYTES):
-        cuts = cut_lists(np.array(sizes), plan)
+    cuts = cut_lists(np.array(sizes), plan, room + HEADER_BYTES)
     assert (cuts[0][0], cuts[-1][1]) == (0, len(sizes))
     assert all(one[1] == other[0] for one, other in pairwise(cuts))
     lengths = [sum(bytes_of[first:stop]) for first, stop in cuts]

@@ -17,7 +17,7 @@ from sentence_beam.transforms.index.exact import (
     pair_scores,
     rounding,
 )
-from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
 
 CUTS: tuple[Sequence[int], ...] = ((), (1, 2, 50), tuple(range(10, 90, 10)))
 THREADS = [1, 3]  # numpy finds the candidates for few threads, faiss for many
@@ -37,7 +37,8 @@ def test_ties_go_by_position_however_the_vectors_are_cut(
 ) -> None:
     vectors = small_integers(90, 4, 1)
     queries = small_integers(7, 4, 2)
-    scores, positions = exact_search(blocks(vectors, cuts), queries, 20, metric, threads=threads)
+    with use_threads(threads):
+        scores, positions = exact_search(blocks(vectors, cuts), queries, 20, metric)
     wanted, rows = brute_force(vectors, queries, 20, metric)
     np.testing.assert_array_equal(positions, rows)
     np.testing.assert_array_equal(scores, wanted)
@@ -47,11 +48,11 @@ def test_ties_go_by_position_however_the_vectors_are_cut(
 def test_scores_are_the_same_to_the_bit_however_the_vectors_are_cut(metric: str) -> None:
     vectors = unit_vectors(90, 33)
     queries = unit_vectors(5, 33, seed=1)
-    first, *others = [
-        exact_search(blocks(vectors, cuts), queries, 10, metric, threads=threads)
-        for threads in THREADS
-        for cuts in CUTS
-    ]
+    found = []
+    for threads in THREADS:
+        with use_threads(threads):
+            found += [exact_search(blocks(vectors, cuts), queries, 10, metric) for cuts in CUTS]
+    first, *others = found
     for other in others:
         np.testing.assert_array_equal(first[0], other[0])
         np.testing.assert_array_equal(first[1], other[1])

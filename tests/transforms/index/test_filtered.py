@@ -1,7 +1,5 @@
 """Some rows of segments searched: never another row, and nearly all of the true neighbours wherever
 these lie.
-
-Covers transforms/index/matched_lists.py.
 """
 
 from pathlib import Path
@@ -28,7 +26,6 @@ from sentence_beam.transforms.index import (
     SegmentWriter,
     choose_index,
     filtered,
-    matched_lists,
     train,
 )
 from sentence_beam.transforms.index.filtered import FilteredIndex
@@ -63,7 +60,7 @@ def test_no_row_outside_the_filter_and_as_many_as_there_are(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filtered, "FEW", 50_000 if few else -1)
         found = FilteredIndex(index, np.split(wanted, cuts)).search(queries, K, nprobe=1)
-        patch.setattr(matched_lists, "MOST_BYTES", -1)
+        patch.setattr(filtered, "MOST_BYTES", -1)
         tested = FilteredIndex(index, np.split(wanted, cuts)).search(queries, K, nprobe=1)
     # copies of the wanted rows' codes give what testing each row gives
     assert all((a == b).all() for a, b in zip(found, tested, strict=True))
@@ -102,11 +99,10 @@ def index(
     start = train(
         choose_index(ROWS, DIM, IndexSpec.parse(request.param), metric=scored_by("cosine")),
         vectors[::3],
-        threads=1,
     )
     segments = []
     for number, part in enumerate(np.split(vectors, [9000])):
-        writer = SegmentWriter(start, threads=1)
+        writer = SegmentWriter(start)
         writer.add(part)
         path = Path(folder) / f"{number}"
         path.write_bytes(writer.to_bytes())
@@ -143,7 +139,7 @@ def test_candidates_are_made_more_until_the_vectors_agree(
 ) -> None:
     vectors, queries, of = clusters
     monkeypatch.setattr(filtered, "FEW", 0)
-    start = train(choose_index(ROWS, DIM, IndexSpec.parse("IVF64,RaBitQ")), vectors[::3], threads=1)
+    start = train(choose_index(ROWS, DIM, IndexSpec.parse("IVF64,RaBitQ")), vectors[::3])
     index, wanted = open_cut(tmp_path, start, vectors, [9000]), of >= 60
     some = FilteredIndex(
         index, np.split(wanted, [9000]), lambda segment, row: vectors[9000 * segment + row]
@@ -166,7 +162,7 @@ def test_a_list_that_was_changed_is_named_before_its_rows_are_copied(
     monkeypatch.setattr(filtered, "FEW", -1)
     vectors = unit_vectors(400, 8, 1)
     start = trained("IVF4,SQ8", "ip", 8)
-    writer = SegmentWriter(start, threads=1)
+    writer = SegmentWriter(start)
     writer.add(vectors)
     written = writer.finish()
     path = tmp_path / "segment"

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 from helpers.index_data import open_cut, trained, unit_vectors
 
-from sentence_beam.transforms.index.parts import Coarse, OpenSegment
+from sentence_beam.transforms.index.parts import Coarse, Part
 
 DIM, ROWS = 8, 60
 VECTORS = unit_vectors(ROWS, DIM)
@@ -15,12 +14,12 @@ KEEP = np.arange(ROWS) % 3 > 0
 KINDS = ("Flat", "SQ8", "IVF4,Flat", "IVF4,SQ8")
 
 
-def opened(folder: Path, kind: str, keep: np.ndarray | None = KEEP) -> list[OpenSegment]:
+def opened(folder: Path, kind: str, keep: np.ndarray | None = KEEP) -> list[Part]:
     """Two segments, of 25 and 35 rows."""
     return list(open_cut(folder, trained(kind, "ip", DIM), VECTORS, [25], keep).parts)
 
 
-def all_lists(segment: OpenSegment, queries: int) -> Coarse | None:
+def all_lists(segment: Part, queries: int) -> Coarse | None:
     """Every list for each query."""
     if not segment.has_lists:
         return None
@@ -45,7 +44,7 @@ def test_deleted_rows_are_neither_counted_nor_found(tmp_path: Path, kind: str) -
     places = np.flatnonzero(KEEP[25:])
     assert second.live_positions.tolist() == (places | 1 << 32).tolist()
     assert second.positions(np.array([-1, 3])).tolist() == [-1, 3 | 1 << 32]
-    _, found = second.top_k(faiss, VECTORS[:4], ROWS, all_lists(second, 4))
+    _, found = second.top_k(VECTORS[:4], ROWS, all_lists(second, 4))
     for row in found:
         assert sorted(row[row >= 0].tolist()) == second.live_positions.tolist()
 
@@ -53,11 +52,11 @@ def test_deleted_rows_are_neither_counted_nor_found(tmp_path: Path, kind: str) -
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_part_has_the_wanted_rows_that_are_not_deleted(tmp_path: Path, kind: str) -> None:
     first, _ = opened(tmp_path, kind)
-    part = first.only(np.arange(25) < 10)
+    part = first.only([np.arange(25) < 10])
     assert part.live_positions.tolist() == np.flatnonzero(KEEP[:10]).tolist()
     assert first.live == KEEP[:25].sum()
-    nothing = first.only(np.zeros(25, bool))
-    gains, found = nothing.top_k(faiss, VECTORS[:2], 3, all_lists(nothing, 2))
+    nothing = first.only([np.zeros(25, bool)])
+    gains, found = nothing.top_k(VECTORS[:2], 3, all_lists(nothing, 2))
     assert found.tolist() == [[-1] * 3] * 2
     assert gains.shape == (2, 3)
 
@@ -65,7 +64,7 @@ def test_a_part_has_the_wanted_rows_that_are_not_deleted(tmp_path: Path, kind: s
 @pytest.mark.parametrize("kind", KINDS)
 def test_decoded_vectors_are_those_of_the_live_rows(tmp_path: Path, kind: str) -> None:
     first, _ = opened(tmp_path, kind)
-    decoded = first.decoded(faiss)
+    decoded = first.decoded()
     assert decoded is not None
     positions, vectors = decoded
     assert positions.tolist() == first.live_positions.tolist()
@@ -76,8 +75,8 @@ def test_decoded_vectors_are_those_of_the_live_rows(tmp_path: Path, kind: str) -
 
 def test_a_segment_counts_the_live_rows_of_its_lists(tmp_path: Path) -> None:
     first, _ = opened(tmp_path, "IVF4,Flat")
-    assert first.list_sizes.sum() == 25
-    assert first.matches_of_lists(faiss).sum() == KEEP[:25].sum()
+    assert first.lists.sizes.sum() == 25
+    assert first.matches_of_lists().sum() == KEEP[:25].sum()
     whole, _ = opened(tmp_path, "IVF4,Flat", None)
     assert whole.bits is None
-    assert whole.matches_of_lists(faiss).tolist() == whole.list_sizes.tolist()
+    assert whole.matches_of_lists().tolist() == whole.lists.sizes.tolist()

@@ -35,7 +35,7 @@ FACTORIES = ("IVF4,Flat", "IVF4,SQ8", "IVF4,RaBitQ", "IVF4_HNSW4,SQ8", "IVF4,PQ4
 
 
 def listed(start: bytes, vectors: np.ndarray) -> tuple[SegmentWriter, ListedRows]:
-    writer = SegmentWriter(start, threads=1)
+    writer = SegmentWriter(start)
     writer.add(vectors)
     return writer, writer.by_list()
 

@@ -6,7 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.index_data import brute_force, open_cut, small_integers, trained, unit_vectors
+from helpers.index_data import (
+    brute_force,
+    build_segment,
+    open_cut,
+    small_integers,
+    trained,
+    unit_vectors,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +36,6 @@ from sentence_beam.transforms.index.recall import (
     recall_of,
     segment_base,
 )
-from sentence_beam.transforms.index.segment import build_segment
 from sentence_beam.transforms.index.spec import IndexSpec
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
@@ -327,7 +333,8 @@ def test_recall_over_some_rows_counts_their_share_of_the_neighbours(tmp_path: Pa
     exact = ExactNeighbours(queries, K)
     exact.add(vectors, 0)
     found = Candidates.search(index, queries, K, [1]).positions(1)
-    report = recall_among(exact, found, lambda positions: positions >= 800)
+    every = np.ones(200, bool)
+    report = recall_among(exact, found, every, lambda positions: positions >= 800)
     true = brute_force(vectors, queries, K, "ip")[1]
     shares = []
     for query in range(200):
@@ -338,7 +345,13 @@ def test_recall_over_some_rows_counts_their_share_of_the_neighbours(tmp_path: Pa
     assert report["queries"] == len(shares)
     assert report["value"] == pytest.approx(np.mean(shares))
     assert report["low"] <= report["value"] <= report["high"]
-    assert recall_among(exact, found, lambda positions: positions >= 898) is None
-    whole = recall_of(exact, found)
+    assert recall_among(exact, found, every, lambda positions: positions >= 898) is None
+    whole = recall_of(exact, found, every)
     assert whole is not None
     assert whole["value"] == pytest.approx(recall_at_k(exact, found).mean())
+    known = np.arange(200) < 50
+    some = recall_of(exact, found, known)
+    assert some is not None
+    assert some["queries"] == 50
+    assert some["value"] == pytest.approx(recall_at_k(exact, found)[:50].mean())
+    assert recall_of(exact, found, np.zeros(200, bool)) is None

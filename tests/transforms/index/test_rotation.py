@@ -49,11 +49,8 @@ def test_codes_of_a_bit_serve_vectors_whose_components_differ(metric: str, tmp_p
     start = train(
         choose_index(len(vectors), 64, IndexSpec.parse("IVF4,RaBitQ"), metric=metric),
         vectors,
-        threads=1,
     )
-    found = open_cut(tmp_path, start, vectors, [1000]).search(
-        vectors[:200], 40, nprobe=4, threads=1
-    )
+    found = open_cut(tmp_path, start, vectors, [1000]).search(vectors[:200], 40, nprobe=4)
     nearest = np.argsort(-(vectors[:200] @ vectors.T), axis=1)[:, :10]
     rows = np.array([0, 1000])[found.segment] + found.row
     hits = [

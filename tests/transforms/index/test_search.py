@@ -7,6 +7,7 @@ from helpers.examples import examples
 from helpers.index_data import (
     FACTORIES,
     brute_force,
+    build_segment,
     global_rows,
     open_cut,
     small_integers,
@@ -25,7 +26,7 @@ from sentence_beam.transforms.index import (
     flat_segment,
     rerank,
 )
-from sentence_beam.transforms.index.segment import build_segment
+from sentence_beam.transforms.index.faiss_module import use_threads
 
 DIM = 16
 
@@ -47,11 +48,9 @@ def test_segments_answer_as_one_index(factory: str, metric: str, data: st.DataOb
     keep = np.random.default_rng(seed).random(n) < data.draw(st.sampled_from([0, 0.5, 1]), "kept")
     start = trained(factory, metric, DIM)
     with tempfile.TemporaryDirectory() as folder:
-        one = open_cut(Path(folder), start, vectors, [], keep).search(
-            queries, k, nprobe=nprobe, threads=1
-        )
+        one = open_cut(Path(folder), start, vectors, [], keep).search(queries, k, nprobe=nprobe)
         many = open_cut(Path(folder), start, vectors, [*cuts, n], keep).search(
-            queries, k, nprobe=nprobe, threads=1
+            queries, k, nprobe=nprobe
         )
     np.testing.assert_array_equal(many.scores, one.scores)
     np.testing.assert_array_equal(global_rows(many, cuts + [n]), one.row)
@@ -123,10 +122,9 @@ def test_a_query_is_answered_alike_alone_and_in_a_crowd(tmp_path: Path) -> None:
     vectors, queries = unit_vectors(3000, DIM), unit_vectors(200, DIM, seed=1)
     for factory in FACTORIES:
         index = open_cut(tmp_path, trained(factory, "ip", DIM), vectors, [1000])
-        crowd, alone = (
-            index.search(queries, 10, nprobe=2),
-            index.search(queries[7:8], 10, nprobe=2, threads=1),
-        )
+        crowd = index.search(queries, 10, nprobe=2)
+        with use_threads(1):
+            alone = index.search(queries[7:8], 10, nprobe=2)
         np.testing.assert_array_equal(alone.scores[0], crowd.scores[7])
         np.testing.assert_array_equal(alone.row[0], crowd.row[7])
 
@@ -254,24 +252,6 @@ def test_opening_maps_the_codes(factory: str, tmp_path: Path) -> None:
     index = SegmentedIndex.open([SegmentFile(path)], start)
     assert index.rows == 200_000
     assert _anonymous() - before < max(4_000_000, path.stat().st_size // 10) < path.stat().st_size
-
-
-def test_segments_of_other_trainings_or_metrics_are_refused(tmp_path: Path) -> None:
-    starts = {
-        "a": trained("IVF4,SQ8", "ip", DIM),
-        "codec": trained("IVF4,Flat", "ip", DIM),
-        "metric": trained("Flat", "l2", DIM),
-        "dim": trained("Flat", "ip", DIM * 2),
-    }
-    for name, start in starts.items():
-        (tmp_path / name).write_bytes(start)
-    for other, what in (
-        ("codec", "training"),
-        ("metric", "dim and metric"),
-        ("dim", "dim and metric"),
-    ):
-        with pytest.raises(OptionError, match=f"{other} and .*a differ in {what}"):
-            SegmentedIndex.open([SegmentFile(tmp_path / "a"), SegmentFile(tmp_path / other)])
 
 
 @pytest.mark.parametrize("content", [b"", b"not an index at all", None])

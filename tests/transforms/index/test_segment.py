@@ -4,7 +4,6 @@ Covers transforms/index/train.py.
 """
 
 import hashlib
-import io
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.index_data import FACTORIES, trained, unit_vectors
+from helpers.index_data import FACTORIES, build_segment, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,8 +24,8 @@ from sentence_beam.transforms.index import (
     flat_segment,
     train,
 )
-from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.segment import build_segment, flat_vectors, list_sizes
+from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
+from sentence_beam.transforms.index.segment import flat_vectors, list_sizes
 from sentence_beam.transforms.index.spec import IndexSpec
 
 DIM = 32
@@ -36,7 +35,8 @@ DIM = 32
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_training_gives_the_same_bytes_at_any_thread_count(factory: str, metric: str) -> None:
     plan = choose_index(1000, DIM, IndexSpec.parse(factory), metric=metric)
-    assert train(plan, unit_vectors(1000, DIM, seed=7), threads=2) == trained(factory, metric, DIM)
+    with use_threads(2):
+        assert train(plan, unit_vectors(1000, DIM, seed=7)) == trained(factory, metric, DIM)
 
 
 def test_training_gives_the_same_bytes_in_another_process() -> None:
@@ -57,11 +57,10 @@ def test_training_gives_the_same_bytes_in_another_process() -> None:
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_segment_bytes_depend_on_rows_not_on_blocks_or_threads(factory: str) -> None:
     start, vectors = trained(factory, "ip", DIM), unit_vectors(500, DIM)
-    whole = build_segment(start, [vectors], threads=1)
-    assert (
-        build_segment(start, [vectors[:1], vectors[1:1], vectors[1:333], vectors[333:]], threads=2)
-        == whole
-    )
+    whole = build_segment(start, [vectors])
+    with use_threads(2):
+        parts = [vectors[:1], vectors[1:1], vectors[1:333], vectors[333:]]
+        assert build_segment(start, parts) == whole
 
 
 def test_centroids_for_inner_products_lie_on_the_sphere() -> None:
@@ -70,16 +69,6 @@ def test_centroids_for_inner_products_lie_on_the_sphere() -> None:
     centroids = index.quantizer.reconstruct_n(0, 4)
     np.testing.assert_allclose(np.linalg.norm(centroids, axis=1), 1, atol=1e-6)
     assert index.metric_type == faiss.METRIC_INNER_PRODUCT
-
-
-def test_written_and_returned_segments_are_equal() -> None:
-    start, file = trained("IVF4,SQ8", "ip", DIM), io.BytesIO()
-    writer = SegmentWriter(start)
-    for block in (blocks := [unit_vectors(70, DIM), unit_vectors(30, DIM, seed=1)]):
-        writer.add(block)
-    writer.write(file)
-    assert writer.rows == 100
-    assert file.getvalue() == build_segment(start, blocks)
 
 
 def test_a_flat_segment_is_a_flat_training_filled() -> None:
@@ -123,14 +112,14 @@ def test_too_few_training_rows_are_refused() -> None:
 def test_copied_segments_are_as_built_of_their_live_rows(factory: str, data: st.DataObject) -> None:
     start = trained(factory, "l2", DIM)
     lengths = data.draw(st.lists(st.integers(0, 40), max_size=4), "segments")
-    writer, live = SegmentWriter(start, threads=1), [np.empty((0, DIM), np.float32)]
+    writer, live = SegmentWriter(start), [np.empty((0, DIM), np.float32)]
     with tempfile.TemporaryDirectory() as folder:
         for number, length in enumerate(lengths):
             vectors = unit_vectors(length, DIM, seed=number)
             keep = np.random.default_rng(number).random(length) < data.draw(
                 st.sampled_from([0, 0.5, 1]), "kept"
             )
-            source = SegmentWriter(start, threads=1)
+            source = SegmentWriter(start)
             source.add(vectors)
             path = Path(folder) / str(number)
             path.write_bytes(source.to_bytes())
@@ -139,7 +128,7 @@ def test_copied_segments_are_as_built_of_their_live_rows(factory: str, data: st.
     new = unit_vectors(data.draw(st.integers(0, 9), "new"), DIM, seed=99)
     writer.add(new)
     assert writer.rows == sum(map(len, live)) + len(new)
-    assert writer.to_bytes() == build_segment(start, [*live, new], threads=1)
+    assert writer.to_bytes() == build_segment(start, [*live, new])
 
 
 def test_closeness_is_the_mean_score_with_the_nearest_centroid() -> None:

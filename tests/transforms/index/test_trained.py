@@ -5,24 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.index_data import trained, unit_vectors
+from helpers.index_data import build_segment, trained, unit_vectors
 
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, TrainedIndex
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.segment import build_segment
 
 DIM = 64
 QUERIES = unit_vectors(20, DIM, seed=1)
-
-
-def with_own_quantizer(start: bytes, vectors: np.ndarray, path: Path) -> Path:
-    """A segment as earlier versions wrote it."""
-    faiss = load_faiss()
-    index = faiss.deserialize_index(np.frombuffer(start, np.uint8))
-    index.add(vectors)
-    faiss.write_index(index, str(path))
-    return path
 
 
 @pytest.mark.parametrize("codec", ["Flat", "SQ8", "SQbf16", "RaBitQ"])
@@ -44,23 +34,13 @@ KINDS = itertools.product(("IVF8", "IVF8_HNSW4"), ("ip", "l2"), ("Flat", "SQ8", 
         for kind in KINDS
     ],
 )
-def test_segments_with_and_without_a_quantizer_answer_as_faiss(
-    lists: str, codec: str, metric: str, tmp_path: Path
-) -> None:
-    faiss, start, vectors = (
-        load_faiss(),
-        trained(f"{lists},{codec}", metric, DIM),
-        unit_vectors(900, DIM),
-    )
-    old = tmp_path / "old"
-    # earlier versions did not turn vectors, so no segment of theirs has this training
-    if codec == "RaBitQ":
-        old.write_bytes(build_segment(start, [vectors[:400]]))
-    else:
-        with_own_quantizer(start, vectors[:400], old)
-    (tmp_path / "new").write_bytes(build_segment(start, [vectors[400:]]))
+def test_segments_answer_as_faiss(lists: str, codec: str, metric: str, tmp_path: Path) -> None:
+    faiss, start = load_faiss(), trained(f"{lists},{codec}", metric, DIM)
+    vectors = unit_vectors(900, DIM)
+    for name, part in (("first", vectors[:400]), ("second", vectors[400:])):
+        (tmp_path / name).write_bytes(build_segment(start, [part]))
     (tmp_path / "trained").write_bytes(start)
-    files = [SegmentFile(old), SegmentFile(tmp_path / "new")]
+    files = [SegmentFile(tmp_path / "first"), SegmentFile(tmp_path / "second")]
     found = SegmentedIndex.open(files, TrainedIndex.open(tmp_path / "trained")).search(
         QUERIES, 10, nprobe=3
     )
@@ -72,19 +52,10 @@ def test_segments_with_and_without_a_quantizer_answer_as_faiss(
     assert (np.array([0, 400])[found.segment] + found.row == rows).mean() > 0.98
 
 
-def test_rows_of_an_earlier_segment_are_copied_into_one_without_quantizer(tmp_path: Path) -> None:
-    start, vectors = trained("IVF8,SQ8", "ip", DIM), unit_vectors(50, DIM)
-    writer = SegmentWriter(start)
-    writer.copy(SegmentFile(with_own_quantizer(start, vectors, tmp_path / "old")))
-    assert writer.to_bytes() == build_segment(start, [vectors])
-
-
 def test_lists_without_their_quantizer_or_with_another_one_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(build_segment(trained("IVF8,SQ8", "ip", DIM), [unit_vectors(50, DIM)]))
-    with pytest.raises(
-        DamagedIndexError, match="segment: a segment whose quantizer is another file's"
-    ):
+    with pytest.raises(DamagedIndexError, match="segment: its lists need the index's quantizer"):
         SegmentedIndex.open([SegmentFile(path)])
     for other in ("IVF4,SQ8", "IVF8,Flat"):
         with pytest.raises(

@@ -90,7 +90,7 @@ def test_recall_below_its_target_is_told_where_its_interval_is(
     manifest: Manifest, recall: dict[str, Any], told: bool
 ) -> None:
     index = {"segments": [], "factory": "IVF4,Flat", "metric": "cosine", "nprobe": 1, "rerank": 0, "rows": 5,
-             "request": {"index": "auto", "metric": "auto", "target_recall": 0.95, "merge": False},
+             "request": {"index": "auto", "metric": "auto", "target_recall": 0.95},
              "recall": recall}  # fmt: skip
     data = {name: value for name, value in manifest.data.items() if name != "digest"} | {
         "index": index

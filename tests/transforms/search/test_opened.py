@@ -8,7 +8,6 @@ from helpers.nights import Nights, vector_of
 from helpers.snapshots import units_of
 
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.index import choose
 from sentence_beam.transforms.index.range_file import RangeHeader
 from sentence_beam.transforms.search import Searcher
 
@@ -21,10 +20,9 @@ FILES = {
 
 
 @pytest.fixture
-def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
-    monkeypatch.setattr(choose, "RANGE_BYTES", 3000)
+def nights(tmp_path: Path) -> Nights:
     nights = Nights(tmp_path / "store")
-    nights.commit(FILES, IndexRequest("IVF16,SQ8"))
+    nights.commit(FILES, IndexRequest("IVF16,SQ8", range_bytes=3000))
     return nights
 
 

@@ -18,7 +18,6 @@ from helpers.variants import variants
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.index import choose
 from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES, header_bytes
 from sentence_beam.transforms.search import Copies, Searcher
 from sentence_beam.transforms.store.index_files import files as index_files
@@ -51,12 +50,10 @@ class Remote:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     nights = Nights(tmp_path_factory.mktemp("remote") / "store")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choose, "RANGE_BYTES", 6000)
-        nights.commit(ROWS, IndexRequest("IVF64,SQ8"))
-        files = dict(ROWS)
-        files["f0"] = ROWS["f0"][30:]
-        nights.commit(files)
+    nights.commit(ROWS, IndexRequest("IVF64,SQ8", range_bytes=6000))
+    files = dict(ROWS)
+    files["f0"] = ROWS["f0"][30:]
+    nights.commit(files)
     return nights
 
 
@@ -119,7 +116,7 @@ def test_it_finds_what_a_local_search_finds_and_reads_what_it_probes(
     probed = 2 * searcher.manifest.index.nprobe
     assert len(of_ranges) - len(headers) <= probed
     index = searcher.index.whole_index.parts[0]
-    sizes = index.list_sizes
+    sizes = index.lists.sizes
     lists = np.flatnonzero(index.ready)
     wanted = int(sizes[lists].sum()) * (index.index.code_size + 8)
     read = sum(stop - start for _, start, stop in of_ranges)
@@ -147,12 +144,12 @@ def test_a_cold_query_of_200_000_rows(
     nights = Nights(tmp_path / "store")
     code = nights.space.dim + 8  # a row of a list: eight-bit codes and its id
     of_all = rows * code + LIST_BYTES * nlist
-    monkeypatch.setattr(choose, "RANGE_BYTES", of_all // ranges + HEADER_BYTES)
+    request = IndexRequest(f"IVF{nlist},SQ8", range_bytes=of_all // ranges + HEADER_BYTES)
     files = {
         f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 16]} {i} {j}") for j in range(rows // 20)]
         for i in range(20)
     }
-    nights.commit(files, IndexRequest(f"IVF{nlist},SQ8"))
+    nights.commit(files, request)
     remote = uploaded(nights, f"gs://{BUCKET}/cold-{uuid.uuid4().hex[:12]}")
     # the held-out rows are no part of a range, and a range has whole lists
     assert 0.9 * ranges <= len(remote.ranges) <= 1.2 * ranges
@@ -166,7 +163,7 @@ def test_a_cold_query_of_200_000_rows(
     headers = sum(stop for _, start, stop in of_ranges if start == 0)
     index = searcher.index.whole_index.parts[0]
     probed = np.flatnonzero(index.ready)
-    wanted = int(index.list_sizes[probed].sum()) * (index.index.code_size + 8)
+    wanted = int(index.lists.sizes[probed].sum()) * (index.index.code_size + 8)
     asked = [request for request in requests if ".lists" in request]
     shards = [request for request in requests if "embeddings" in request]
     locators = [request for request in requests if "index" in request and ".parquet" in request]

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow import as_hashes, as_keys, hash_column
 from sentence_beam.transforms.index.blank import blank_range, blank_refine, blank_segment
-from sentence_beam.transforms.index.exact import best_first
 from sentence_beam.transforms.steps.forget.select import ErasedRows
 from sentence_beam.transforms.steps.index.files import Folder
 from sentence_beam.transforms.steps.index.held_out import KnownQueries
@@ -89,22 +88,17 @@ class IndexRewriter:
         index = manifest.index
         assert index is not None
         folder = Folder(self.root, self.run, "forget", index.metric)
-        queries, asks_again = self._queries(folder, index)
+        queries = self._queries(folder, index)
         segments = tuple(
-            self._segment(folder, segment, manifest.space.dim, asks_again)
-            for segment in index.segments
+            self._segment(folder, segment, manifest.space.dim) for segment in index.segments
         )
         if segments == index.segments and queries == index.queries:
             return None
         rows = sum(segment.live for segment in segments)
         return replace(index, segments=segments, queries=queries, rows=rows)
 
-    def _segment(
-        self, folder: Folder, segment: SegmentEntry, dim: int, asks_again: bool
-    ) -> SegmentEntry:
+    def _segment(self, folder: Folder, segment: SegmentEntry, dim: int) -> SegmentEntry:
         blank = self.blank[segment.path]
-        if asks_again:
-            segment = replace(segment, answers=None)
         table = self._locator(segment)
         _, names = locators.shards_of(table)
         if not blank.any() and not any(name in self.moved for name in names):
@@ -146,13 +140,13 @@ class IndexRewriter:
     def _file(
         self, folder: Folder, segment: SegmentEntry, dim: int, blank: np.ndarray
     ) -> SegmentEntry:
-        """Return a segment whose files have no code of the erased rows, without its answers."""
+        """Return a segment whose files have no code of the erased rows."""
         made = self.files.get(segment.path)
         if made is None:
             made = self._written(folder, segment, dim, blank)
             self.files[segment.path] = made
         names = ("path", "sha256", "bytes", "checksum", "refine", "header_sha256")
-        return replace(segment, answers=None, **{name: getattr(made, name) for name in names})
+        return replace(segment, **{name: getattr(made, name) for name in names})
 
     def _written(
         self, folder: Folder, segment: SegmentEntry, dim: int, blank: np.ndarray
@@ -185,27 +179,21 @@ class IndexRewriter:
             header_sha256=header,
         )
 
-    def _queries(self, folder: Folder, index: IndexEntry) -> tuple[IndexFileEntry, bool]:
-        """Return the file of the texts that measure recall, and whether some of them left."""
-        if not index.queries.path:
-            return index.queries, False
+    def _queries(self, folder: Folder, index: IndexEntry) -> IndexFileEntry:
+        """Return the file of the texts that measure recall, without those and rows that leave."""
         data = index_files.read(folder.stored(index.queries.path), index.queries.sha256)
         known = KnownQueries.from_bytes(data)
         gone = _keys(self.selection.gone)
-        stay = ~np.isin(as_keys(known.texts), gone)
+        stay = np.flatnonzero(~np.isin(as_keys(known.texts), gone))
         crowded = known.crowded[~np.isin(as_keys(known.crowded), gone)]
         erased = [
             np.flatnonzero(self.blank[segment.path]) | segment.number << 32
             for segment in index.segments
         ]
-        lost = np.isin(known.positions, np.concatenate([np.empty(0, np.int64), *erased]))
-        if stay.all() and len(crowded) == len(known.crowded) and not lost.any():
-            return index.queries, False
-        gains = np.where(lost, -np.inf, known.gains).astype(np.float32)[stay]
-        positions = np.where(lost, -1, known.positions)[stay]
-        best = best_first(gains, positions, gains.shape[1])
-        left = KnownQueries(known.texts[stay], *best, known.bound[stay], crowded)
-        return IndexFileEntry(*folder.write(left.to_bytes(), "parquet")), not stay.all()
+        lost = np.concatenate([np.empty(0, np.int64), *erased])
+        left = known.of(stay).only(lambda positions: ~np.isin(positions, lost))
+        data = replace(left, crowded=crowded).to_bytes()
+        return IndexFileEntry(*folder.write(data, "queries"))
 
 
 def _keys(hashes: Iterable[bytes]) -> np.ndarray:

@@ -73,11 +73,10 @@ def _index_files(index: IndexEntry) -> list[Named]:
     for segment in index.segments:
         found.append((segment.path, segment.sha256))
         found.append((segment.locator, segment.locator_sha256))
-        for one in (segment.refine, segment.answers):
-            if one is None:
-                found.append(("", ""))
-            else:
-                found.append((one.path, one.sha256))
+        if segment.refine is None:
+            found.append(("", ""))
+        else:
+            found.append((segment.refine.path, segment.refine.sha256))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Building an index over a store's shards: plan, segments, recall."""
+"""Building an index over a store's shards: groups of them are coded, then segments written."""
 
 import itertools
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow import as_keys
+from sentence_beam.transforms.base.errors import DataGateError
 from sentence_beam.transforms.base.pairs import group_by_size
 from sentence_beam.transforms.index import (
     Candidates,
@@ -16,37 +17,35 @@ from sentence_beam.transforms.index import (
     nprobe_grid,
     sample_threshold,
 )
-from sentence_beam.transforms.index.budgets import MOST_LISTS
-from sentence_beam.transforms.index.choose import depth_for
-from sentence_beam.transforms.index.recall import tuned
+from sentence_beam.transforms.index.budgets import MOST_LISTS, query_bytes
 from sentence_beam.transforms.index.refine import RefineWriter
 from sentence_beam.transforms.index.segment import SegmentWriter
-from sentence_beam.transforms.index.upkeep import imbalance
-from sentence_beam.transforms.index.vectors import scored_by
-from sentence_beam.transforms.steps.index import choice as index_choice
+from sentence_beam.transforms.index.upkeep import REWRITTEN, imbalance
 from sentence_beam.transforms.steps.index import held_out, scratch
-from sentence_beam.transforms.steps.index.answers import keep_answers
 from sentence_beam.transforms.steps.index.files import (
-    DEEP,
     Folder,
-    K,
+    ShardRows,
     closeness_of,
     layout_of,
-    leave_recall,
     locate,
     most_rows,
-    recall_grid,
-    take_recall,
 )
-from sentence_beam.transforms.steps.index.listed import ListedSource, leave_listed
 from sentence_beam.transforms.steps.index.ranges import (
+    ListedSource,
     RangeSpan,
-    leave_exact,
-    leave_range_recall,
+    leave_listed,
     spans,
     write_range,
 )
-from sentence_beam.transforms.steps.index.update import IndexUpdateJob, ShardRows
+from sentence_beam.transforms.steps.index.recall import (
+    DEEP,
+    Asking,
+    K,
+    Measurement,
+    answers_for,
+    leave_recall,
+    tuned_recall,
+)
 from sentence_beam.transforms.store.index_entries import (
     ChangeEntry,
     ChoiceEntry,
@@ -55,7 +54,6 @@ from sentence_beam.transforms.store.index_entries import (
     IndexRequest,
     SegmentEntry,
     TrainedEntry,
-    TunedRecallEntry,
 )
 from sentence_beam.transforms.store.index_files import files as index_files
 from sentence_beam.transforms.store.index_files import locators
@@ -63,13 +61,15 @@ from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
 
 PREFIX = "index"
+TRAINED = "trained"
 
 
 @dataclass(frozen=True)
 class IndexJob:
     """An index build: place, plan, reason, and thresholds for sampled and held-out rows.
 
-    `times` counts the trainings up to this one, so that a rebuilt index equals none before it.
+    `times` counts the builds up to this one, so that a rebuilt index equals none before it.
+    `again` is the quantizer of the last index, if all is built with that once more.
     `required`: the run fails if the requested recall is not reached. `choice` and the `most_lists`
     that a search may look into are known when kinds were compared; `unit` says that all rows are of
     length 1.
@@ -81,10 +81,11 @@ class IndexJob:
     rows: int
     request: IndexRequest
     metric: str
-    why: str
+    why: str = ""
     times: int = 1
     unit: bool = True
     required: bool = False
+    again: TrainedEntry | None = None
     choice: ChoiceEntry | None = None
     most_lists: int = MOST_LISTS
 
@@ -96,6 +97,8 @@ class IndexJob:
     @property
     def held_out_below(self) -> int:
         """The threshold on `held_out_keys` under which a text is held out."""
+        if self.again is not None:
+            return int(self.again.held_out_below, 16)
         return held_out.held_out_below(self.rows)
 
     def refine_writer(self) -> RefineWriter | None:
@@ -109,14 +112,14 @@ class IndexJob:
         It allows some more rows, because held-out ones are left out.
         """
         wanted = self.plan.train_rows
-        if wanted:
+        if wanted and self.again is None:
             return sample_threshold(wanted + wanted // 5 + 1, self.rows)
         return 0
 
 
 @dataclass(frozen=True)
 class ShardGroup:
-    """Shards that make one segment: their paths relative to the store, and the sha256 of each."""
+    """Shards that are coded together: their paths relative to the store, and the sha256 of each."""
 
     number: int
     shards: tuple[str, ...]
@@ -135,8 +138,7 @@ class TrainingGroup:
 class Trained:
     """The trained quantizer and the held-out segment (None if nothing is held out)."""
 
-    path: str
-    sha256: str
+    file: IndexFileEntry
     rows: int
     held_out: SegmentEntry | None
 
@@ -149,6 +151,13 @@ class BuildWork:
     trained: Trained
     group: ShardGroup
 
+    @property
+    def asking(self) -> Asking:
+        """How its segments are asked, at every nprobe that is tried."""
+        plan = self.job.plan
+        grid = nprobe_grid(plan.nlist, self.job.most_lists)
+        return Asking(self.trained.file, plan.metric, answers_for(plan.rerank), tuple(grid))
+
 
 @dataclass(frozen=True)
 class BuiltGroup:
@@ -160,42 +169,24 @@ class BuiltGroup:
 
 
 @dataclass(frozen=True)
-class RangeWork:
+class SegmentWork:
     """A segment of a build, or a range that is to be written; neither if there are no rows."""
 
-    job: IndexJob
-    trained: Trained
+    work: BuildWork
     segment: SegmentEntry | None = None
     span: RangeSpan | None = None
 
 
-def begin(
-    job: IndexUpdateJob,
-    shards: list[ShardRows],
-    request: IndexRequest,
-    last: IndexEntry | None,
-    why: str,
-    *,
-    unit: bool,
-    required: bool = False,
-) -> list[TrainingGroup]:
-    """Return the groups of a build: shards in order, cut into segments of even size.
-
-    `why` says in one line why the `last` index is not updated, if there is one, `unit` that all
-    rows are of length 1, `required` that the run fails if a requested recall is not reached.
-    """
-    rows = sum(n for _, n, _ in shards)
-    plan = index_choice.plan_of(request, rows, job.dim, scored_by(job.metric), unit)
-    times = 1 + last.trained.times if last else 1
-    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, unit, required)
-    cut = group_by_size(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
+def begin(job: IndexJob, shards: list[ShardRows]) -> list[TrainingGroup]:
+    """Return the groups of a build: shards in order, cut into groups of even size."""
+    cut = group_by_size(shards, lambda shard: shard[1], most_rows(job.plan, job.rows))
     groups = [
         ShardGroup(
             number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part)
         )
         for number, part in enumerate(cut)
     ]
-    return [TrainingGroup(found, group) for group in groups]
+    return [TrainingGroup(job, group) for group in groups]
 
 
 def build(work: BuildWork) -> BuiltGroup:
@@ -204,13 +195,13 @@ def build(work: BuildWork) -> BuiltGroup:
     The group's segment is written if it has no lists; else its rows are left by list.
     """
     job = work.job
-    trained = work.trained
     group = work.group
     folder = job.folder
     base = group.number << 32
     exact = ExactNeighbours(folder.take(scratch.QUERIES), DEEP, job.plan.metric)
     texts = as_keys(folder.take(scratch.TEXTS))
     locator = locators.LocatorBuilder()
+    trained = work.trained.file
     writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
     refine = job.refine_writer()
     with progress.stage("index: adding rows", job.rows, "rows"):
@@ -226,101 +217,83 @@ def build(work: BuildWork) -> BuiltGroup:
     if not writer.rows:
         return BuiltGroup(work)
     if job.plan.nlist:
-        source = ListedSource(
-            group.number, writer.rows, writer.code_size, (writer.closeness or 0.0) * writer.rows
-        )
         kept = refine.rows() if refine else None
         leave_listed(
             folder, group.number, writer.by_list(), 0, job.plan.nlist, locator.table(), kept
         )
         folder.put(scratch.listed_exact(group.number), exact.to_bytes())
+        closeness = (writer.closeness or 0.0) * writer.rows
+        source = ListedSource(group.number, writer.rows, writer.code_size, closeness)
         return BuiltGroup(work, listed=source)
     segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
-    leave_recall(
-        folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), _grid(job)
-    )
+    leave_recall(folder, segment, work.asking, exact)
     return BuiltGroup(work, segment)
 
 
-def _grid(job: IndexJob) -> list[int]:
-    return nprobe_grid(job.plan.nlist, job.most_lists)
-
-
-def cut(built: list[BuiltGroup]) -> Iterator[RangeWork]:
+def cut(built: list[BuiltGroup]) -> Iterator[SegmentWork]:
     """Yield the segments without lists, or the ranges to write of the rows left by list."""
     built = sorted(built, key=lambda group: group.work.group.number)
-    job = built[0].work.job
-    trained = built[0].work.trained
+    work = built[0].work
     sources = [group.listed for group in built if group.listed is not None]
     segments = [group.segment for group in built if group.segment is not None]
     if sources:
-        leave_exact(job.folder, sources, job.plan.metric)
-        held = trained.held_out.number if trained.held_out else -1
+        held = work.trained.held_out.number if work.trained.held_out else -1
         numbers = (number for number in itertools.count() if number != held)
-        found = spans(job.folder, job.plan, sources, (), numbers)
-        yield from (RangeWork(job, trained, span=span) for span in found)
+        most_bytes = work.job.request.range_bytes
+        found = spans(work.job.folder, work.job.plan, most_bytes, sources, numbers)
+        yield from (SegmentWork(work, span=span) for span in found)
     elif segments:
-        yield from (RangeWork(job, trained, segment) for segment in segments)
+        yield from (SegmentWork(work, segment) for segment in segments)
     else:
-        yield RangeWork(job, trained)
+        yield SegmentWork(work)
 
 
 @progress.stage("index: writing ranges")
-def write(work: RangeWork) -> RangeWork:
+def write(item: SegmentWork) -> SegmentWork:
     """Write a range, and leave its neighbours of the queries; a segment passes."""
-    if work.span is None:
-        return work
-    job = work.job
-    written = write_range(job.folder, work.span, job.plan)
-    depth = depth_for(DEEP, job.plan.rerank)
-    trained = (work.trained.path, work.trained.sha256)
-    leave_range_recall(job.folder, written, trained, job.plan.metric, depth, _grid(job))
-    return RangeWork(job, work.trained, written.segment)
+    if item.span is None:
+        return item
+    job = item.work.job
+    segment = write_range(job.folder, item.span, job.plan, item.work.asking)
+    return SegmentWork(item.work, segment)
 
 
-def conclude(built: list[RangeWork]) -> Iterator[RunFact]:
+def conclude(built: list[SegmentWork]) -> Iterator[RunFact]:
     """Yield the index of all segments, with recall over all; a problem if it misses the request."""
-    first = built[0]
-    segments = [work.segment for work in built if work.segment is not None]
+    work = built[0].work
+    segments = [item.segment for item in built if item.segment is not None]
     with progress.stage("index: measuring recall"):
-        entry = index_entry(first.job, first.trained, segments)
+        entry = index_entry(work, segments)
     missed = None
-    if first.job.required:
-        missed = index_choice.missed(first.job.request, entry)
+    if work.job.required:
+        missed = _missed(work.job.request, entry)
     if missed is not None:
         yield RunFact(problem=Problem.of(missed))
     else:
         yield RunFact(index=IndexRecord(entry))
 
 
-def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:
+def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
     """Return the manifest's entry of the index, with recall measured over all segments."""
-    segments = sorted(built, key=lambda segment: segment.number)
+    job = work.job
+    made = work.trained
     folder = job.folder
+    segments = sorted(built, key=lambda segment: segment.number)
     texts = folder.take(scratch.TEXTS)
-    exact, found, sizes = take_recall(
-        folder, folder.take(scratch.QUERIES), job.plan.metric, segments, job.plan.nlist
-    )
-    target = job.request.target
+    found = Measurement.none(folder.take(scratch.QUERIES), work.asking)
+    found = found.with_written(folder, segments)
     half = held_out.tuning_half(texts)
-    recall = None
-    deep = None
+    recall, deep = (
+        tuned_recall(found, k, job.plan.rerank, job.request.target, half) for k in (K, DEEP)
+    )
     nprobe = job.plan.nprobe
     rerank = job.plan.rerank
-    if found is not None:
-        recall = tuned_recall(exact.at(K), found, job.plan.rerank, target, half)
-        deep = tuned_recall(exact.at(DEEP), found, job.plan.rerank, target, half)
     if recall is not None:
         nprobe = recall.nprobe
         rerank = recall.rerank
-    reported = held_out.reporting_half(texts)
-    gains, positions, bound = (array[reported] for array in exact.lists())
-    known = held_out.KnownQueries(
-        texts[reported], gains, positions, bound, folder.take(scratch.CROWDED)
-    )
     listed = list(segments)
-    if trained.held_out is not None:
-        listed.append(trained.held_out)
+    if made.held_out is not None:
+        listed.append(made.held_out)
     entry = IndexEntry(
         request=job.request,
         factory=job.plan.factory,
@@ -330,45 +303,63 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
         rows=sum(segment.rows for segment in listed),
         segments=tuple(listed),
         trained=TrainedEntry(
-            path=trained.path,
-            sha256=trained.sha256,
+            path=made.file.path,
+            sha256=made.file.sha256,
             times=job.times,
-            rows=trained.rows,
+            rows=made.rows,
             corpus=job.rows,
             held_out_below=f"{job.held_out_below:x}",
             recall=recall.value if recall else None,
-            imbalance=imbalance(sizes),
+            imbalance=imbalance(found.rows_of_lists(job.plan.nlist)),
             closeness=closeness_of(segments),
         ),
-        queries=IndexFileEntry(*folder.write(known.to_bytes(), "parquet")),
         recall=recall,
         recall_100=deep,
-        change=ChangeEntry("trained", job.why, added=job.rows, deleted=0, moved=0),
-        layout=layout_of(listed),
+        change=ChangeEntry(TRAINED, job.why, added=job.rows, deleted=0, moved=0),
+        choice=job.choice,
+        layout=layout_of(job.plan),
     )
-    entry = replace(entry, segments=_with_answers(folder, entry, texts, reported))
-    if job.choice:
-        return replace(entry, choice=index_choice.settled(job.choice, job.plan, entry))
-    return entry
+    if job.again is not None:
+        change = ChangeEntry(REWRITTEN, job.why, added=0, deleted=0, moved=0)
+        trained = replace(job.again, times=job.times)
+        entry = replace(entry, trained=trained, change=change)
+    if job.choice is not None:
+        entry = replace(entry, choice=_with_query_bytes(job.choice, job.plan, entry))
+    return replace(entry, queries=_leave_known(work, entry, found))
 
 
-def _with_answers(
-    folder: Folder, entry: IndexEntry, texts: np.ndarray, reported: np.ndarray
-) -> tuple[SegmentEntry, ...]:
-    """Return the segments of an index; each range keeps its answers to the reported queries."""
-    grid = recall_grid(entry)
-    found = []
-    for segment in entry.segments:
-        if segment.lists:
-            answers = keep_answers(folder, segment, texts, reported, grid)
-            segment = replace(segment, answers=answers)
-        found.append(segment)
-    return tuple(found)
+def _leave_known(work: BuildWork, entry: IndexEntry, found: Measurement) -> IndexFileEntry:
+    """Write what the next run is to know of the texts on which recall is reported."""
+    folder = work.job.folder
+    texts = folder.take(scratch.TEXTS)
+    known = found.known(texts, folder.take(scratch.CROWDED))
+    known = known.of(np.flatnonzero(held_out.reporting_half(texts)))
+    asking = Asking.of(entry, work.job.plan.metric)
+    if entry.recall is None:  # nothing was found, at any nprobe
+        answers = Candidates.none(len(known.texts), asking.depth, asking.nprobes)
+    else:
+        answers = known.found.narrowed(asking.nprobes)
+    known = replace(known, found=answers)
+    return IndexFileEntry(*folder.write(known.to_bytes(), "queries"))
 
 
-def tuned_recall(
-    exact: ExactNeighbours, found: Candidates, rerank: int, target: float, tuning: np.ndarray
-) -> TunedRecallEntry | None:
-    """Return recall at one k, with the nprobe tuned for it on some of the queries."""
-    measured = tuned(exact, found, rerank, target, tuning)
-    return TunedRecallEntry(**measured) if measured else None
+def _with_query_bytes(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEntry:
+    """Return the choice with the bytes that a query reads, as tuned over all rows."""
+    uneven = entry.trained.imbalance or 1.0
+    read = query_bytes(plan, entry.rows, entry.nprobe, entry.rerank, uneven)
+    return replace(choice, query_bytes=round(read))
+
+
+def _missed(request: IndexRequest, entry: IndexEntry) -> DataGateError | None:
+    """Return the error of a built index that misses its target recall by more than chance."""
+    found = entry.recall
+    if found is None or found.high >= request.target:
+        return None
+    lists = f" in {entry.nprobe} lists" if entry.nprobe else ""
+    reached = (
+        f"{entry.factory} reaches recall@{found.k} {found.value:.4f} ({found.low:.4f} to"
+        f" {found.high:.4f}){lists}"
+    )
+    return DataGateError(
+        f"--target-recall {request.target:g}: {reached}; ask for less, or for another --index"
+    )

@@ -17,31 +17,20 @@ import pyarrow as pa
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow import as_hashes, as_matrix
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.index import (
-    Candidates,
-    ExactNeighbours,
-    IndexPlan,
-    SegmentedIndex,
-    SegmentFile,
-    TrainedIndex,
-    WrittenSegment,
-)
+from sentence_beam.transforms.index import IndexPlan, WrittenSegment
 from sentence_beam.transforms.index.refine import RefineWriter
-from sentence_beam.transforms.index.segment import list_sizes
 from sentence_beam.transforms.index.vectors import prepared
-from sentence_beam.transforms.steps.index import matching, scratch
+from sentence_beam.transforms.steps.index import matching
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
+from sentence_beam.transforms.store.index_entries import IndexFileEntry, SegmentEntry
 from sentence_beam.transforms.store.index_files import files as index_files
 from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.shards.reading import read_shard
 
-K = 10
-DEEP = 100  # the other k that a search is tuned for
-SPARE = 10  # answers that a range keeps beside those needed, so that some rows may be deleted
 SEGMENT_ROWS = 250_000
 SEGMENTS = 64
 
+ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha256
 Item = TypeVar("Item")
 
 
@@ -196,15 +185,11 @@ class Folder:
     def check(self, segment: SegmentEntry) -> None:
         """Raise DamagedIndexError if a file of a segment is not what was written."""
         index_files.check(self.stored(segment.path), segment.sha256, segment.checksum)
-        self.check_locator(segment)
-        for entry in (segment.refine, segment.answers):
-            if entry:
-                index_files.check(self.stored(entry.path), entry.sha256, entry.checksum)
-
-    def check_locator(self, segment: SegmentEntry) -> None:
-        """Raise DamagedIndexError if the locator of a segment is not what was written."""
         path = self.stored(segment.locator)
         index_files.check(path, segment.locator_sha256, segment.locator_checksum)
+        if segment.refine:
+            entry = segment.refine
+            index_files.check(self.stored(entry.path), entry.sha256, entry.checksum)
 
     def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """Return the vectors of a shard's column as the index holds them, float32 [n, d]."""
@@ -235,79 +220,17 @@ def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
     return np.empty((0, dim), np.float32)
 
 
-def recall_grid(index: IndexEntry) -> list[int]:
-    """Return the values of nprobe at which the recall of an updated index is measured."""
-    return sorted({max(1, index.nprobe), max(1, index.nprobe_for(DEEP))})
-
-
-def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
+def most_rows(plan: IndexPlan, rows: int) -> int:
     """Return the most rows of one segment.
 
     There are enough segments to build in parallel, and few enough to search.
     """
-    if merge:
-        return rows
     return min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
 
 
-def leave_recall(
-    folder: Folder,
-    segment: SegmentEntry,
-    trained: TrainedIndex,
-    exact: ExactNeighbours,
-    keep: np.ndarray | None,
-    depth: int,
-    nprobes: list[int],
-) -> None:
-    """Leave a segment's true neighbours of the queries, and those found at each nprobe.
-
-    A search returns `depth` rows. What a range answers is left too, with some rows more.
-    """
-    wide = depth
-    if segment.lists:
-        wide = depth + SPARE
-    with folder.on_disk(segment) as path:
-        index = SegmentedIndex.open([SegmentFile(path, keep)], trained)
-        found = Candidates.search(index, exact.queries, wide, nprobes, segment=segment.number)
-        folder.leave(scratch.list_sizes(segment.number), list_sizes(path))
-    folder.put(scratch.exact(segment.number), exact.to_bytes())
-    folder.put(scratch.found(segment.number), found.trimmed(depth).to_bytes())
-    if segment.lists:
-        folder.put(scratch.answers(segment.number), found.to_bytes())
-
-
-@functools.lru_cache(1)
-def trained_index(folder: Folder, path: str, sha256: str) -> TrainedIndex:
-    """Return the trained index that segments share; a process opens it once.
-
-    Raises DamagedIndexError if its file is not what was written.
-    """
-    return TrainedIndex.of(index_files.read(folder.stored(path), sha256))
-
-
-def take_recall(
-    folder: Folder, queries: np.ndarray, metric: str, segments: list[SegmentEntry], nlist: int
-) -> tuple[ExactNeighbours, Candidates | None, np.ndarray]:
-    """Return true and found neighbours over all segments, and the lengths of the `nlist` lists."""
-    exact = ExactNeighbours(queries, DEEP, metric)
-    found = None
-    sizes = np.zeros(nlist, np.int64)
-    for segment in segments:
-        exact_of = functools.partial(ExactNeighbours.from_bytes, queries=queries)
-        exact = exact.merge(folder.parsed(scratch.exact(segment.number), exact_of))
-        part = folder.parsed(scratch.found(segment.number), Candidates.from_bytes)
-        found = part if found is None else found.merge(part)
-        length = folder.take(scratch.list_sizes(segment.number))
-        first, stop = segment.lists or (0, nlist)
-        sizes[first:stop] += length
-    return exact, found, sizes
-
-
-def layout_of(segments: Iterable[SegmentEntry]) -> str | None:
+def layout_of(plan: IndexPlan) -> str | None:
     """Return the layout of an index: "lists" if its base is cut into ranges, None if by rows."""
-    if any(segment.lists for segment in segments):
-        return "lists"
-    return None
+    return "lists" if plan.nlist else None
 
 
 def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:

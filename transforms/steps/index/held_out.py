@@ -1,24 +1,21 @@
 """The held-out rows: texts, chosen by hash, with which recall is measured.
 
 All rows of a held-out text are in one small Flat segment, which every search scans. Recall is
-measured with these texts over all other rows, so their true neighbours are kept in a file of the
-index: few of them change in a run that changes few rows.
+measured with these texts over all other rows. Their true neighbours, and what the index answers,
+are kept in a file of the index, so that a run that changes few rows reads no others for it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from zlib import compress, decompress
 
 import numpy as np
-import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import (
-    as_hashes,
-    as_keys,
-    hash_column,
-    parquet_bytes,
-    table_of,
-)
+from sentence_beam.transforms.base.arrow import as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError, refuse_damage
-from sentence_beam.transforms.index import held_out_keys, sample_threshold, select
+from sentence_beam.transforms.index import Candidates, held_out_keys, sample_threshold, select
+from sentence_beam.transforms.index.array_bytes import pack, unpack
+from sentence_beam.transforms.index.exact import best_first
 
 HELD_OUT = 1000
 HELD_OUT_SHARE = 10  # at most one row in ten is held out
@@ -74,34 +71,28 @@ def _count(items: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KnownQueries:
-    """The texts on which recall is reported, and the crowded ones.
+    """The texts on which recall is reported, with what is known of them, and the crowded ones.
 
     A crowded text has the key of a held-out one but stays in the lists. `texts` uint8 [q, 16]
     ascending; `gains` float32 and `positions` int64 [q, 4k], `bound` float32 [q] as
-    `ExactNeighbours.lists` gives them; `crowded` uint8 [c, 16].
+    `ExactNeighbours.lists` gives them; `found` what the index answers; `crowded` uint8 [c, 16].
+    `sizes` int64 [m, 3] are segment, list and number of rows, deleted ones too, of each list of a
+    segment that has any.
     """
 
     texts: np.ndarray
     gains: np.ndarray
     positions: np.ndarray
     bound: np.ndarray
+    found: Candidates
     crowded: np.ndarray
+    sizes: np.ndarray
 
     def to_bytes(self) -> bytes:
-        """Return a Parquet file with a row for each text; crowded ones have no neighbours."""
-        depth = self.gains.shape[1]
-        columns = {
-            "row_hash": hash_column(np.concatenate([self.texts, self.crowded])),
-            "bound": pa.concat_arrays(
-                [pa.array(self.bound), pa.nulls(len(self.crowded), pa.float32())]
-            ),
-            "gains": _lists(self.gains, len(self.crowded)),
-            "positions": _lists(self.positions, len(self.crowded)),
-        }
-        metadata = {"depth": str(depth)}
-        return parquet_bytes(
-            pa.table(columns).replace_schema_metadata(metadata), compression="zstd"
-        )
+        """Return the bytes of the file."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        found = {f"found_{name}": array for name, array in self.found.arrays().items()}
+        return compress(pack(**arrays, **found), 1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KnownQueries":
@@ -112,20 +103,31 @@ class KnownQueries:
         with refuse_damage(
             "the queries of the index are not what was written", kind=DamagedIndexError
         ):
-            table = table_of(data)
-            depth = int(table.schema.metadata[b"depth"])
-            hashes = as_hashes(table.column("row_hash").combine_chunks())
-            known = table.column("bound").is_valid().to_numpy()
-            rows = table.filter(pa.array(known))
-            lists = (rows.column(name).combine_chunks() for name in ("gains", "positions"))
-            gains, positions = (column.flatten().to_numpy().reshape(-1, depth) for column in lists)
-            return cls(
-                hashes[known], gains, positions, rows.column("bound").to_numpy(), hashes[~known]
-            )
+            arrays = unpack(decompress(data))
+            named = {name: arrays.pop(name) for name in _ARRAYS}
+            found = {name.removeprefix("found_"): array for name, array in arrays.items()}
+            return cls(**named, found=Candidates.of_arrays(found))
+
+    def only(self, stays: Callable[[np.ndarray], np.ndarray]) -> "KnownQueries":
+        """Return the queries with some of their neighbours and answers.
+
+        `stays` takes positions, int64, and returns bool of their shape.
+        """
+        here = stays(self.positions) & (self.positions >= 0)
+        gains = np.where(here, self.gains, np.float32(-np.inf))
+        best = best_first(gains, np.where(here, self.positions, -1), gains.shape[1])
+        found = self.found.only(stays(self.found.kept))
+        return replace(self, gains=best[0], positions=best[1], found=found)
+
+    def of(self, place: np.ndarray) -> "KnownQueries":
+        """Return what is known of some of the texts, by numbers int64 [m]; of -1 it is nothing."""
+        blank = {"texts": 0, "gains": -np.inf, "positions": -1, "bound": -np.inf}
+        arrays = {}
+        for name, missing in blank.items():
+            array = getattr(self, name)
+            last = np.full((1, *array.shape[1:]), missing, array.dtype)
+            arrays[name] = np.concatenate([array, last])[place]
+        return replace(self, **arrays, found=self.found.of(place))
 
 
-def _lists(values: np.ndarray, nulls: int) -> pa.Array:
-    """Return rows of a matrix as a list column, followed by nulls."""
-    offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * values.shape[1])
-    lists = pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)))
-    return pa.concat_arrays([lists, pa.nulls(nulls, lists.type)])
+_ARRAYS = ("texts", "gains", "positions", "bound", "crowded", "sizes")

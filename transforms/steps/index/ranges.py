@@ -1,6 +1,11 @@
-"""Ranges of lists: their bounds, and writing each from the rows that its sources left."""
+"""Ranges of lists: their bounds, and writing each from the rows that its sources left by list.
+
+A source is a group of shards, a segment, or a group of new rows. Of each, a range reads its lists
+alone.
+"""
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,23 +15,55 @@ import pyarrow as pa
 from sentence_beam.transforms.index import ExactNeighbours, IndexPlan
 from sentence_beam.transforms.index.choose import cut_lists
 from sentence_beam.transforms.index.range_file import range_bytes
-from sentence_beam.transforms.index.refine import RefineWriter
-from sentence_beam.transforms.steps.index import scratch
-from sentence_beam.transforms.steps.index.files import DEEP, Folder, leave_recall, trained_index
-from sentence_beam.transforms.steps.index.listed import (
-    PLACES,
-    ListedSource,
-    SourcePart,
-    read_listed,
-    sizes_of,
-)
+from sentence_beam.transforms.index.refine import RefineWriter, row_type
+from sentence_beam.transforms.index.segment import ListedRows
+from sentence_beam.transforms.steps.index import matching, scratch
+from sentence_beam.transforms.steps.index.files import Folder, lines_of
+from sentence_beam.transforms.steps.index.recall import DEEP, Asking, leave_recall
 from sentence_beam.transforms.store.index_entries import SegmentEntry
 from sentence_beam.transforms.store.index_files import locators
+
+PLACES = pa.schema(
+    [("id", pa.string()), ("row_hash", pa.binary(16)), ("shard", pa.int32()), ("row", pa.int64())]
+)
+SLICES = 1024  # tables of places, each of equally many lists
+FIRST_IDS = 8  # ids of a range begin at a multiple of this
+
+
+@dataclass(frozen=True)
+class ListedSource:
+    """A source whose rows have been left: its number, and the sum of its rows' closeness.
+
+    Rows that `is_new` were in no segment before.
+    """
+
+    number: int
+    rows: int
+    code_size: int
+    closeness: float
+    is_new: bool = False
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """Rows of a source in some consecutive lists, in the order of the lists.
+
+    `sizes` int64 [lists], `codes` uint8 [n, code size], `rows` int64 [n] in the source, `shard`
+    int64 [n] numbers in `shards`; `vectors` [n] of `refine.row_type`, None if none are kept.
+    """
+
+    sizes: np.ndarray
+    codes: np.ndarray
+    rows: np.ndarray
+    places: pa.Table
+    shard: np.ndarray
+    shards: list[str]
+    vectors: np.ndarray | None
 
 
 @dataclass(frozen=True)
 class RangeSpan:
-    """A range to be written: its number, its lists, its first id, and the sources of its rows."""
+    """A range to be written: its number, its lists, its first id, and sources with rows of it."""
 
     number: int
     first: int
@@ -35,66 +72,134 @@ class RangeSpan:
     sources: tuple[ListedSource, ...]
 
     @property
-    def closeness(self) -> float | None:
+    def closeness(self) -> float:
         """The mean score of its sources' rows with their nearest centroid."""
         rows = sum(source.rows for source in self.sources)
-        if not rows:
-            return None
         return sum(source.closeness for source in self.sources) / rows
+
+
+def leave_listed(
+    folder: Folder,
+    source: int,
+    listed: ListedRows,
+    first: int,
+    nlist: int,
+    locator: pa.Table,
+    vectors: np.ndarray | None,
+) -> None:
+    """Leave the rows of a source; `locator` and `vectors` have them by their local rows.
+
+    `listed` has the lists from `first` on.
+    """
+    sizes = np.zeros(nlist, np.int64)
+    sizes[first : first + len(listed.sizes)] = listed.sizes
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    folder.put(scratch.listed_starts(source), starts.astype("<i8").tobytes())
+    records = np.empty(len(listed.rows), _record(listed.codes.shape[1]))
+    records["code"] = listed.codes
+    records["row"] = listed.rows
+    folder.put(scratch.listed_codes(source), records.tobytes())
+    found = locator.take(pa.array(listed.rows))
+    numbers, names = locators.shards_of(found)
+    columns = [found.column("id"), found.column("row_hash"), pa.array(numbers, pa.int32())]
+    places = pa.table([*columns, found.column("row")], schema=PLACES)
+    width = _slice_width(nlist)
+    bounds = starts[np.minimum(np.arange(0, nlist + width, width), nlist)]
+    tables = [
+        places.slice(start, stop - start) for start, stop in itertools.pairwise(bounds.tolist())
+    ]
+    folder.put(scratch.listed_places(source), matching.to_bytes(tables))
+    folder.put(scratch.listed_shards(source), "\n".join(names).encode())
+    if vectors is not None:
+        folder.put(scratch.listed_vectors(source), vectors[listed.rows].tobytes())
+
+
+def _read_listed(
+    folder: Folder, source: ListedSource, span: RangeSpan, plan: IndexPlan
+) -> SourcePart:
+    """Return the rows of a source in the lists of a range."""
+    width = _slice_width(plan.nlist)
+    slice_first = span.first // width
+    slices = (span.stop - 1) // width + 1 - slice_first
+    low = slice_first * width
+    starts = np.frombuffer(
+        folder.part(scratch.listed_starts(source.number), 8 * low, 8 * (span.stop + 1)), "<i8"
+    )
+    here = starts[span.first - low :]
+    begin = int(here[0])
+    end = int(here[-1])
+    name = scratch.listed_codes(source.number)
+    records = _records(folder, name, _record(source.code_size), begin, end)
+    vectors = None
+    if plan.rerank:
+        name = scratch.listed_vectors(source.number)
+        vectors = _records(folder, name, row_type(plan.dim), begin, end)
+    places = PLACES.empty_table()
+    if begin < end:
+        name = scratch.listed_places(source.number)
+        tables = folder.tables(name, PLACES, slice_first, slices)
+        places = pa.concat_tables(tables).slice(begin - int(starts[0]), end - begin)
+    names = folder.parsed(scratch.listed_shards(source.number), lines_of)
+    return SourcePart(
+        np.diff(here),
+        records["code"],
+        records["row"].astype(np.int64),
+        places,
+        places.column("shard").to_numpy(),
+        names,
+        vectors,
+    )
+
+
+def _records(folder: Folder, name: str, kind: np.dtype, start: int, stop: int) -> np.ndarray:
+    """Return the records from `start` up to `stop` of a file of them."""
+    if start == stop:
+        return np.empty(0, kind)
+    return np.frombuffer(folder.part(name, start * kind.itemsize, stop * kind.itemsize), kind)
+
+
+def _record(code_size: int) -> np.dtype:
+    return np.dtype([("code", "u1", (code_size,)), ("row", "<u4")])
+
+
+def _slice_width(nlist: int) -> int:
+    """Return the number of lists in a table of places."""
+    return -(-nlist // SLICES)
 
 
 def spans(
     folder: Folder,
     plan: IndexPlan,
+    most_bytes: int,
     sources: Sequence[ListedSource],
-    kept: Iterable[SegmentEntry],
     numbers: Iterator[int],
 ) -> list[RangeSpan]:
-    """Return the ranges of the sources' rows, with the next of some numbers.
+    """Return the ranges of the sources' rows, of at most so many bytes, with the next numbers.
 
-    `kept` are the ranges that stay, whose ids are not used again.
+    Leaves the queries' true neighbours among the rows of all sources.
     """
+    _leave_exact(folder, sources, plan.metric)
     sizes = np.zeros(plan.nlist, np.int64)
+    bounds = []
     for source in sources:
-        sizes += sizes_of(folder, source)
-    used = [(segment.first_id, segment.first_id + segment.rows) for segment in kept]
+        starts = folder.parsed(
+            scratch.listed_starts(source.number), lambda data: np.frombuffer(data, "<i8")
+        )
+        filled = np.flatnonzero(np.diff(starts))
+        bounds.append((source, filled[0], filled[-1]))
+        sizes += np.diff(starts)
     found = []
-    for first, stop in covered(sources, plan.nlist):
-        for low, high in cut_lists(sizes[first:stop], plan):
-            rows = int(sizes[first + low : first + high].sum())
-            if not rows:
-                continue
-            start = _free(used, rows)
-            used.append((start, start + rows))
-            span = RangeSpan(next(numbers), first + low, first + high, start, tuple(sources))
-            found.append(span)
+    first_id = 0
+    for first, stop in cut_lists(sizes, plan, most_bytes):
+        rows = int(sizes[first:stop].sum())
+        if rows:
+            here = tuple(one for one, low, high in bounds if low < stop and high >= first)
+            found.append(RangeSpan(next(numbers), first, stop, first_id, here))
+            first_id += -(-rows // FIRST_IDS) * FIRST_IDS
     return found
 
 
-def covered(sources: Sequence[ListedSource], nlist: int) -> list[tuple[int, int]]:
-    """Return the lists that the sources may have rows of, as runs [first, stop), ascending."""
-    runs: list[tuple[int, int]] = []
-    every = {run for source in sources for run in source.lists or [(0, nlist)]}
-    for first, stop in sorted(every):
-        if runs and first <= runs[-1][1]:
-            runs[-1] = (runs[-1][0], max(stop, runs[-1][1]))
-        else:
-            runs.append((first, stop))
-    return runs
-
-
-def _free(used: list[tuple[int, int]], rows: int) -> int:
-    """Return the first multiple of 8 at which so many ids are free."""
-    start = 0
-    for first, stop in sorted(used):
-        if start + rows <= first:
-            break
-        start = max(start, -(-stop // 8) * 8)
-    return start
-
-
-def leave_exact(folder: Folder, sources: Iterable[ListedSource], metric: str) -> None:
-    """Leave the queries' true neighbours among the rows of all sources."""
+def _leave_exact(folder: Folder, sources: Iterable[ListedSource], metric: str) -> None:
     queries = folder.take(scratch.QUERIES)
     exact = ExactNeighbours(queries, DEEP, metric)
     parse = functools.partial(ExactNeighbours.from_bytes, queries=queries)
@@ -103,24 +208,12 @@ def leave_exact(folder: Folder, sources: Iterable[ListedSource], metric: str) ->
     folder.put(scratch.LISTED_EXACT, exact.to_bytes())
 
 
-@dataclass(frozen=True)
-class WrittenRange:
-    """A range that has been written, and the source and row of each of its rows.
+def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan, asking: Asking) -> SegmentEntry:
+    """Write a range, its locator, and its rows' vectors if candidates are scored again.
 
-    `origins` int64 [rows] are positions: the number of the source << 32 | its row there.
+    Leaves its true neighbours of the queries, what it answers, and which of those are new.
     """
-
-    segment: SegmentEntry
-    origins: np.ndarray
-
-
-def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan) -> WrittenRange:
-    """Write a range, its locator, and its rows' vectors if candidates are scored again."""
-    dim = plan.dim if plan.rerank else None
-    parts = [
-        read_listed(folder, source, span.first, span.stop, plan.nlist, dim)
-        for source in span.sources
-    ]
+    parts = [_read_listed(folder, source, span, plan) for source in span.sources]
     lists = np.concatenate([np.repeat(np.arange(len(part.sizes)), part.sizes) for part in parts])
     places, shard, names = _places(parts)
     order = np.lexsort((places.column("row").to_numpy(), shard, lists))
@@ -129,22 +222,22 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan) -> WrittenRang
     data, header = range_bytes(span.first, span.first_id, sizes, codes)
     path, sha256 = folder.write(data, "lists")
     refine_file = None
-    if dim is not None:
-        refine = RefineWriter(dim)
-        refine.copy(
-            np.concatenate([part.vectors for part in parts if part.vectors is not None])[order]
-        )
+    if plan.rerank:
+        refine = RefineWriter(plan.dim)
+        vectors = [part.vectors for part in parts if part.vectors is not None]
+        refine.copy(np.concatenate(vectors)[order])
         refine_file = folder.file(refine.to_bytes(), "refine")
     segment = SegmentEntry(
         span.number, "base", len(order), 0, path, sha256, len(data), "", "", span.closeness,
         folder.checksum(path), refine=refine_file, lists=(span.first, span.stop),
         first_id=span.first_id, header_sha256=header.sha256,
     )  # fmt: skip
+    segment = folder.located(segment, _locator(places, shard, names, order))
     origins = np.concatenate(
         [part.rows | source.number << 32 for source, part in zip(span.sources, parts, strict=True)]
     )
-    locator = _locator(places, shard, names, order)
-    return WrittenRange(folder.located(segment, locator), origins[order])
+    _leave_range_recall(folder, span, segment, origins[order], asking)
+    return segment
 
 
 def _places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[str]]:
@@ -167,29 +260,24 @@ def _locator(places: pa.Table, shard: np.ndarray, names: list[str], order: np.nd
     )
 
 
-def leave_range_recall(
-    folder: Folder, written: WrittenRange, trained: tuple[str, str], metric: str, depth: int,
-    nprobes: list[int],
-) -> None:  # fmt: skip
-    """Leave a range's true neighbours of the queries, and those found at each nprobe.
+def _leave_range_recall(
+    folder: Folder, span: RangeSpan, segment: SegmentEntry, origins: np.ndarray, asking: Asking
+) -> None:
+    """Leave a range's true neighbours of the queries, and its answers.
 
-    `trained` are path and sha256 of the trained index.
+    `origins` int64 [rows] are the number of each row's source << 32 | its row there.
     """
     queries = folder.take(scratch.QUERIES)
     parse = functools.partial(ExactNeighbours.from_bytes, queries=queries)
     gains, positions, bound = folder.parsed(scratch.LISTED_EXACT, parse).lists()
-    order = np.argsort(written.origins)
-    at = np.minimum(np.searchsorted(written.origins[order], positions), len(order) - 1)
+    order = np.argsort(origins)
+    at = np.minimum(np.searchsorted(origins[order], positions), len(order) - 1)
     rows = order[at]
-    mine = (written.origins[rows] == positions) & (positions >= 0)
+    mine = (origins[rows] == positions) & (positions >= 0)
+    here = np.where(mine, rows | segment.number << 32, -1)
     exact = ExactNeighbours.of_lists(
-        queries,
-        DEEP,
-        metric,
-        np.where(mine, gains, -np.inf).astype(np.float32),
-        np.where(mine, rows | written.segment.number << 32, -1),
-        bound,
+        queries, DEEP, asking.metric, np.where(mine, gains, np.float32(-np.inf)), here, bound
     )
-    leave_recall(
-        folder, written.segment, trained_index(folder, *trained), exact, None, depth, nprobes
-    )
+    new = [source.number for source in span.sources if source.is_new]
+    folder.leave(scratch.fresh(segment.number), here[mine & np.isin(positions >> 32, new)])
+    leave_recall(folder, segment, asking, exact)

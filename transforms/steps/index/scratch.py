@@ -16,9 +16,8 @@ BOUNDS = "bounds.npy"  # the first list of each cell, and the number of all list
 
 # An update.
 PLAN = "plan.json"
-REPAIRED_PLAN = "plan-repaired.json"  # the same after ranges have been repaired
-DECISION = "decision.json"  # the segments to write, and what changes
-KNOWN = "known.npy"  # the place of each query among those whose neighbours were known before
+CHANGE = "change.json"  # what the update changes, for the manifest
+KNOWN = "known.npy"  # the place of each query among those of which anything was known before
 WAS_CROWDED = "was-crowded.npy"  # the last index's CROWDED
 HELD_OUT_ROWS = "held-out.arrow"  # rows of the held-out segment, by bucket
 
@@ -31,11 +30,6 @@ def exact(segment: int) -> str:
 def found(segment: int) -> str:
     """Return the name of the queries' neighbours that a search of a segment finds."""
     return f"found-{segment}"
-
-
-def answers(segment: int) -> str:
-    """Return the name of what a range answers to the queries, and more of each than is needed."""
-    return f"answers-{segment}"
 
 
 def list_sizes(segment: int) -> str:
@@ -77,14 +71,14 @@ def listed_vectors(source: int) -> str:
     return f"listed-{source}-vectors"
 
 
+def gone(segment: int) -> str:
+    """Return the name of the positions of known rows of a segment that are deleted in this run."""
+    return f"gone-{segment}"
+
+
 def fresh(segment: int) -> str:
-    """Return the name of the local rows of a range that are new in this update."""
+    """Return the name of the positions of rows that are new, of those near to a query."""
     return f"fresh-{segment}"
-
-
-def repaired(segment: int) -> str:
-    """Return the name of the known queries' true neighbours in a repaired range."""
-    return f"repaired-{segment}"
 
 
 def part(group: int, number: int) -> str:

@@ -15,7 +15,7 @@ from sentence_beam.transforms.index.choose import plan_for
 from sentence_beam.transforms.index.near_pairs import BLOCK
 from sentence_beam.transforms.index.spec import IndexSpec
 from sentence_beam.transforms.search import Selection
-from sentence_beam.transforms.steps.joins.store_vectors import StoreVectors
+from sentence_beam.transforms.steps.joins.store_vectors import StoreVectors, train_on
 from sentence_beam.transforms.steps.options.joins import AGGLOMERATIVE_ROWS
 
 NEAREST = 5  # rows that name a cluster
@@ -50,7 +50,7 @@ def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
     plan = plan_for(
         IndexSpec.parse(f"IVF{clusters},Flat"), len(stored), stored.vectors.shape[1], "ip"
     )
-    trained = stored.trained(plan, ROWS_A_CENTRE * clusters)
+    trained = train_on(stored.vectors, plan, ROWS_A_CENTRE * clusters)
     label = np.empty(len(stored), np.int64)
     score = np.empty(len(stored), np.float32)
     for start in progress.over(range(0, len(stored), BLOCK), "choosing clusters", "blocks of rows"):

@@ -4,51 +4,55 @@ If it has an index, its segments make the groups; else rows are compared one by 
 groups.
 """
 
-from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
-from typing import Protocol
 
 import numpy as np
 
-from sentence_beam.transforms.base.arrow import as_matrix
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.base.pairs import group_by_size
-from sentence_beam.transforms.index import SegmentedIndex, TrainedIndex, exact_search, rerank
+from sentence_beam.transforms.index import SegmentedIndex, TrainedIndex, rerank
 from sentence_beam.transforms.index.by_lists import coarse_search, scan
 from sentence_beam.transforms.index.choose import depth_for
 from sentence_beam.transforms.index.exact import gains_to_scores
-from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.parts import Coarse, TopK
-from sentence_beam.transforms.index.search import SearchResult
-from sentence_beam.transforms.index.vectors import prepared, scored_by
+from sentence_beam.transforms.index.search import result as as_result
+from sentence_beam.transforms.index.vectors import scored_by
 from sentence_beam.transforms.search import Hits, Searcher
+from sentence_beam.transforms.search.rows import exact_rows
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.reading import read_shard
 
 GROUP_ROWS = 1_000_000
 Group = tuple[int, int]  # the first segment or shard, and the one behind the last
 
 
-class ComparedRows(Protocol):
-    """The rows of a snapshot, as queries are compared with them."""
+class ComparedRows:
+    """The rows of a snapshot, as queries are compared with them; by default without lists."""
+
+    def __init__(self, metric: str):
+        self._metric = scored_by(metric)
 
     @property
     def groups(self) -> list[Group]:
         """The groups, in order; at least one."""
+        raise NotImplementedError
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return the lists to search, once for all groups; None without lists."""
 
     def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
         """Return those of the queries, int64, that may have a candidate in a group."""
+        return queries
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         """Return gains and positions of the best candidates of a group."""
+        raise NotImplementedError
 
     def hits(self, queries: np.ndarray, found: TopK) -> Hits:
         """Return the k best rows of each query, from the best candidates of all groups."""
+        gains, positions = found
+        return Hits.at_positions(gains_to_scores(gains, self._metric), positions)
 
 
 def rows_of(
@@ -65,17 +69,17 @@ def rows_of(
     return ByRow(manifest, k + spare)
 
 
-class ByIndex:
+class ByIndex(ComparedRows):
     """The rows of an index; a group's candidates are those that `search` finds in its segments."""
 
     def __init__(self, index: IndexEntry, searcher: Searcher, k: int, spare: int):
+        super().__init__(index.metric)
         self._index = index
         self._searcher = searcher
         self._k = k + spare
         # one hit more would have some indexes look into several times as many
         self._nprobe = index.nprobe_for(k)
         self._depth = depth_for(self._k, index.rerank)
-        self._metric = scored_by(index.metric)
         self._opened: tuple[Group, SegmentedIndex] | None = None
 
     @property
@@ -86,11 +90,9 @@ class ByIndex:
         """Return the lists to search; all of them if there are at most k rows."""
         if self._trained is None:
             return None
-        live = sum(segment.live for segment in self._index.segments)
-        if self._k >= live:
+        nprobe = self._nprobe
+        if self._k >= sum(segment.live for segment in self._index.segments):
             nprobe = self._trained.index.nlist
-        else:
-            nprobe = self._nprobe
         return coarse_search(self._trained, queries, nprobe)
 
     def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
@@ -108,23 +110,13 @@ class ByIndex:
 
     @cached_property
     def _trained(self) -> TrainedIndex | None:
-        """The quantizer of the lists; None without lists."""
-        trained = self._searcher.index.trained
-        if trained is None:  # segments of earlier versions have the quantizer themselves
-            lists = [
-                part.index
-                for part in self._searcher.index.opened(*self._all).parts
-                if part.has_lists
-            ]
-            return TrainedIndex(load_faiss(), lists[0]) if lists else None
-        return trained if hasattr(trained.index, "quantizer") else None
+        return self._searcher.index.trained
 
     @property
     def _all(self) -> Group:
         return 0, len(self._index.segments)
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
-        """Return gains and positions of the best candidates of some segments."""
         gains, positions = scan(
             self._open(group).parts, queries, self._depth, coarse, self._trained
         )
@@ -142,10 +134,9 @@ class ByIndex:
         lists.
         """
         gains, positions = found
-        segment = (positions >> 32).astype(np.int32)
-        row = np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
-        result = SearchResult(gains_to_scores(gains, self._metric), segment, row)
-        short = np.flatnonzero(row[:, min(self._k, row.shape[1]) - 1] < 0)
+        last = min(self._k, positions.shape[1]) - 1
+        short = np.flatnonzero(positions[:, last] < 0)
+        result = as_result(gains, positions, self._metric)
         if short.size and self._trained is not None:
             wider = self._open(self._all).search(
                 queries[short], self._depth, nprobe=self._nprobe, least=self._k
@@ -158,78 +149,40 @@ class ByIndex:
         return Hits(result.scores[:, : self._k], shard[:, : self._k], row[:, : self._k])
 
 
-class ByRow:
-    """All rows of a snapshot without an index."""
+class ByRow(ComparedRows):
+    """All rows of a snapshot without an index; a group is some shards."""
 
     def __init__(self, manifest: Manifest, k: int):
+        super().__init__(manifest.metric)
         self._manifest = manifest
         self._k = k
-        self._metric = scored_by(manifest.metric)
 
     @property
     def groups(self) -> list[Group]:
         return _groups(self._manifest.shards.column("rows").to_pylist())
 
-    def coarse(self, queries: np.ndarray) -> Coarse | None:
-        """Return None: there are no lists."""
-
-    def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
-        """Return all queries."""
-        return queries
-
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
-        """Return gains and positions of the k best rows of some shards."""
-        scores, positions = exact_search(self._vectors(group), queries, self._k, self._metric)
+        scores, positions = exact_rows(self._manifest, queries, self._k, shards=range(*group))
         return gains_to_scores(scores, self._metric), positions
 
-    def _vectors(self, group: Group) -> Iterator[tuple[np.ndarray, int]]:
-        for number in range(*group):
-            start = number << 32
-            for batch in read_shard(self._manifest.shard(number).full_path, ["embedding"]):
-                yield prepared(as_matrix(batch.column(0)), self._manifest.metric), start
-                start += batch.num_rows
 
-    def hits(self, queries: np.ndarray, found: TopK) -> Hits:
-        """Return the rows as they were found."""
-        return hits_at(found, self._metric)
-
-
-class ByFilter:
+class ByFilter(ComparedRows):
     """The rows that a filter matches, all in one group: a search knows which lists hold them."""
 
     def __init__(self, searcher: Searcher, k: int, where: str):
+        super().__init__(searcher.manifest.metric)
         self._searcher = searcher
         self._k = k
         self._where = where
-        self._metric = scored_by(searcher.manifest.metric)
 
     @property
     def groups(self) -> list[Group]:
         return [(0, len(self._searcher.manifest.shards))]
 
-    def coarse(self, queries: np.ndarray) -> Coarse | None:
-        """Return None: the search chooses among the lists with matching rows."""
-
-    def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
-        """Return all queries."""
-        return queries
-
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
-        """Return gains and positions of the k best matching rows."""
         hits = self._searcher.nearest(queries, self._k, where=self._where)
         positions = np.where(hits.shard >= 0, hits.shard << 32 | hits.row, -1)
         return gains_to_scores(hits.scores, self._metric), positions
-
-    def hits(self, queries: np.ndarray, found: TopK) -> Hits:
-        """Return the rows as they were found."""
-        return hits_at(found, self._metric)
-
-
-def hits_at(found: TopK, metric: str) -> Hits:
-    """Return hits for gains and positions, number of the shard << 32 and row each; -1 is none."""
-    gains, positions = found
-    shard = np.where(positions >= 0, positions >> 32, -1)
-    return Hits(gains_to_scores(gains, metric), shard, positions & 0xFFFFFFFF)
 
 
 def _groups(sizes: list[int]) -> list[Group]:
@@ -241,4 +194,4 @@ def _groups(sizes: list[int]) -> list[Group]:
 
 def damaged(error: DamagedIndexError) -> DamagedIndexError:
     """Return the error with its mend."""
-    return DamagedIndexError(f"{error}; `sentence-beam index` makes it again")
+    return DamagedIndexError(f"{error}; `sentence-beam index` builds it again")

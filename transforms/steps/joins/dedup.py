@@ -1,6 +1,7 @@
 """Near-duplicate rows of a store, and the one of each group that is kept."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,19 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.index import TrainedIndex
-from sentence_beam.transforms.index.choose import FLAT_BELOW, automatic_index, plan_for
 from sentence_beam.transforms.index.near_pairs import (
     Components,
     cosines,
-    lists_for,
-    lists_near,
     near_pairs,
-    one_list,
     share_found,
 )
 from sentence_beam.transforms.search import Searcher, Selection
 from sentence_beam.transforms.space.chunks import ChunksSpec
-from sentence_beam.transforms.steps.joins.store_vectors import TEXT, StoreVectors, first_copies
+from sentence_beam.transforms.steps.joins.store_vectors import (
+    TEXT,
+    StoreVectors,
+    first_copies,
+    near_lists,
+)
 from sentence_beam.transforms.store.manifest import Manifest
 
 SHOWN_GROUPS = 5
@@ -53,7 +55,7 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
     without rows.
     """
     stored = StoreVectors.read(selection, folder)
-    near = _lists(stored, min_score)
+    near = near_lists(stored.vectors, min_score, partial(_of_index, selection.manifest))
     components = Components(len(stored))
     alone = near
     # With late chunks, pieces of one text have vectors of their own.
@@ -88,23 +90,10 @@ def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.
     )
 
 
-def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
-    """Return the lists near each row: one if every pair can be compared, else those of an index."""
-    if len(stored) < FLAT_BELOW:
-        return one_list(len(stored))
-    plan = plan_for(
-        automatic_index(len(stored), "Flat"), len(stored), stored.vectors.shape[1], "ip"
-    )
-    trained = _of_index(stored.selection.manifest) or stored.trained(plan, plan.train_rows)
-    return lists_near(stored.vectors, trained, lists_for(min_score))
-
-
 def _of_index(manifest: Manifest) -> TrainedIndex | None:
     """Return the quantizer of the store's index, if its lists are for vectors of length 1."""
-    alike = manifest.metric == "cosine" or manifest.space.normalize
-    trained = Searcher(manifest).index.trained if alike else None
-    if trained is not None and hasattr(trained.index, "quantizer"):
-        return trained
+    if manifest.metric == "cosine" or manifest.space.normalize:
+        return Searcher(manifest).index.trained
     return None
 
 

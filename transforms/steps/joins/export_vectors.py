@@ -15,7 +15,7 @@ from sentence_beam.transforms.base.arrow import as_matrix, fixed_size
 from sentence_beam.transforms.base.errors import MissingExtraError
 from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.index import TrainedIndex
-from sentence_beam.transforms.index.faiss_module import use_threads
+from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.vectors import faiss_metric, prepared, scored_by
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.store import Store
@@ -111,7 +111,8 @@ def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
     entry = manifest.index
     metric = manifest.metric
     start = 0
-    with use_threads(None) as faiss, _Ids(manifest, folder) as ids:
+    faiss = load_faiss()
+    with _Ids(manifest, folder) as ids:
         if entry is not None and entry.trained.path:
             path = storage.join(manifest.root, entry.trained.path)
             plain = TrainedIndex.of(index_files.read(path, entry.trained.sha256)).whole

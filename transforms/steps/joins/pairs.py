@@ -13,19 +13,20 @@ from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.reading import list_files, read_files
 from sentence_beam.transforms.corpus.spans import estimated_tokens
 from sentence_beam.transforms.corpus.syntax import Syntax
-from sentence_beam.transforms.index.choose import automatic_index, plan_for
 from sentence_beam.transforms.index.copies import with_copies
 from sentence_beam.transforms.index.near_pairs import (
     TopPairs,
-    lists_for,
-    lists_near,
     one_list,
     share_of_nearest,
     top_pairs,
 )
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.space import Machine, Recipe, row_hashes
-from sentence_beam.transforms.steps.joins.store_vectors import StoreVectors, first_copies, train_on
+from sentence_beam.transforms.steps.joins.store_vectors import (
+    StoreVectors,
+    first_copies,
+    near_lists,
+)
 from sentence_beam.transforms.steps.options.joins import PairsOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
@@ -189,7 +190,7 @@ def most_similar(
     vectors = collection.vectors
     least = -np.inf if options.min_score is None else options.min_score
     exact = len(collection.distinct) < exact_below
-    near = one_list(len(vectors)) if exact else _lists(vectors, least)
+    near = one_list(len(vectors)) if exact else near_lists(vectors, least)
     copies = np.ones(len(vectors), bool)
     copies[collection.of] = False
     near[copies] = -1  # in no list: the first row of their text represents them
@@ -203,15 +204,6 @@ def most_similar(
         pairs,
         f"an index was asked, which finds the nearest neighbour of {share:.1%} of the texts",
     )
-
-
-def _lists(vectors: np.ndarray, least: float) -> np.ndarray:
-    """Return the lists near each row, int32 [n, lists], by k-means; one for few rows."""
-    rows, dim = vectors.shape
-    plan = plan_for(automatic_index(rows, "Flat"), rows, dim, "ip")
-    if not plan.nlist:
-        return one_list(len(vectors))
-    return lists_near(vectors, train_on(vectors, plan, plan.train_rows), lists_for(least))
 
 
 def _as_rows(pairs: TopPairs, collection: Collection, distinct: bool) -> list[dict[str, Any]]:

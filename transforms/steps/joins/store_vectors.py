@@ -1,6 +1,6 @@
 """All selected rows of a snapshot at once: ids in memory, vectors of length 1 in a mapped file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,8 @@ import pyarrow as pa
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow import as_hashes, as_keys, as_matrix
 from sentence_beam.transforms.index import IndexPlan, TrainedIndex, train
+from sentence_beam.transforms.index.choose import automatic_index, plan_for
+from sentence_beam.transforms.index.near_pairs import lists_for, lists_near, one_list
 from sentence_beam.transforms.index.vectors import prepared
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.store.shards.shard_files import open_numbered, take_numbered
@@ -63,10 +65,6 @@ class StoreVectors:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def trained(self, plan: IndexPlan, most: int) -> TrainedIndex:
-        """Train an index on at most `most` of the rows, the same ones each time."""
-        return train_on(self.vectors, plan, most)
-
     def names(self, rows: np.ndarray) -> list[str]:
         """Return the texts of rows int64 [m], cut to 200 characters and on one line.
 
@@ -103,6 +101,24 @@ def train_on(vectors: np.ndarray, plan: IndexPlan, most: int) -> TrainedIndex:
     rows = np.sort(generator.choice(len(vectors), min(most, len(vectors)), replace=False))
     with progress.stage(f"training on {len(rows):,} rows"):
         return TrainedIndex.of(train(plan, np.ascontiguousarray(vectors[rows])))
+
+
+def near_lists(
+    vectors: np.ndarray,
+    threshold: float,
+    open_trained: Callable[[], TrainedIndex | None] = lambda: None,
+) -> np.ndarray:
+    """Return the lists near each vector, int32 [n, lists], to find pairs above a threshold.
+
+    They are those of the trained index that can be opened, else of k-means over the vectors. Few
+    vectors are in one list.
+    """
+    rows, dim = vectors.shape
+    plan = plan_for(automatic_index(rows, "Flat"), rows, dim, "ip")
+    if not plan.nlist:
+        return one_list(rows)
+    trained = open_trained() or train_on(vectors, plan, plan.train_rows)
+    return lists_near(vectors, trained, lists_for(threshold))
 
 
 def first_copies(hashes: np.ndarray) -> np.ndarray:

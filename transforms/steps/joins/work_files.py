@@ -1,6 +1,5 @@
 """Files that the steps of a join leave for each other: queries, and candidates of a group."""
 
-import io
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -9,22 +8,21 @@ import numpy as np
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import refuse_damage
+from sentence_beam.transforms.index.array_bytes import pack, unpack
 from sentence_beam.transforms.index.exact import best_first, no_results
 from sentence_beam.transforms.index.parts import TopK
 
 
 def write_arrays(path: str, **arrays: Any) -> None:
     """Write a file of the work, in place of one of an earlier run."""
-    sink = io.BytesIO()
-    np.savez(sink, **arrays)
-    storage.ensure(path, sink.getvalue())
+    storage.ensure(path, pack(**arrays))
 
 
 def take_arrays(path: str) -> dict[str, np.ndarray]:
     """Return the arrays of a file of the work. Raises SentenceBeamError if it is damaged."""
     data = storage.read_bytes(path)
-    with refuse_damaged_work(path), np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return dict(arrays)
+    with refuse_damaged_work(path):
+        return unpack(data)
 
 
 def refuse_damaged_work(path: str) -> AbstractContextManager[None]:

@@ -4,9 +4,7 @@ from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
 from sentence_beam.transforms.calibration import check_space
 from sentence_beam.transforms.corpus.find import overlaps
 from sentence_beam.transforms.corpus.lakes import is_table
-from sentence_beam.transforms.index.budgets import check_row_bytes
 from sentence_beam.transforms.space.int8_model import INT8
-from sentence_beam.transforms.steps.index.choice import budgets_of
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.choose import Choice
 from sentence_beam.transforms.store.manifest import Manifest
@@ -36,8 +34,6 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
     if previous is not None and not options.reembed:
         _check_same_space(options, choice, previous)
     _check_calibration(options, choice)
-    if choice.index is not None and options.max_bytes_per_row is not None:
-        check_row_bytes(choice.index.spec, choice.space.dim, budgets_of(choice.index))
     if options.append and choice.partition == "content":
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without"

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import Remembered, declared_in
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.corpus import Columns
@@ -271,27 +270,20 @@ def _recipe(
 
 
 def _index(options: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
-    """The index asked for, or one like the last snapshot's."""
-    names = ("target_recall", "max_bytes_per_row", "max_latency_ms", "metric")
-    given: dict[str, Any] = {
-        name: value for name in names if (value := getattr(options, name)) is not None
-    }
+    """Return the request for the index, None for none.
+
+    The last snapshot's is kept, with its target and budgets, unless another index is named. A
+    given metric replaces the request's.
+    """
+    last = previous.index.request if previous is not None and previous.index else None
     if options.index == "none":
-        _check_none(given)
         return None
-    if options.index is not None:
-        return IndexRequest(options.index, **given)
-    if previous is not None and previous.index:
-        return replace(previous.index.request, **given)
-    if given.keys() - {"metric"}:
-        return IndexRequest(**given)
-    return None
-
-
-def _check_none(given: dict[str, Any]) -> None:
-    """Raise OptionError for an option that needs an index, if none is to be built."""
-    wrong = [name for name in given if name != "metric"]
-    if wrong:
-        raise OptionError(
-            f"--{wrong[0].replace('_', '-')}: --index none builds no index; leave it out"
-        )
+    if last is not None and options.index in (None, last.index):
+        request = last
+    elif options.index is not None:
+        request = IndexRequest(options.index)
+    else:
+        return None
+    if options.metric is not None:
+        return replace(request, metric=options.metric)
+    return request

@@ -17,13 +17,10 @@ from sentence_beam.transforms.options.common import (
     INDEXES,
     KEY,
     MAX_ANSWER_CHANGE,
-    MAX_BYTES_PER_ROW,
-    MAX_LATENCY_MS,
     MAX_NDCG_DROP,
     MAX_REJECTS,
     METRIC,
     STORE,
-    TARGET_RECALL,
     TOKENS_PER_BATCH,
 )
 from sentence_beam.transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
@@ -76,11 +73,6 @@ class EmbedOptions(VectorOptions):
         default=None,
     )
     metric: str | None = option(METRIC, group=STORED, remembered=RUN, advanced=True, default=None)
-    target_recall: float | None = option(TARGET_RECALL, group=STORED, advanced=True, default=None)
-    max_bytes_per_row: int | None = option(
-        MAX_BYTES_PER_ROW, group=STORED, advanced=True, default=None
-    )
-    max_latency_ms: float | None = option(MAX_LATENCY_MS, group=STORED, advanced=True, default=None)
     max_rejects: float | None = option(MAX_REJECTS, group=STORED, gate=True, default=None)
     max_deletes: float | None = option(
         "share of the rows that a run may delete; 1 allows all (default:"
@@ -253,12 +245,6 @@ class EmbedOptions(VectorOptions):
         if self.keep_columns is None:
             return None
         return parse_columns(",".join(self.keep_columns))
-
-    @property
-    def asks_for_index(self) -> bool:
-        """Whether an index is asked for now, of a kind or by what it has to reach and may cost."""
-        budgets = self.target_recall, self.max_bytes_per_row, self.max_latency_ms
-        return self.index is not None or any(value is not None for value in budgets)
 
 
 @options

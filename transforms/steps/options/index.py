@@ -26,7 +26,6 @@ from sentence_beam.transforms.options.common import (
     named_input,
 )
 
-AUTO = "auto"
 FLOW_SAMPLE = 200_000
 
 
@@ -37,28 +36,28 @@ def _of_a_corpus(declared: Declared) -> Declared:
 
 @options
 class IndexOptions:
-    """The options of `index`."""
+    """The options of `index`. Python's `range_bytes`, the most bytes of a range, has no flag."""
 
     store: str = option(STORE, aliases=("--input",), kw_only=False)
-    index: str = option(
-        f"index to build; {INDEXES} (default: {AUTO}, by the number of rows)",
+    index: str | None = option(
+        f"index to build; {INDEXES} (default: as the store's index was asked for, else auto, by the"
+        " number of rows)",
         metavar="auto|compact|FACTORY",
-        default=AUTO,
+        default=None,
     )
     metric: str | None = option(METRIC, default=None)
     target_recall: float | None = option(TARGET_RECALL, default=None)
     max_bytes_per_row: int | None = option(MAX_BYTES_PER_ROW, default=None)
     max_latency_ms: float | None = option(MAX_LATENCY_MS, default=None)
-    merge: bool = option(
-        "merge all deltas into the base; later runs add deltas until these are many or large"
-        " (default: no)",
-        default=False,
+    retrain: bool = option(
+        "train the index again, whatever changed since the last one (default: no)", default=False
     )
     max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
     max_ndcg_drop: float | None = option(MAX_NDCG_DROP, default=None)
     accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
     index_min_ram: str | None = option(INDEX_MIN_RAM, default=None)
+    range_bytes: int | None = None
     beam_flags: Sequence[str] = ()
 
 

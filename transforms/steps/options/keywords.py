@@ -45,9 +45,6 @@ class PlanKeywords(TypedDict, total=False):
     unit_tokens: int | None
     index: str | None
     metric: str | None
-    target_recall: float | None
-    max_bytes_per_row: int | None
-    max_latency_ms: float | None
     max_rejects: float | None
     max_deletes: float | None
     max_unknown: float | None
@@ -111,9 +108,6 @@ class WriteKeywords(TypedDict, total=False):
     unit_tokens: int | None
     index: str | None
     metric: str | None
-    target_recall: float | None
-    max_bytes_per_row: int | None
-    max_latency_ms: float | None
     max_rejects: float | None
     max_deletes: float | None
     max_unknown: float | None

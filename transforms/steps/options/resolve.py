@@ -13,7 +13,7 @@ from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.lakes import absolute_input, is_table, version_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Machine, Space
-from sentence_beam.transforms.steps.index.choice import least_ram
+from sentence_beam.transforms.steps.index.decisions import least_ram
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.check import check
 from sentence_beam.transforms.steps.options.choose import (
@@ -63,6 +63,13 @@ class Resolved:
     def space(self) -> Space:
         """The space of the vectors that the run writes."""
         return self.job.run.space
+
+    @property
+    def remembers_index(self) -> bool:
+        """Whether the store's index was built with this run's request."""
+        if self.index is None or self.previous is None or self.previous.index is None:
+            return False
+        return self.index.kind == self.previous.index.request.kind
 
     def keep_calibration(self) -> None:
         """Copy the calibration into the store, where workers and queries read it."""
@@ -160,7 +167,7 @@ def _job(
     if local and choice.partition == "content":
         text_limit = memory_bytes() // 4
     index_asked = None
-    if choice.index is not None and options.asks_for_index:
+    if choice.index is not None and options.index is not None:
         index_asked = choice.index.spec
     return EmbedJob(
         run=run,

@@ -87,11 +87,11 @@ def to_bytes(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def kept_rows(metadata: Mapping[bytes, bytes], rows: int) -> np.ndarray | None:
-    """Return bool [rows], False for deleted rows, by a file's metadata; None if it does not say."""
+def kept_rows(metadata: Mapping[bytes, bytes], rows: int) -> np.ndarray:
+    """Return bool [rows], False for deleted rows, by a file's metadata."""
     deleted = metadata.get(DELETED)
     if deleted is None:
-        return None
+        return np.ones(rows, bool)
     bits = np.frombuffer(decompress(base64.b64decode(deleted)), np.uint8)
     return ~np.unpackbits(bits, count=rows).astype(bool)
 
@@ -107,7 +107,7 @@ def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.
     Raises SentenceBeamError for other bytes.
     """
     with refuse_damage(
-        "a locator of the index cannot be read", "sentence-beam index makes it again"
+        "a locator of the index cannot be read", "`sentence-beam index` builds it again"
     ):
         table = table_of(data, columns)
         return table.cast(
@@ -118,12 +118,6 @@ def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.
 def with_checks(locator: pa.Table, checks: str) -> pa.Table:
     """Return the locator table with the checksums of its segment's file, a text."""
     return locator.replace_schema_metadata({CHECKS: checks})
-
-
-def checks_of(locator: pa.Table) -> str | None:
-    """The checksums of the segment's file; None in a table of an earlier version."""
-    found = (locator.schema.metadata or {}).get(CHECKS)
-    return found.decode() if found else None
 
 
 def concat(tables: Iterable[pa.Table]) -> pa.Table:

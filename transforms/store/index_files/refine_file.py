@@ -1,13 +1,13 @@
 """Vectors of a segment's rows for candidates: mapped if local, else read by a few ranges."""
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 
 import numpy as np
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.index.checks import mapped_file
 from sentence_beam.transforms.index.refine import check_rows, decoded, row_type
 from sentence_beam.transforms.store.index_files import files as index_files
 
@@ -22,34 +22,27 @@ class RefineFile:
         self._path = path
         self._type = row_type(dim)
         self._checked = np.zeros(rows, bool)
-        self._mapped: np.ndarray | None = None
 
-    def vectors(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    def vectors(self, rows: np.ndarray) -> np.ndarray:
         """Return vectors float32 [m, dim] of rows int64 [m], ascending and distinct.
-
-        They are written to `out` if it is given.
 
         Raises DamagedIndexError if the file is missing, or what is read of it is not what was
         written.
         """
         if storage.is_local(self._path):
-            found = self._from_disk(rows)
+            found = self._mapped[rows]
         else:
             found = self._by_ranges(rows)
         new = ~self._checked[rows]
         check_rows(found[new], rows[new], self._path)
         # what is fetched again may be changed by then
         self._checked[rows] = storage.is_local(self._path)
-        return decoded(found, out)
+        return decoded(found)
 
-    def _from_disk(self, rows: np.ndarray) -> np.ndarray:
-        if self._mapped is None:
-            if not os.path.exists(self._path):
-                raise DamagedIndexError(f"{self._path} is missing")
-            if os.path.getsize(self._path) != len(self._checked) * self._type.itemsize:
-                raise index_files.changed(self._path)
-            self._mapped = np.memmap(self._path, self._type, "r")
-        return np.asarray(self._mapped[rows])
+    @cached_property
+    def _mapped(self) -> np.ndarray:
+        size = len(self._checked) * self._type.itemsize
+        return mapped_file(self._path, size).view(self._type)
 
     def _by_ranges(self, rows: np.ndarray) -> np.ndarray:
         size = self._type.itemsize

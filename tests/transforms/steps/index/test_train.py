@@ -2,10 +2,8 @@
 share of the work.
 
 Covers transforms/steps/index/build.py.
-Covers transforms/steps/index/choice.py.
-Covers transforms/steps/index/find_lists.py.
 Covers transforms/steps/index/sample.py.
-Covers transforms/steps/index/work.py.
+Covers transforms/steps/index/train.py.
 """
 
 import random
@@ -24,28 +22,18 @@ from helpers.settled import settled
 from sentence_beam.transforms.beam import BuildIndex, IndexRequest
 from sentence_beam.transforms.index import cells, choose_index
 from sentence_beam.transforms.index.spec import IndexSpec
-from sentence_beam.transforms.steps.index import (
-    build as index_build,
-)
-from sentence_beam.transforms.steps.index import (
-    files as index_files,
-)
-from sentence_beam.transforms.steps.index import find_lists
+from sentence_beam.transforms.steps.index import build as index_build
+from sentence_beam.transforms.steps.index import files as index_files
 from sentence_beam.transforms.steps.index import sample as index_sample
-from sentence_beam.transforms.steps.index import (
-    train as index_train,
-)
-from sentence_beam.transforms.steps.index import (
-    work as index_work,
-)
-from sentence_beam.transforms.steps.index.choice import least_ram
-from sentence_beam.transforms.steps.index.sample import sample
-from sentence_beam.transforms.steps.index.training_items import (
+from sentence_beam.transforms.steps.index import train
+from sentence_beam.transforms.steps.index.decisions import RequestedIndex, choose_work, least_ram
+from sentence_beam.transforms.steps.index.sample import (
     CellWork,
     SamplePart,
     TrainingItem,
     cells_of,
     groups_of,
+    sample,
 )
 from sentence_beam.transforms.store.verify import faults
 
@@ -73,7 +61,7 @@ def sampled(
     """The groups of a first build, sampled."""
     run, units = nights.begin(files)
     return [
-        sample(group) for group in index_work.choose_work(settled(run, units), run, request, False)
+        sample(group) for group in choose_work(settled(run, units), run, RequestedIndex(request))
     ]
 
 
@@ -96,26 +84,26 @@ def test_an_engine_and_steps_in_any_order_that_are_tried_again_train_the_same(
         "result.json",
     }
     groups, rng = sampled(Nights(tmp_path / "again"), FILES), random.Random(1)
-    works = list(find_lists.divide(rng.sample(groups, len(groups))))
+    works = list(train.divide(rng.sample(groups, len(groups))))
     clustered: list[Any] = []
     for turn in range(1 + cells.PASSES):
-        works = list(find_lists.again(clustered)) if turn else works
+        works = list(train.again(clustered)) if turn else works
         for work in works:
-            assert find_lists.assign(work) == find_lists.assign(work)
-        found = list(find_lists.allot(rng.sample(works, len(works))))
-        clustered = [find_lists.cluster(work) for work in rng.sample(found, len(found))]
-        assert find_lists.cluster(found[0]) in clustered
+            assert train.assign(work) == train.assign(work)
+        found = list(train.allot(rng.sample(works, len(works))))
+        clustered = [train.cluster(work) for work in rng.sample(found, len(found))]
+        assert train.cluster(found[0]) in clustered
         assert len(clustered) > 1
-    (trained,) = {work.trained.sha256 for work in index_train.finish([*clustered, *groups])}
+    (trained,) = {work.trained.file.sha256 for work in train.finish([*clustered, *groups])}
     assert trained == by_beam["trained"]["sha256"]
 
 
 def test_copies_of_a_row_take_no_lists(tmp_path: Path) -> None:
     copies = {**FILES, "n": [(f"n{i}", "N/A") for i in range(1500)]}
     groups = sampled(Nights(tmp_path / "store"), copies)
-    works = list(find_lists.divide(groups))
-    found = list(find_lists.allot([find_lists.assign(work) for work in works]))
-    rows = sum(len(find_lists.rows_of_cell(cell, 0)[0]) for cell in cells_of(found))
+    works = list(train.divide(groups))
+    found = list(train.allot([train.assign(work) for work in works]))
+    rows = sum(len(train.rows_of_cell(cell, 0)[0]) for cell in cells_of(found))
     assert sum(cell.last - cell.first for cell in cells_of(found)) == 16
     assert rows < sum(sum(group.parts) for group in groups_of(groups)) / 2
 
@@ -160,10 +148,10 @@ def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.Monke
     (group,) = groups_of(sampled(nights, {"x": FILES["x"][:100]}))
     folder, dim = group.job.folder, group.job.plan.dim
     index_sample.leave_rows(folder, "big", rng.standard_normal((200_000, dim)).astype(np.float32))
-    monkeypatch.setattr(find_lists, "known_parts", lambda folder: [SamplePart("big", 200_000)])
+    monkeypatch.setattr(train, "known_parts", lambda folder: [SamplePart("big", 200_000)])
     monkeypatch.setattr(index_sample, "PIECE_BYTES", 1 << 20)
     tracemalloc.start()
-    find_lists.cluster(TrainingItem(cell=CellWork(group.job, 0, 0, 4)))
+    train.cluster(TrainingItem(cell=CellWork(group.job, 0, 0, 4)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1.3 * 200_000 * dim * 4
@@ -180,7 +168,7 @@ def test_a_list_has_39_rows_of_the_sample_or_more(lists: int, wanted: int) -> No
     assert job.sample_below * 10**9 // 2**64 == pytest.approx(1.2 * wanted, rel=0.01)
 
 
-def test_only_the_steps_that_find_lists_ask_for_an_accelerator(tmp_path: Path) -> None:
+def test_only_the_steps_that_train_ask_for_an_accelerator(tmp_path: Path) -> None:
     run, units = Nights(tmp_path / "store").begin(FILES)
     pipeline = beam.Pipeline("FnApiRunner")
     given = pipeline | "Settled" >> beam.Create([settled(run, units)])
@@ -246,40 +234,3 @@ def test_vectors_come_back_as_they_were_left(tmp_path: Path) -> None:
     known = {vector_of(text).tobytes() for _, text in FILES["x"][:100]}
     assert {row.tobytes() for row in rows} <= known
     assert len(rows) > 50
-
-
-def refuse(*_: Any, **__: Any) -> Any:
-    """A step that a run does not reach, or in which it is killed."""
-    raise RuntimeError("killed")
-
-
-def test_a_run_that_fails_after_training_leaves_its_lists_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nights = Nights(tmp_path / "store")
-    with monkeypatch.context() as killed:
-        killed.setattr(index_build, "build", refuse)
-        with pytest.raises(RuntimeError, match="killed"):
-            nights.commit(FILES, REQUEST)
-    with monkeypatch.context() as trained:
-        trained.setattr(cells, "kmeans", refuse)
-        trained.setattr(find_lists, "kmeans", refuse)
-        found = nights.commit(FILES, REQUEST)
-    other = Nights(tmp_path / "other").commit(FILES, REQUEST)
-    assert found["trained"] == other["trained"]
-    assert found["segments"] == other["segments"]
-
-
-@pytest.mark.parametrize("suffix", ["trained", "faiss"])
-def test_damaged_lists_of_a_failed_run_are_trained_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    nights = Nights(tmp_path / "store")
-    with monkeypatch.context() as killed:
-        killed.setattr(index_build, "build", refuse)
-        with pytest.raises(RuntimeError, match="killed"):
-            nights.commit(FILES, REQUEST)
-    for path in (nights.root / "index").glob(f"*.{suffix}"):
-        path.write_bytes(path.read_bytes()[:-9])
-    found = nights.commit(FILES, REQUEST)
-    assert found["trained"] == Nights(tmp_path / "other").commit(FILES, REQUEST)["trained"]

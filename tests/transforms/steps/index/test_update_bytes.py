@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,23 +9,7 @@ from helpers.nights import Nights, run_steps
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.index import choose
-from sentence_beam.transforms.steps.index import (
-    build as index_build,
-)
-from sentence_beam.transforms.steps.index import (
-    files as index_files,
-)
-from sentence_beam.transforms.steps.index import (
-    held_out,
-    matching,
-)
-from sentence_beam.transforms.steps.index import (
-    update_recall as index_update_recall,
-)
-from sentence_beam.transforms.steps.index import (
-    work as index_work,
-)
+from sentence_beam.transforms.steps.index import build, decisions, files, held_out, matching, recall
 from sentence_beam.transforms.store.index_files import locators
 
 pytest.importorskip("faiss")
@@ -73,15 +56,15 @@ def counted_reads() -> Iterator[list[tuple[str, int]]]:
         yield reads
 
 
-def read_by(root: Path, files: int) -> tuple[int, int]:
+def read_by(root: Path, count: int) -> tuple[int, int]:
     """The bytes and the reads of an update in which a third of the rows changed."""
     nights = Nights(root)
-    nights.commit(collection(files, 0), IndexRequest("IVF4,SQ8"))
-    run, units = nights.begin(collection(files, 1))
+    nights.commit(collection(count, 0), IndexRequest("IVF4,SQ8"))
+    run, units = nights.begin(collection(count, 1))
     with counted_reads() as reads:
         record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
     assert record.index.entry.change.what != "trained"
-    assert record.index.entry.change.added == files * 67
+    assert record.index.entry.change.added == count * 67
     return sum(size for _, size in reads), len(reads)
 
 
@@ -89,15 +72,15 @@ def test_bytes_and_reads_grow_as_the_rows_that_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matching, "BUCKET_ROWS", ROWS)
-    monkeypatch.setattr(index_work, "BUCKET_ROWS", ROWS)
-    monkeypatch.setattr(index_work, "SEGMENT_ROWS", 2 * ROWS)
-    monkeypatch.setattr(index_files, "SEGMENT_ROWS", 2 * ROWS)
+    monkeypatch.setattr(decisions, "BUCKET_ROWS", ROWS)
+    monkeypatch.setattr(decisions, "SEGMENT_ROWS", 2 * ROWS)
+    monkeypatch.setattr(files, "SEGMENT_ROWS", 2 * ROWS)
     monkeypatch.setattr(held_out, "HELD_OUT", 40)
     # what measuring recall takes is no matter of rows
-    for module in (index_build, index_files, index_update_recall):
-        monkeypatch.setattr(module, "DEEP", index_files.K)
+    for module in (build, decisions, recall):
+        monkeypatch.setattr(module, "DEEP", recall.K)
     monkeypatch.setattr(locators, "GROUP_ROWS", 100)
-    found = [read_by(tmp_path / str(files), files) for files in (8, 16, 32)]
+    found = [read_by(tmp_path / str(count), count) for count in (8, 16, 32)]
     once, twice, four = (total for total, _ in found)
     assert twice < 2.3 * once
     # parts of some ten rows each, whose frames count; with each file read whole it is 17
@@ -107,37 +90,25 @@ def test_bytes_and_reads_grow_as_the_rows_that_changed(
     assert reads[2] < 4.5 * reads[0]
 
 
-def test_files_beside_ranges_are_compared_by_the_checksum_of_the_listing(
-    gs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(choose, "RANGE_BYTES", 2000)
+def test_files_beside_ranges_are_compared_by_the_checksum_of_the_listing(gs: str) -> None:
     nights = Nights(gs)  # type: ignore[arg-type]
     rows = collection(1, 0)
-    nights.commit(rows, IndexRequest("IVF4,RaBitQ"))
+    request = IndexRequest("IVF4,RaBitQ", range_bytes=2000)
+    nights.commit(rows, request)
     assert nights.manifest.index is not None
     ranges = [segment for segment in nights.manifest.index.segments if segment.lists]
     assert len(ranges) > 1
-    beside = [entry for one in ranges for entry in (one.refine, one.answers) if entry]
-    assert len(beside) == 2 * len(ranges)
-    paths = {f"{gs}/{entry.path}" for entry in beside}
+    beside = [one.refine.path for one in ranges if one.refine]
+    assert len(beside) == len(ranges)
     run, units = nights.begin(rows)
     with counted_reads() as reads:
-        run_steps(run, units, IndexRequest("IVF4,RaBitQ"))
-    assert not paths & {path for path, _ in reads}
-    # entries of an earlier version have no checksum, so the files are read
-    folder = index_files.Folder(gs, run.id, "update", "ip")
-    with counted_reads() as reads:
-        for one in ranges:
-            assert one.refine is not None
-            assert one.answers is not None
-            earlier = [replace(entry, checksum="") for entry in (one.refine, one.answers)]
-            folder.check(replace(one, refine=earlier[0], answers=earlier[1]))
-    assert {path for path, size in reads if size} == paths
+        run_steps(run, units, request)
+    assert not {f"{gs}/{path}" for path in beside} & {path for path, _ in reads}
     # a file with other bytes has another checksum
-    damaged = f"{gs}/{beside[0].path}"
+    damaged = f"{gs}/{beside[0]}"
     data = bytearray(storage.read_bytes(damaged))
     data[len(data) // 2] ^= 8
     storage.overwrite(damaged, bytes(data))
     again = nights.commit(rows)
-    assert again["change"]["what"] == "repaired"
-    assert beside[0].path in again["change"]["why"]
+    assert again["change"]["what"] == "rewritten"
+    assert beside[0] in again["change"]["why"]

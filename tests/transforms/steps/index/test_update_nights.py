@@ -1,17 +1,13 @@
-"""Indexes that are brought up to date answer with the rows of the last night and no others.
-
-Covers transforms/steps/index/update_recall.py.
-"""
+"""Indexes that are brought up to date answer with the rows of the last night and no others."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.corpora import edit_manifest
 from helpers.nights import Files, Nights, nearest
 
 from sentence_beam.transforms.index import upkeep
-from sentence_beam.transforms.steps.index import held_out, update_segments
+from sentence_beam.transforms.steps.index import held_out
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.verify import faults
 
@@ -48,11 +44,11 @@ def kinds(nights: Nights) -> list[str]:
 
 
 @pytest.mark.parametrize("factory", ["IVF4,Flat", "Flat"])
-def test_edited_deleted_and_merged_rows(
+def test_edited_deleted_and_rewritten_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factory: str
 ) -> None:
     monkeypatch.setattr(held_out, "HELD_OUT", 20)
-    monkeypatch.setattr(upkeep, "MOST_IN_DELTAS", 0.2)
+    monkeypatch.setattr(upkeep, "MOST_WORN", 0.3)
     nights = Nights(tmp_path / "store")
     nights.commit(collection(), IndexRequest(factory))
     for night in (1, 2):
@@ -64,37 +60,20 @@ def test_edited_deleted_and_merged_rows(
     nights.commit(files)
     check_found(nights, files)
     assert nights.index["recall"]["value"] == 1.0
-    nights.commit(files, merge=True)
+    nights.commit(files, retrain="asked for")
     assert sum(kind != "held-out" for kind in kinds(nights)) == 1
     check_found(nights, files)
 
 
-def test_vectors_that_candidates_are_scored_by_again_follow_their_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("most", "what"), [(0.3, "followed"), (0.0, "rewritten")])
+def test_vectors_that_candidates_are_scored_by_again_follow_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: float, what: str
+) -> None:
+    monkeypatch.setattr(upkeep, "MOST_WORN", most)
     nights = Nights(tmp_path / "store")
     nights.commit(collection(), IndexRequest("IVF4,RaBitQ"))
     files = collection(1)
     nights.commit(files)
-    check_found(nights, files)
-    nights.commit(files, merge=True)
+    assert nights.index["change"]["what"] == what
     check_found(nights, files)
     assert all(segment["refine"] for segment in nights.index["segments"])
-
-
-def test_vectors_that_an_earlier_version_did_not_keep_are_read_from_the_shards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(update_segments, "BLOCK_ROWS", 50)
-    nights = Nights(tmp_path / "store")
-    nights.commit(collection(), IndexRequest("IVF4,RaBitQ"))
-    files = collection(1)
-    nights.commit(files)
-    data = nights.manifest.data
-    for segment in data["index"]["segments"]:
-        del segment["refine"]
-    for path in ("manifest.json", f"manifests/{data['run']}.json"):
-        edit_manifest(nights.root / path, data)
-    files = {**files, "f2": [("f2-0", "a new row")]}
-    nights.commit(files, merge=True)
-    check_found(nights, files)
-    (merged,) = (s for s in nights.index["segments"] if s["kind"] == "base")
-    assert merged["refine"]

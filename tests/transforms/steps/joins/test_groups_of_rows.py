@@ -12,9 +12,10 @@ from helpers.nights import DIM, Nights, vector_of
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.beam import IndexRequest
+from sentence_beam.transforms.index import choose
 from sentence_beam.transforms.index.spec import IndexSpec
 from sentence_beam.transforms.search import Selection
-from sentence_beam.transforms.steps.joins import cluster, dedup
+from sentence_beam.transforms.steps.joins import cluster, dedup, store_vectors
 from sentence_beam.transforms.store.manifest import Manifest
 
 pytest.importorskip("faiss")
@@ -48,7 +49,7 @@ def stored(manifest: Manifest) -> tuple[list[str], np.ndarray]:
 def test_groups_and_keepers_are_those_of_brute_force(
     manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_lists: bool
 ) -> None:
-    monkeypatch.setattr(dedup, "FLAT_BELOW", 0 if by_lists else 20_000)
+    monkeypatch.setattr(choose, "FLAT_BELOW", 0 if by_lists else 20_000)
     found = dedup.deduplicate(Selection(manifest), THRESHOLD, tmp_path)
     ids, vectors = stored(manifest)
     scores = vectors @ vectors.T
@@ -77,8 +78,7 @@ def test_groups_and_keepers_are_those_of_brute_force(
 def test_a_store_without_lists_of_its_own_gets_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dedup, "FLAT_BELOW", 0)
-    monkeypatch.setattr(dedup, "automatic_index", lambda *_: IndexSpec.parse("IVF8,Flat"))
+    monkeypatch.setattr(store_vectors, "automatic_index", lambda *_: IndexSpec.parse("IVF8,Flat"))
     nights = Nights(tmp_path / "s")
     nights.commit_without_index(rows(300))
     found = dedup.deduplicate(Selection(nights.manifest), THRESHOLD, tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from helpers.nights import Nights
 
 from sentence_beam.transforms.index.spec import IndexSpec
-from sentence_beam.transforms.steps.joins import pairs
+from sentence_beam.transforms.steps.joins import store_vectors
 from sentence_beam.transforms.steps.joins.pairs import Collection, most_similar, read_store
 from sentence_beam.transforms.steps.options.joins import PairsOptions
 from sentence_beam.transforms.store.open import Store
@@ -45,7 +45,7 @@ def scores_of_all(nights: Nights) -> dict[tuple[int, int], float]:
 def test_the_pairs_of_rows_are_those_of_brute_force(
     nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_lists: bool, k: int
 ) -> None:
-    monkeypatch.setattr(pairs, "automatic_index", lambda *_: IndexSpec.parse("IVF4,Flat"))
+    monkeypatch.setattr(store_vectors, "automatic_index", lambda *_: IndexSpec.parse("IVF4,Flat"))
     collection = read_store(nights.manifest, tmp_path)
     found, how = most_similar(collection, options(k=k), exact_below=0 if by_lists else 1000)
     every = scores_of_all(nights)

@@ -1,5 +1,10 @@
-"""The rows of an index update: rows of added shards that the index has already, and new rows."""
+"""The rows of an index update: rows of added shards that the index has already, and new rows.
 
+A step sends rows of each source apart. All rows for one reader (a bucket, a segment or a group of
+new rows) are gathered into a file, in the order of the sources.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,35 +14,104 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow import as_hashes, as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
 from sentence_beam.transforms.steps.index import matching, scratch
-from sentence_beam.transforms.steps.index.exchange import (
-    HELD,
-    MOVED,
-    NEW,
-    SentRows,
-    nothing,
-    sent,
-    sent_by_bucket,
-    take,
-    take_removed,
-)
 from sentence_beam.transforms.steps.index.held_out import newly_held_out
-from sentence_beam.transforms.steps.index.repair import repair
 from sentence_beam.transforms.steps.index.update import (
     ADDED,
-    DELTA,
     HELD_OUT,
     REMOVED,
     STANDING,
     IndexUpdate,
     IndexUpdateJob,
-    Reading,
-    Repair,
 )
 from sentence_beam.transforms.store.index_entries import SegmentEntry
 from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.index_files.locator_file import rows_in
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.shards.reading import check_shard, read_shard
+
+MOVED = "moved"
+NEW = "new"
+HELD = "held"
+SCHEMAS = {
+    ADDED: matching.ADDED,
+    REMOVED: matching.REMOVED,
+    MOVED: matching.MOVED,
+    NEW: matching.NEW,
+    HELD: matching.NEW,
+}
+Reader = tuple[str, int]  # the kind of rows, and the number of the bucket, segment or group
+
+
+@dataclass(frozen=True)
+class SentRows:
+    """Rows of a source for a reader, packed."""
+
+    job: IndexUpdateJob
+    reader: Reader
+    source: int
+    data: bytes
+
+
+def sent(job: IndexUpdateJob, reader: Reader, source: int, rows: pa.Table) -> SentRows:
+    """Return the rows of a source for a reader."""
+    return SentRows(job, reader, source, matching.to_bytes([rows]))
+
+
+def sent_by_bucket(
+    job: IndexUpdateJob, kind: str, source: int, buckets: list[pa.Table]
+) -> Iterator[SentRows]:
+    """Yield the rows of a source for each bucket that has any."""
+    for bucket, rows in enumerate(buckets):
+        if len(rows):
+            yield sent(job, (kind, bucket), source, rows)
+
+
+def nothing(job: IndexUpdateJob, readers: Iterable[Reader]) -> Iterator[SentRows]:
+    """Yield no rows for each reader, so that it finds a file."""
+    for kind, number in readers:
+        yield sent(job, (kind, number), -1, SCHEMAS[kind].empty_table())
+
+
+def gather(reader: Reader, found: Iterable[SentRows]) -> IndexUpdateJob:
+    """Write all rows for a reader as a file, and return their job.
+
+    Removed rows are in a table for each segment, all others in one.
+    """
+    kind, number = reader
+    by_source = {one.source: one for one in found}
+    job = next(iter(by_source.values())).job
+    tables = {source: _unpacked(kind, by_source[source].data) for source in sorted(by_source)}
+    parts = [pa.concat_tables([SCHEMAS[kind].empty_table(), *tables.values()])]
+    if kind == REMOVED:
+        none = SCHEMAS[kind].empty_table()
+        parts = [tables.get(segment, none) for segment in job.update().segments]
+    job.folder.put(scratch.gathered(kind, number), matching.to_bytes(parts))
+    return job
+
+
+def take(job: IndexUpdateJob, kind: str, number: int) -> pa.Table:
+    """Return the rows that were gathered for a reader."""
+    return job.folder.tables(scratch.gathered(kind, number), SCHEMAS[kind], 0)[0]
+
+
+def take_removed(job: IndexUpdateJob, bucket: int) -> dict[int, pa.Table]:
+    """Return the removed rows that were gathered for a bucket, by segment."""
+    segments = job.update().segments
+    name = scratch.gathered(REMOVED, bucket)
+    tables = job.folder.tables(name, matching.REMOVED, 0, len(segments))
+    return dict(zip(segments, tables, strict=True))
+
+
+def _unpacked(kind: str, data: bytes) -> pa.Table:
+    return matching.read(lambda start, stop: data[start:stop], SCHEMAS[kind], 0)[0]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The end of a reading: sound, a damaged file of the last index, or a damaged shard."""
+
+    damaged: str | None = None
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True)
@@ -64,17 +138,13 @@ class BucketMatch:
 def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[SentRows]]:
     """Return how the reading of a group or a segment ended, and its texts and ids by bucket."""
     update = job.update()
-    made = None
     try:
-        if kind != ADDED:
-            made = _repaired(job, update.segments[number])
-        if kind == STANDING:
-            return Reading(repair=made), []
         if kind == ADDED:
             found = _rows_of_group(job, update, number)
-        elif made:
-            found = _rows_of_segment(job, update, made.segment)
         else:
+            job.folder.check(update.segments[number])
+            if kind == STANDING:
+                return Reading(), []
             found = _rows_of_segment(job, update, update.segments[number])
     except DamagedIndexError as error:
         return Reading(damaged=job.folder.relative(error)), []
@@ -84,25 +154,7 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[Sen
     if kind == REMOVED and number == min(update.segments):
         buckets = range(update.buckets)
         rows += nothing(job, [(kind, bucket) for kind in (ADDED, REMOVED) for bucket in buckets])
-    return Reading(repair=made), rows
-
-
-def _repaired(job: IndexUpdateJob, segment: SegmentEntry) -> Repair | None:
-    """Check a segment, and make a damaged one again; None if it is sound.
-
-    Of a segment of rows that is read later, only a delta's locator is checked, by which its rows
-    are matched. Raises DamagedIndexError for the held-out segment.
-    """
-    try:
-        if segment.lists or job.update().is_none:
-            job.folder.check(segment)
-        elif segment.kind == DELTA:
-            job.folder.check_locator(segment)
-    except DamagedIndexError as error:
-        if segment.kind == HELD_OUT:
-            raise
-        return repair(job, segment, job.folder.relative(error))
-    return None
+    return Reading(), rows
 
 
 def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.Table:
@@ -125,7 +177,6 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
 def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry) -> pa.Table:
     """Return the rows of a segment in removed shards; leave the held-out segment's rows."""
     if segment.kind == HELD_OUT:
-        job.folder.check(segment)  # its vectors are read by each of the next steps
         locator = locators.from_bytes(job.folder.locator(segment), ["row_hash", "shard"])
         live = np.flatnonzero(locator.column("shard").is_valid().to_numpy())
         held = (

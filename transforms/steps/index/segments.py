@@ -1,0 +1,530 @@
+"""The segments of an updated index: which stay, which are written, and writing them.
+
+A segment's file is never written again. If segments are joined or rewritten, their codes are copied
+into new ones.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import attrgetter
+
+import numpy as np
+import pyarrow as pa
+
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.index import ExactNeighbours, SegmentFile, train
+from sentence_beam.transforms.index.choose import plan_for
+from sentence_beam.transforms.index.refine import RefineWriter, row_type
+from sentence_beam.transforms.index.segment import SegmentWriter, flat_vectors, rows_by_list
+from sentence_beam.transforms.index.spec import FLAT
+from sentence_beam.transforms.index.upkeep import REWRITTEN, IndexRows, choose_upkeep
+from sentence_beam.transforms.steps.index import matching, recall, scratch
+from sentence_beam.transforms.steps.index.files import most_rows
+from sentence_beam.transforms.steps.index.ranges import (
+    ListedSource,
+    RangeSpan,
+    leave_listed,
+    spans,
+    write_range,
+)
+from sentence_beam.transforms.steps.index.rows import HELD, MOVED, NEW, BucketMatch, take
+from sentence_beam.transforms.steps.index.update import (
+    BASE,
+    DELTA,
+    HELD_OUT,
+    IndexUpdate,
+    IndexUpdateJob,
+)
+from sentence_beam.transforms.store.index_entries import ChangeEntry, SegmentEntry
+from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import locators
+from sentence_beam.transforms.store.shards.reading import take_rows
+
+BLOCK_ROWS = 10_000
+LOCAL = 0xFFFFFFFF  # the bits of a position that are the row in its segment
+
+
+@dataclass(frozen=True)
+class TargetSegment:
+    """A segment of the updated index: its current segments and groups with new rows.
+
+    If it is not to be rewritten it is its only source, whose file stays. If it is `listed`, it is
+    no segment: its rows go into ranges of lists.
+    """
+
+    number: int
+    kind: str
+    sources: tuple[int, ...]
+    groups: tuple[int, ...] = ()
+    rewrite: bool = True
+    listed: bool = False
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """The live rows of a segment, or the new rows of a group."""
+
+    rows: int
+    segment: int | None = None
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class MatchedRows:
+    """The counts of all matched buckets.
+
+    `deleted` rows by segment, `new` rows of the lists by group, rows that `moved`, and new rows
+    that are `held` out.
+    """
+
+    deleted: dict[int, int]
+    new: dict[int, int]
+    moved: int = 0
+    held: int = 0
+
+    @classmethod
+    def of(cls, update: IndexUpdate, matches: Sequence[BucketMatch]) -> "MatchedRows":
+        """Return the sums over the buckets of an update."""
+        groups = range(len(update.added))
+        return cls(
+            deleted={
+                number: sum(match.deleted.get(number, 0) for match in matches)
+                for number in update.segments
+            },
+            new={group: sum(match.new.get(group, 0) for match in matches) for group in groups},
+            moved=sum(match.moved for match in matches),
+            held=sum(match.held for match in matches),
+        )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The segments of an updated index, and its change for the manifest."""
+
+    targets: tuple[TargetSegment, ...]
+    change: ChangeEntry
+
+
+@dataclass(frozen=True)
+class SegmentBuild:
+    """A segment, rows left by list, or the line that names a damaged file of the last index.
+
+    None of these if there are no rows. A segment that was `kept` has the file of the last index.
+    """
+
+    segment: SegmentEntry | None = None
+    kept: bool = False
+    listed: ListedSource | None = None
+    damaged: str | None = None
+
+
+@dataclass(frozen=True)
+class RangeTarget:
+    """A segment that was built before, or a range to write."""
+
+    built: SegmentBuild | None = None
+    span: RangeSpan | None = None
+
+
+def decide(
+    matches: list[tuple[IndexUpdateJob, BucketMatch]],
+) -> Iterator[tuple[IndexUpdateJob, TargetSegment]]:
+    """Yield the segments of the updated index, each to be built.
+
+    Leaves the queries, and the counts of the change.
+    """
+    job = matches[0][0]
+    found = [match for _, match in matches]
+    update = job.update()
+    limit = most_rows(job.plan(update), update.rows)
+    decision = decision_of(update, MatchedRows.of(update, found), limit)
+    leave_held_out_queries(job, update, sorted({text for match in found for text in match.crowded}))
+    change = json.dumps(decision.change.to_json(), sort_keys=True)
+    job.folder.put(scratch.CHANGE, change.encode())
+    yield from ((job, target) for target in decision.targets)
+
+
+def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
+    """Return the segments of the updated index, of at most `limit` rows each.
+
+    1. A segment without live rows is removed.
+    2. `choose_upkeep` says whether all is written again. If not, the new rows become a delta, with
+       the rows of the other deltas if these are joined; the other segments stay as files.
+    3. Each new segment gets a new number.
+    4. The held-out segment is rewritten as a whole if rows join it: it is small, and every search
+       scans it.
+    """
+    sources = _live_sources(update, rows)
+    new = [RowSource(count, group=group) for group, count in rows.new.items() if count]
+    deltas = [one for one in sources if update.segments[one.segment or 0].kind == DELTA]
+    upkeep = choose_upkeep(_counts(update, rows, sources, deltas))
+    if upkeep.what == REWRITTEN:
+        kept = []
+        written = _rewritten_targets(update, sources + new, limit)
+    else:
+        joined = deltas if upkeep.joins else []
+        kept = [one for one in sources if one not in joined]
+        written = _packed(DELTA, joined + new, limit)
+    targets = [_kept_target(update, one.segment or 0) for one in kept]
+    for number, target in enumerate(written, start=1 + max(update.segments)):
+        targets.append(replace(target, number=number))
+    change = ChangeEntry(
+        what=upkeep.what,
+        why=upkeep.why,
+        added=sum(rows.new.values()) + rows.held,
+        deleted=sum(rows.deleted.values()),
+        moved=rows.moved,
+    )
+    return Decision((*targets, *_held_out_target(update, rows, targets)), change)
+
+
+def _live_sources(update: IndexUpdate, rows: MatchedRows) -> list[RowSource]:
+    """Return the segments that keep live rows, without the held-out one."""
+    found = []
+    for number, segment in update.segments.items():
+        live = segment.live - rows.deleted[number]
+        if segment.kind != HELD_OUT and live > 0:
+            found.append(RowSource(live, number))
+    return found
+
+
+def _counts(
+    update: IndexUpdate, rows: MatchedRows, sources: list[RowSource], deltas: list[RowSource]
+) -> IndexRows:
+    """Return the rows of the updated index."""
+    new = sum(rows.new.values())
+    live = sum(one.rows for one in sources)
+    every = sum(update.segments[one.segment or 0].rows for one in sources)
+    return IndexRows(
+        live=live + new,
+        in_deltas=sum(one.rows for one in deltas) + new,
+        deleted=every - live,
+        deltas=len(deltas) + (new > 0),
+    )
+
+
+def _rewritten_targets(
+    update: IndexUpdate, sources: list[RowSource], limit: int
+) -> list[TargetSegment]:
+    """Return all rows as base segments, or as those that go into ranges of lists."""
+    if not update.current.spec.lists:
+        return _packed(BASE, sources, limit)
+    targets = []
+    for one in sources:
+        segments = () if one.segment is None else (one.segment,)
+        groups = () if one.group is None else (one.group,)
+        targets.append(TargetSegment(0, BASE, segments, groups, listed=True))
+    return targets
+
+
+def _packed(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegment]:
+    """Return the segments to write of some rows, of at most `limit` rows each."""
+    targets = []
+    for packed in group_by_size(sources, attrgetter("rows"), limit):
+        segments = tuple(item.segment for item in packed if item.segment is not None)
+        groups = tuple(item.group for item in packed if item.group is not None)
+        targets.append(TargetSegment(0, kind, segments, groups))
+    return targets
+
+
+def _kept_target(update: IndexUpdate, number: int) -> TargetSegment:
+    """Return a segment whose file stays."""
+    return TargetSegment(number, update.segments[number].kind, (number,), rewrite=False)
+
+
+def _held_out_target(
+    update: IndexUpdate, rows: MatchedRows, others: list[TargetSegment]
+) -> list[TargetSegment]:
+    """Return the held-out segment, if it has rows."""
+    current = update.held_out
+    if current is None:
+        if not rows.held:
+            return []
+        number = 1 + max([*update.segments, *(target.number for target in others)])
+        return [TargetSegment(number, HELD_OUT, ())]
+    if not rows.held and current.live <= rows.deleted[current.number]:
+        return []
+    return [TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=rows.held > 0)]
+
+
+def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
+    """Leave the held-out texts to report on; `crowded` texts (hex) are so from now on."""
+    known = job.known_queries()
+    vectors = np.empty((0, job.dim), np.float32)
+    hashes = np.empty((0, 16), np.uint8)
+    if update.held_out is not None:
+        state = SegmentState(job, update.held_out)
+        with job.folder.on_disk(update.held_out) as path:
+            vectors = flat_vectors(path)[state.keep]
+        hashes = as_hashes(state.table.column("row_hash").combine_chunks())[state.keep]
+    new = np.frombuffer(bytes.fromhex("".join(crowded)), np.uint8).reshape(-1, 16)
+    recall.leave_queries(job.folder, known, vectors, hashes, np.concatenate([known.crowded, new]))
+
+
+@dataclass(frozen=True)
+class SegmentState:
+    """A current segment after the rows were matched."""
+
+    job: IndexUpdateJob
+    segment: SegmentEntry
+
+    @cached_property
+    def _moves(self) -> pa.Table:
+        return take(self.job, MOVED, self.segment.number)
+
+    @property
+    def touched(self) -> bool:
+        """Whether any of its rows moved or was deleted."""
+        return len(self._moves) > 0
+
+    @property
+    def gone(self) -> np.ndarray:
+        """The local rows that are deleted in this run, int64."""
+        shard = self._moves.column("shard").to_numpy()
+        return self._moves.column("local").to_numpy()[shard < 0]
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Its locator, with the moves applied."""
+        locator = locators.from_bytes(self.job.folder.locator(self.segment))
+        if not self.touched:
+            return locator
+        local, shard, row = (
+            self._moves.column(name).to_numpy() for name in ("local", "shard", "row")
+        )
+        ids = self._moves.column("id").combine_chunks()
+        shards = self.job.update().added_shards
+        return locators.moved(locator, locators.Moves(local, shard, row, ids, shards))
+
+    @cached_property
+    def keep(self) -> np.ndarray:
+        """bool [n], False if a row is deleted."""
+        if not self.touched and not self.segment.deleted:
+            return np.ones(self.segment.rows, bool)
+        alive: np.ndarray = self.table.column("shard").is_valid().to_numpy()
+        return alive
+
+
+@progress.stage("index: writing segments")
+def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
+    """Write the changes of a segment, and leave its part of the recall measurement."""
+    update = job.update()
+    sources = [SegmentState(job, update.segments[number]) for number in target.sources]
+    try:
+        if target.listed and sources:
+            return SegmentBuild(listed=_listed_segment(job, sources[0]))
+        if target.listed:
+            return SegmentBuild(listed=_listed_rows(job, target))
+        if target.rewrite:
+            return SegmentBuild(_written(job, target, sources))
+        return SegmentBuild(_kept(job, sources[0]), kept=True)
+    except DamagedIndexError as error:
+        return SegmentBuild(damaged=job.folder.relative(error))
+
+
+def _listed_segment(job: IndexUpdateJob, source: SegmentState) -> ListedSource:
+    """Leave the live rows of a segment by list."""
+    update = job.update()
+    segment = source.segment
+    with job.folder.on_disk(segment) as path:
+        listed = rows_by_list(path).only(source.keep)
+    vectors = None
+    if update.current.rerank:
+        vectors = np.zeros(segment.rows, row_type(job.dim))
+        vectors[source.keep] = _vectors_beside(job, source)
+    first = segment.lists[0] if segment.lists else 0
+    nlist = job.plan(update).nlist
+    leave_listed(job.folder, segment.number, listed, first, nlist, source.table, vectors)
+    numbers = np.where(source.keep, np.arange(segment.rows), -1)
+    exact = _known_neighbours(job, segment.number, {segment.number: numbers}, source.table)
+    job.folder.put(scratch.listed_exact(segment.number), exact.to_bytes())
+    rows = len(listed.rows)
+    closeness = (segment.closeness or 0.0) * rows
+    return ListedSource(segment.number, rows, listed.codes.shape[1], closeness)
+
+
+def _listed_rows(job: IndexUpdateJob, target: TargetSegment) -> ListedSource:
+    """Leave the new rows of groups by list."""
+    update = job.update()
+    writer = SegmentWriter(_trained(job))
+    locator = locators.LocatorBuilder()
+    refine = RefineWriter(job.dim) if update.current.rerank else None
+    exact = _known_neighbours(job, target.number, {}, locators.SCHEMA.empty_table())
+    _add_new(job, target, (writer, refine, locator), exact)
+    kept = refine.rows() if refine else None
+    nlist = job.plan(update).nlist
+    leave_listed(job.folder, target.number, writer.by_list(), 0, nlist, locator.table(), kept)
+    job.folder.put(scratch.listed_exact(target.number), exact.to_bytes())
+    closeness = (writer.closeness or 0.0) * writer.rows
+    return ListedSource(target.number, writer.rows, writer.code_size, closeness, is_new=True)
+
+
+def _kept(job: IndexUpdateJob, state: SegmentState) -> SegmentEntry:
+    """Return a segment whose file stays; its locator too, if none of its rows changed."""
+    segment = state.segment
+    if state.touched:
+        segment = job.folder.located(segment, state.table)
+    if segment.kind != HELD_OUT:
+        recall.leave_gone(job.folder, segment.number, job.known_queries(), state.gone)
+        asking = job.update().asking
+        recall.leave_unknown(job.folder, segment, asking, lambda: (state.keep, state.table))
+    return segment
+
+
+def _written(
+    job: IndexUpdateJob, target: TargetSegment, sources: list[SegmentState]
+) -> SegmentEntry:
+    """Return a new segment: the live rows of its sources by their codes, then new rows."""
+    update = job.update()
+    writer = SegmentWriter(_empty(job, target))
+    numbers = {}
+    refine = RefineWriter(job.dim) if update.current.rerank else None
+    for source in sources:
+        numbers[source.segment.number] = np.where(
+            source.keep, np.cumsum(source.keep) - 1 + writer.rows, -1
+        )
+        with job.folder.on_disk(source.segment) as path:
+            writer.copy(SegmentFile(path, source.keep), source.segment.closeness)
+        if refine:
+            refine.copy(_vectors_beside(job, source))
+    first_new = writer.rows
+    copied = locators.concat([source.table.filter(pa.array(source.keep)) for source in sources])
+    locator = locators.LocatorBuilder()
+    if len(copied):
+        locator.batches.append(copied)
+    exact = None
+    if target.kind != HELD_OUT:
+        exact = _known_neighbours(job, target.number, numbers, copied)
+    _add_new(job, target, (writer, refine, locator), exact)
+    segment = job.folder.segment(
+        target.number, target.kind, writer.finish(), locator.table(), refine
+    )
+    if exact is not None:
+        positions = exact.lists()[1]
+        is_new = (positions >= 0) & (positions & LOCAL >= first_new)
+        job.folder.leave(scratch.fresh(target.number), positions[is_new])
+        recall.leave_recall(job.folder, segment, update.asking, exact)
+    return segment
+
+
+def _add_new(
+    job: IndexUpdateJob,
+    target: TargetSegment,
+    written: tuple[SegmentWriter, RefineWriter | None, locators.LocatorBuilder],
+    exact: ExactNeighbours | None,
+) -> None:
+    """Add the new rows of a segment to its writers, and to the queries' true neighbours."""
+    writer, refine, locator = written
+    for vectors in _new_vectors(job, target, locator):
+        if exact is not None:
+            exact.add(vectors, (target.number << 32) + writer.rows)
+        writer.add(vectors)
+        if refine:
+            refine.add(vectors)
+
+
+def _known_neighbours(
+    job: IndexUpdateJob, target: int, numbers: dict[int, np.ndarray], locator: pa.Table
+) -> ExactNeighbours:
+    metric = job.update().metric
+    return recall.known_neighbours(
+        job.folder, job.known_queries(), metric, target, numbers, locator
+    )
+
+
+def _vectors_beside(job: IndexUpdateJob, source: SegmentState) -> np.ndarray:
+    """Return the kept vectors of a segment's live rows, of `row_type`."""
+    kept = source.segment.refine
+    assert kept is not None
+    data = index_files.read(job.folder.stored(kept.path), kept.sha256)
+    return np.frombuffer(data, row_type(job.dim))[source.keep]
+
+
+def _empty(job: IndexUpdateJob, target: TargetSegment) -> bytes:
+    """Return the index without rows, as bytes, from which a segment starts."""
+    if target.kind == HELD_OUT:
+        return train(
+            plan_for(FLAT, 0, job.dim, job.update().metric),
+            np.empty((0, job.dim), np.float32),
+        )
+    return _trained(job)
+
+
+def _trained(job: IndexUpdateJob) -> bytes:
+    """Return the trained index that the segments share.
+
+    Raises DamagedIndexError if its file is not what was written.
+    """
+    trained = job.update().current.trained
+    return index_files.read(job.folder.stored(trained.path), trained.sha256)
+
+
+def _new_vectors(
+    job: IndexUpdateJob, target: TargetSegment, locator: locators.LocatorBuilder
+) -> Iterator[np.ndarray]:
+    """Yield vectors of new rows, float32 [n, d], in blocks; add their places to the locator."""
+    waiting: list[np.ndarray] = []
+    for shard, rows in _new_rows(job, target):
+        found = take_rows(
+            job.folder.stored(shard), rows, ["id", "row_hash", "embedding"]
+        ).combine_chunks()
+        ids, hashes, vectors = (column.chunk(0) for column in found.columns)
+        locator.add(shard, rows, ids, hashes)
+        waiting.append(job.folder.vectors(vectors))
+        if sum(map(len, waiting)) >= BLOCK_ROWS:
+            yield np.concatenate(waiting)
+            waiting = []
+    if waiting:
+        yield np.concatenate(waiting)
+
+
+def _new_rows(job: IndexUpdateJob, target: TargetSegment) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield shards with their rows that are new in a segment, ascending int64, in their order."""
+    if target.kind == HELD_OUT:
+        table = take(job, HELD, 0)
+    else:
+        tables = [take(job, NEW, group) for group in target.groups]
+        table = pa.concat_tables([matching.NEW.empty_table(), *tables])
+    shard, row = (table.column(name).to_numpy() for name in ("shard", "row"))
+    order = np.lexsort((row, shard))
+    numbers, starts = np.unique(shard[order], return_index=True)
+    shards = job.update().added_shards
+    for number, rows in zip(numbers.tolist(), np.split(row[order], starts[1:]), strict=False):
+        yield shards[number], rows
+
+
+def cut(
+    found: list[tuple[IndexUpdateJob, SegmentBuild]],
+) -> Iterator[tuple[IndexUpdateJob, RangeTarget]]:
+    """Yield what was built, and the ranges to write of the rows that were left by list.
+
+    If a file of the last index is damaged, no range is written.
+    """
+    job = found[0][0]
+    builds = [build for _, build in found]
+    sources = [build.listed for build in builds if build.listed is not None]
+    targets = [RangeTarget(replace(build, listed=None)) for build in builds]
+    if sources and not any(build.damaged for build in builds):
+        update = job.update()
+        sources.sort(key=attrgetter("number"))
+        others = [build.segment.number for build in builds if build.segment is not None]
+        numbers = itertools.count(1 + max([*update.segments, *others]))
+        most_bytes = update.request.range_bytes
+        ranges = spans(job.folder, job.plan(update), most_bytes, sources, numbers)
+        targets += [RangeTarget(span=span) for span in ranges]
+    yield from ((job, target) for target in targets)
+
+
+@progress.stage("index: writing ranges")
+def write(job: IndexUpdateJob, target: RangeTarget) -> SegmentBuild:
+    """Write a range, and leave its part of the recall measurement; what was built passes."""
+    if target.span is None:
+        return target.built or SegmentBuild()
+    update = job.update()
+    return SegmentBuild(write_range(job.folder, target.span, job.plan(update), update.asking))
