@@ -160,18 +160,20 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
     4. The held-out segment is rewritten as a whole if rows join it: it is small, and every search
        scans it.
     """
-    sources = _live_sources(update, rows)
-    new = [RowSource(count, group=group) for group, count in rows.new.items() if count]
-    deltas = [one for one in sources if update.segments[one.segment or 0].kind == DELTA]
-    upkeep = choose_upkeep(_counts(update, rows, sources, deltas))
+    live = _live_rows(update, rows)
+    upkeep = choose_upkeep(_counts(update, rows, live))
+    again = []
     if upkeep.what == REWRITTEN:
-        kept = []
-        written = _rewritten_targets(update, sources + new, limit)
+        again = list(live)
+    elif upkeep.joins:
+        again = _deltas(update, live)
+    sources = [RowSource(live[number], number) for number in again]
+    sources += [RowSource(count, group=group) for group, count in rows.new.items() if count]
+    if upkeep.what == REWRITTEN:
+        written = _base_targets(update, sources, limit)
     else:
-        joined = deltas if upkeep.joins else []
-        kept = [one for one in sources if one not in joined]
-        written = _packed(DELTA, joined + new, limit)
-    targets = [_kept_target(update, one.segment or 0) for one in kept]
+        written = _packed(DELTA, sources, limit)
+    targets = [_kept_target(update, number) for number in live if number not in again]
     for number, target in enumerate(written, start=1 + max(update.segments)):
         targets.append(replace(target, number=number))
     change = ChangeEntry(
@@ -184,43 +186,39 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
     return Decision((*targets, *_held_out_target(update, rows, targets)), change)
 
 
-def _live_sources(update: IndexUpdate, rows: MatchedRows) -> list[RowSource]:
-    """Return the segments that keep live rows, without the held-out one."""
-    found = []
+def _live_rows(update: IndexUpdate, rows: MatchedRows) -> dict[int, int]:
+    """Return the live rows of the segments that keep any, without the held-out one, by number."""
+    found = {}
     for number, segment in update.segments.items():
         live = segment.live - rows.deleted[number]
         if segment.kind != HELD_OUT and live > 0:
-            found.append(RowSource(live, number))
+            found[number] = live
     return found
 
 
-def _counts(
-    update: IndexUpdate, rows: MatchedRows, sources: list[RowSource], deltas: list[RowSource]
-) -> IndexRows:
-    """Return the rows of the updated index."""
+def _deltas(update: IndexUpdate, live: dict[int, int]) -> list[int]:
+    """Return the numbers of the deltas among some segments."""
+    return [number for number in live if update.segments[number].kind == DELTA]
+
+
+def _counts(update: IndexUpdate, rows: MatchedRows, live: dict[int, int]) -> IndexRows:
+    """Return the rows of the updated index; `live` are those of its segments, by number."""
     new = sum(rows.new.values())
-    live = sum(one.rows for one in sources)
-    every = sum(update.segments[one.segment or 0].rows for one in sources)
+    deltas = _deltas(update, live)
     return IndexRows(
-        live=live + new,
-        in_deltas=sum(one.rows for one in deltas) + new,
-        deleted=every - live,
+        live=sum(live.values()) + new,
+        in_deltas=sum(live[number] for number in deltas) + new,
+        deleted=sum(update.segments[number].rows - live[number] for number in live),
         deltas=len(deltas) + (new > 0),
     )
 
 
-def _rewritten_targets(
-    update: IndexUpdate, sources: list[RowSource], limit: int
-) -> list[TargetSegment]:
+def _base_targets(update: IndexUpdate, sources: list[RowSource], limit: int) -> list[TargetSegment]:
     """Return all rows as base segments, or as those that go into ranges of lists."""
     if not update.current.spec.lists:
         return _packed(BASE, sources, limit)
-    targets = []
-    for one in sources:
-        segments = () if one.segment is None else (one.segment,)
-        groups = () if one.group is None else (one.group,)
-        targets.append(TargetSegment(0, BASE, segments, groups, listed=True))
-    return targets
+    alone = (_packed(BASE, [one], limit)[0] for one in sources)
+    return [replace(target, listed=True) for target in alone]
 
 
 def _packed(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegment]:
