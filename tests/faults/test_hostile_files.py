@@ -541,6 +541,7 @@ def _in_child(name: str, folder: Path, counted: Path) -> None:
     """Run the cases of a kind in a process of their own, which a library may end; their number goes
     into a file.
     """
+    lease_file.WRITING_SECONDS = 0  # no fixture of the tests reaches this process
     counted.write_text(str(_run(KINDS[name], folder, long=True)))
 
 
