@@ -154,9 +154,9 @@ def test_vacuum_refuses_a_changed_plan_of_a_run_that_did_not_end(folder: Path, r
     current = open_store(str(store)).manifest.run
     (store / layout.result(current)).unlink()
     plan = store / layout.plan(current)
-    data = bytearray(plan.read_bytes())
-    data[len(data) // 3] ^= 1
-    plan.write_bytes(data)
+    data = plan.read_bytes()
+    half = len(data) // 2  # with pages of every column
+    plan.write_bytes(bytes(byte ^ 1 for byte in data[:half]) + data[half:])
     before = sorted(store.rglob("*"))
     run("vacuum", "--store", store, "--keep", 1).failed(1, f"{plan} is not the plan", "run again")
     assert sorted(store.rglob("*")) == before
