@@ -70,12 +70,7 @@ class RangeSpan:
     stop: int
     first_id: int
     sources: tuple[ListedSource, ...]
-
-    @property
-    def closeness(self) -> float:
-        """The mean score of its sources' rows with their nearest centroid."""
-        rows = sum(source.rows for source in self.sources)
-        return sum(source.closeness for source in self.sources) / rows
+    closeness: float  # the mean score of all sources' rows with their nearest centroid
 
 
 def leave_listed(
@@ -188,13 +183,14 @@ def spans(
         filled = np.flatnonzero(np.diff(starts))
         bounds.append((source, filled[0], filled[-1]))
         sizes += np.diff(starts)
+    closeness = sum(one.closeness for one in sources) / sum(one.rows for one in sources)
     found = []
     first_id = 0
     for first, stop in cut_lists(sizes, plan, most_bytes):
         rows = int(sizes[first:stop].sum())
         if rows:
             here = tuple(one for one, low, high in bounds if low < stop and high >= first)
-            found.append(RangeSpan(next(numbers), first, stop, first_id, here))
+            found.append(RangeSpan(next(numbers), first, stop, first_id, here, closeness))
             first_id += -(-rows // FIRST_IDS) * FIRST_IDS
     return found
 
