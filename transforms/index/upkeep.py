@@ -48,10 +48,10 @@ class IndexRows:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What a run does with an index, FOLLOWED or REWRITTEN, and why in one line ("": it follows).
+    """A run's work on an index, FOLLOWED or REWRITTEN, and the reason in one line, if there is one.
 
-    A run that follows adds a delta; if `joins`, it makes one of all deltas. A run that rewrites
-    writes all segments again.
+    If it is followed, a delta is added; if `joins`, all deltas become one. If it is rewritten, all
+    segments are written again.
     """
 
     what: str

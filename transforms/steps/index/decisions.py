@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
+from sentence_beam.transforms.base.errors import (
+    DamagedIndexError,
+    DataGateError,
+    SentenceBeamError,
+)
 from sentence_beam.transforms.base.pairs import group_by_size
 from sentence_beam.transforms.index import IndexPlan, choose, choose_index
 from sentence_beam.transforms.index.budgets import (
@@ -47,6 +50,7 @@ from sentence_beam.transforms.store.index_entries import (
     IndexRequest,
     TriedEntry,
 )
+from sentence_beam.transforms.store.index_files import files as index_files
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import Run
@@ -63,7 +67,7 @@ RowsToRead = tuple[IndexUpdateJob, str, int]
 
 @dataclass(frozen=True)
 class RequestedIndex:
-    """What is asked of a run's index.
+    """The request for a run's index, and how it is taken.
 
     A `remembered` request that the rows are too few for becomes `auto`. `retrain` says why the
     index is trained again, whatever changed; "" if it is not.
@@ -97,24 +101,48 @@ def _work(
     metric = metric_of(request, run, before)
     unit = run.space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, run.space.dim, metric)
-    last = before.index if before else None
     why = lack or asked.retrain or why_retrain(run, before, request, rows)
-    if before is None or last is None or why is not None:
-        required = not asked.remembered and request.target_recall is not None
-        plan = plan_of(request, rows, run.space.dim, scored_by(metric), unit)
-        times = 1 + last.trained.times if last else 1
-        work = IndexJob(
-            run.root, run.id, plan, rows, request, metric, why or "", times, unit, required
-        )
-        yield from build.begin(work, shards)
+    if before is not None and before.index is not None and why is None:
+        index = _renamed(before.index, metric, request)
+        known = _update(before, index, shards, request, unit)
+        known = replace(known, checksums={path: checksums[path] for path in known.added_shards})
+        yield from _followed(job, known)
         return
-    known = _update(before, _renamed(last, metric, request), shards, request, unit)
-    known = replace(known, checksums={path: checksums[path] for path in known.added_shards})
-    damage = _damage(run.root, last)
-    if damage is None:
-        yield from ((job, *read) for read in update.begin(job, known))
-    else:
-        yield from build_again(job, known, damage)
+    work = IndexJob(
+        run.root, run.id, plan_of(request, rows, run.space.dim, scored_by(metric), unit), rows,
+        request, metric, why or "", _builds(before), unit,
+        required=not asked.remembered and request.target_recall is not None,
+    )  # fmt: skip
+    yield from build.begin(work, shards)
+
+
+def _builds(before: Manifest | None) -> int:
+    """Return the number of builds of an index with the next one."""
+    if before is None or before.index is None:
+        return 1
+    return 1 + before.index.trained.times
+
+
+def _followed(job: IndexUpdateJob, known: IndexUpdate) -> Iterator[RowsToRead | TrainingGroup]:
+    """Yield the rows to read for an update, or the groups to build of if a file is damaged.
+
+    Those of segments are looked at when these are read.
+    """
+    for entry in (known.current.trained, known.current.queries):
+        damage = _damage(job, entry)
+        if damage is not None:
+            yield from build_again(job, known, damage)
+            return
+    yield from ((job, *read) for read in update.begin(job, known))
+
+
+def _damage(job: IndexUpdateJob, entry: IndexFileEntry) -> str | None:
+    """Return the line for a file of an index that is missing or was changed; None if it is not."""
+    try:
+        index_files.check(job.folder.stored(entry.path), entry.sha256)
+    except DamagedIndexError as error:
+        return job.folder.relative(error)
+    return None
 
 
 def _shards_of(settled: Settled, root: str) -> tuple[list[ShardRows], dict[str, str]]:
@@ -240,21 +268,6 @@ def _other_index(
     return None
 
 
-def _damage(root: str, index: IndexEntry) -> str | None:
-    """Return the line for the first file of an index that is missing or damaged.
-
-    Files that every step reads are compared by sha256, those of segments are read later.
-    """
-    segments = {name for one in index.segments for name in one.files}
-    for name, sha256 in index.files:
-        path = storage.join(root, name)
-        if storage.storage_of(path).stat(path) is None:
-            return f"{name} is missing"
-        if name not in segments and storage.sha256_of(path)[0] != sha256:
-            return f"{name} was changed after it was written (sha256 differs)"
-    return None
-
-
 def buckets_to_match(
     read: list[tuple[IndexUpdateJob, Reading]],
 ) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | RunFact]:
@@ -287,14 +300,11 @@ def build_again(
     current = known.current
     budgets = budgets_of(known.request)
     again = current.trained
-    path = job.folder.stored(again.path)
-    is_sound = storage.storage_of(path).stat(path) is not None
-    is_sound = is_sound and storage.sha256_of(path)[0] == again.sha256
     work = IndexJob(
         job.root, job.run, job.plan(known), known.rows, known.request, job.metric, why,
         1 + again.times, known.unit, again=again, choice=current.choice,
     )  # fmt: skip
-    if trains or budgets.choose or not is_sound:
+    if trains or budgets.choose or _damage(job, again) is not None:
         plan = plan_of(known.request, known.rows, job.dim, known.metric, known.unit)
         work = replace(work, plan=plan, again=None, choice=None)
     return build.begin(work, known.shards)

@@ -1,4 +1,4 @@
-"""The segments of an updated index: which stay, which are written, and writing them.
+"""Writing the segments of an updated index, and the locators of those that stay.
 
 A segment's file is never written again. If segments are joined or rewritten, their codes are copied
 into new ones.
@@ -6,7 +6,7 @@ into new ones.
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -17,13 +17,11 @@ import pyarrow as pa
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow import as_hashes
 from sentence_beam.transforms.base.errors import DamagedIndexError
-from sentence_beam.transforms.base.pairs import group_by_size
 from sentence_beam.transforms.index import ExactNeighbours, SegmentFile, train
 from sentence_beam.transforms.index.choose import plan_for
 from sentence_beam.transforms.index.refine import RefineWriter, row_type
 from sentence_beam.transforms.index.segment import SegmentWriter, flat_vectors, rows_by_list
 from sentence_beam.transforms.index.spec import FLAT
-from sentence_beam.transforms.index.upkeep import REWRITTEN, IndexRows, choose_upkeep
 from sentence_beam.transforms.steps.index import matching, recall, scratch
 from sentence_beam.transforms.steps.index.files import most_rows
 from sentence_beam.transforms.steps.index.ranges import (
@@ -34,81 +32,15 @@ from sentence_beam.transforms.steps.index.ranges import (
     write_range,
 )
 from sentence_beam.transforms.steps.index.rows import HELD, MOVED, NEW, BucketMatch, take
-from sentence_beam.transforms.steps.index.update import (
-    BASE,
-    DELTA,
-    HELD_OUT,
-    IndexUpdate,
-    IndexUpdateJob,
-)
-from sentence_beam.transforms.store.index_entries import ChangeEntry, SegmentEntry
+from sentence_beam.transforms.steps.index.targets import MatchedRows, TargetSegment, decision_of
+from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from sentence_beam.transforms.store.index_entries import SegmentEntry
 from sentence_beam.transforms.store.index_files import files as index_files
 from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.shards.reading import take_rows
 
 BLOCK_ROWS = 10_000
 LOCAL = 0xFFFFFFFF  # the bits of a position that are the row in its segment
-
-
-@dataclass(frozen=True)
-class TargetSegment:
-    """A segment of the updated index: its current segments and groups with new rows.
-
-    If it is not to be rewritten it is its only source, whose file stays. If it is `listed`, it is
-    no segment: its rows go into ranges of lists.
-    """
-
-    number: int
-    kind: str
-    sources: tuple[int, ...]
-    groups: tuple[int, ...] = ()
-    rewrite: bool = True
-    listed: bool = False
-
-
-@dataclass(frozen=True)
-class RowSource:
-    """The live rows of a segment, or the new rows of a group."""
-
-    rows: int
-    segment: int | None = None
-    group: int | None = None
-
-
-@dataclass(frozen=True)
-class MatchedRows:
-    """The counts of all matched buckets.
-
-    `deleted` rows by segment, `new` rows of the lists by group, rows that `moved`, and new rows
-    that are `held` out.
-    """
-
-    deleted: dict[int, int]
-    new: dict[int, int]
-    moved: int = 0
-    held: int = 0
-
-    @classmethod
-    def of(cls, update: IndexUpdate, matches: Sequence[BucketMatch]) -> "MatchedRows":
-        """Return the sums over the buckets of an update."""
-        groups = range(len(update.added))
-        return cls(
-            deleted={
-                number: sum(match.deleted.get(number, 0) for match in matches)
-                for number in update.segments
-            },
-            new={group: sum(match.new.get(group, 0) for match in matches) for group in groups},
-            moved=sum(match.moved for match in matches),
-            held=sum(match.held for match in matches),
-        )
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The segments of an updated index, and its change for the manifest."""
-
-    targets: tuple[TargetSegment, ...]
-    change: ChangeEntry
 
 
 @dataclass(frozen=True)
@@ -148,107 +80,6 @@ def decide(
     change = json.dumps(decision.change.to_json(), sort_keys=True)
     job.folder.put(scratch.CHANGE, change.encode())
     yield from ((job, target) for target in decision.targets)
-
-
-def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
-    """Return the segments of the updated index, of at most `limit` rows each.
-
-    1. A segment without live rows is removed.
-    2. `choose_upkeep` says whether all is written again. If not, the new rows become a delta, with
-       the rows of the other deltas if these are joined; the other segments stay as files.
-    3. Each new segment gets a new number.
-    4. The held-out segment is rewritten as a whole if rows join it: it is small, and every search
-       scans it.
-    """
-    live = _live_rows(update, rows)
-    upkeep = choose_upkeep(_counts(update, rows, live))
-    again = []
-    if upkeep.what == REWRITTEN:
-        again = list(live)
-    elif upkeep.joins:
-        again = _deltas(update, live)
-    sources = [RowSource(live[number], number) for number in again]
-    sources += [RowSource(count, group=group) for group, count in rows.new.items() if count]
-    if upkeep.what == REWRITTEN:
-        written = _base_targets(update, sources, limit)
-    else:
-        written = _packed(DELTA, sources, limit)
-    targets = [_kept_target(update, number) for number in live if number not in again]
-    for number, target in enumerate(written, start=1 + max(update.segments)):
-        targets.append(replace(target, number=number))
-    change = ChangeEntry(
-        what=upkeep.what,
-        why=upkeep.why,
-        added=sum(rows.new.values()) + rows.held,
-        deleted=sum(rows.deleted.values()),
-        moved=rows.moved,
-    )
-    return Decision((*targets, *_held_out_target(update, rows, targets)), change)
-
-
-def _live_rows(update: IndexUpdate, rows: MatchedRows) -> dict[int, int]:
-    """Return the live rows of the segments that keep any, without the held-out one, by number."""
-    found = {}
-    for number, segment in update.segments.items():
-        live = segment.live - rows.deleted[number]
-        if segment.kind != HELD_OUT and live > 0:
-            found[number] = live
-    return found
-
-
-def _deltas(update: IndexUpdate, live: dict[int, int]) -> list[int]:
-    """Return the numbers of the deltas among some segments."""
-    return [number for number in live if update.segments[number].kind == DELTA]
-
-
-def _counts(update: IndexUpdate, rows: MatchedRows, live: dict[int, int]) -> IndexRows:
-    """Return the rows of the updated index; `live` are those of its segments, by number."""
-    new = sum(rows.new.values())
-    deltas = _deltas(update, live)
-    return IndexRows(
-        live=sum(live.values()) + new,
-        in_deltas=sum(live[number] for number in deltas) + new,
-        deleted=sum(update.segments[number].rows - live[number] for number in live),
-        deltas=len(deltas) + (new > 0),
-    )
-
-
-def _base_targets(update: IndexUpdate, sources: list[RowSource], limit: int) -> list[TargetSegment]:
-    """Return all rows as base segments, or as those that go into ranges of lists."""
-    if not update.current.spec.lists:
-        return _packed(BASE, sources, limit)
-    alone = (_packed(BASE, [one], limit)[0] for one in sources)
-    return [replace(target, listed=True) for target in alone]
-
-
-def _packed(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegment]:
-    """Return the segments to write of some rows, of at most `limit` rows each."""
-    targets = []
-    for packed in group_by_size(sources, attrgetter("rows"), limit):
-        segments = tuple(item.segment for item in packed if item.segment is not None)
-        groups = tuple(item.group for item in packed if item.group is not None)
-        targets.append(TargetSegment(0, kind, segments, groups))
-    return targets
-
-
-def _kept_target(update: IndexUpdate, number: int) -> TargetSegment:
-    """Return a segment whose file stays."""
-    return TargetSegment(number, update.segments[number].kind, (number,), rewrite=False)
-
-
-def _held_out_target(
-    update: IndexUpdate, rows: MatchedRows, others: list[TargetSegment]
-) -> list[TargetSegment]:
-    """Return the held-out segment, if it has rows."""
-    current = update.held_out
-    if current is None:
-        if not rows.held:
-            return []
-        number = 1 + max([*update.segments, *(target.number for target in others)])
-        return [TargetSegment(number, HELD_OUT, ())]
-    if not rows.held and current.live <= rows.deleted[current.number]:
-        return []
-    return [TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=rows.held > 0)]
 
 
 def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:

@@ -68,7 +68,7 @@ def _time(value: Any, where: str) -> str:
 
 @dataclass(frozen=True)
 class PlanNotes:
-    """What a plan says beside its rows.
+    """The facts of a plan beside its rows.
 
     `buckets` are given if these are the units. `replaces` is for a run that reads no file: its
     units take the place of SOME or ALL units of their names in `snapshot`, and it carries the

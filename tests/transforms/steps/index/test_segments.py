@@ -1,6 +1,7 @@
 """Which segments an update of an index keeps, writes and adds, from made-up counts.
 
 Covers transforms/steps/index/segments.py.
+Covers transforms/steps/index/targets.py.
 """
 
 import json
@@ -12,7 +13,8 @@ import pytest
 
 from sentence_beam.transforms.steps.index import files, scratch, segments
 from sentence_beam.transforms.steps.index.rows import BucketMatch
-from sentence_beam.transforms.steps.index.segments import TargetSegment, decide
+from sentence_beam.transforms.steps.index.segments import decide
+from sentence_beam.transforms.steps.index.targets import TargetSegment
 from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.index_entries import (
