@@ -81,7 +81,6 @@ OPTIONS = {
     "--max-ndcg-drop": "watch.md#gates",
     "--accept-answers": "watch.md#a-run-that-answers-worse",
     "--allow-forgotten": "erasing.md#rows-that-return",
-    "--key": "erasing.md#the-key",
     "--forgotten": "erasing.md#a-check",
     "--deterministic": "exactness.md#the-same-vectors-again",
     "--reembed": "embedding.md#another-model-pooler-or-prompt",

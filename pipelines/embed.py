@@ -182,10 +182,8 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
     resolved = go_on(options, resolved, begun)
     naming = naming_of(options, resolved)
     with writing(root, run_id, beam_options, naming) as writer:
-        current = read_manifest(root)
-        version = None
-        if current:
-            version = current.version
+        current = writer.manifest
+        version = current.version if current else None
         if version != resolved.job.run.version:
             resolved = resolve_run(options, current, run_id, local=local)
             resolved = go_on(options, resolved, begun)

@@ -14,10 +14,10 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.progress import duration
 from sentence_beam.transforms.report.history import RunSummary, known_summaries, run_summaries
+from sentence_beam.transforms.steps.forget.record import unfinished
 from sentence_beam.transforms.steps.options.store import HistoryOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import read_manifest, snapshots
-from sentence_beam.transforms.store.runs.lease import unfinished
 from sentence_beam.transforms.store.runs.result import COMMITTED
 
 PIECES_AT = 5  # behind the rows
@@ -71,9 +71,14 @@ def _history(options: HistoryOptions) -> CommandOutput:
         values = {"store": root, "output": options.output, "runs": len(runs)}
         return CommandOutput([f"{counted(len(runs), 'run')} in {options.output}"], values)
     lines = _table(summaries, states)
-    left = unfinished(root)
+    left = None
+    if current is not None:
+        left = unfinished(current)
     if left is not None:
-        lines.append(f"forgetting, unfinished: run {left.run}; run sentence-beam forget again")
+        lines.append(
+            f"the erasure of run {left.run} is unfinished, earlier snapshots are still there; the"
+            " next command that writes, vacuum for one, finishes it"
+        )
     return CommandOutput(lines, {"store": root, "runs": runs}, always=True)
 
 

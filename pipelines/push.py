@@ -66,7 +66,6 @@ def _push(options: PushOptions, beam_options: "PipelineOptions | None") -> Comma
         "dry_run": options.dry_run,
     }
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
-    values["erased"] = pushed.erased
     return CommandOutput(wrapped(summary(pushed, redact(options.to), options.dry_run)), values)
 
 
@@ -116,8 +115,6 @@ def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     since = pushed.held or "all rows: no snapshot was there"
     if pushed.removed:
         since = f"all {things} compared: vacuum removed the snapshot {', '.join(pushed.removed)}"
-    elif pushed.erased:
-        since = f"all {things} compared: rows were erased from the store since {pushed.held}"
     return [
         line(things, numbers),
         line("since", since),

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections import Counter
-from dataclasses import asdict
 
 from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
@@ -14,6 +13,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.steps.options.store import SHOWN, RejectsOptions
 from sentence_beam.transforms.store.runs.rejected import rejected_rows, rejecting_run
+from sentence_beam.transforms.store.shards.rejects import rejects_table
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,7 +33,7 @@ def _rejects(options: RejectsOptions) -> CommandOutput:
     run, paths = rejecting_run(root, options.run)
     rows = list(rejected_rows(root, paths))
     if options.output:
-        write_rows(options.output, [asdict(row) for row in rows])
+        write_rows(options.output, rejects_table(rows).to_pylist())
         values = {"store": root, "run": run, "rejected": len(rows), "output": options.output}
         return CommandOutput(
             [f"{len(rows):,} rejected rows of run {run} in {options.output}"], values
@@ -51,7 +51,7 @@ def _rejects(options: RejectsOptions) -> CommandOutput:
     if len(rows) > SHOWN:
         lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"]
     return CommandOutput(
-        lines, {"store": root, "run": run, "rejected": [asdict(row) for row in rows]}, always=True
+        lines, {"store": root, "run": run, "rejected": rejects_table(rows).to_pylist()}, always=True
     )
 
 

@@ -13,10 +13,9 @@ from sentence_beam.pipelines.common.progress import aside
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.steps.forget.check import forgotten_faults, unlisted
+from sentence_beam.transforms.steps.forget.check import forgotten_traces, unlisted
 from sentence_beam.transforms.steps.options.store import VerifyOptions
 from sentence_beam.transforms.store import layout, open_store
-from sentence_beam.transforms.store.forgetting.hashes import read_key
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.removed import is_removed
 from sentence_beam.transforms.store.verify import Extent, faults
@@ -39,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     manifest = open_store(options.store, options.snapshot).manifest
     if options.forgotten:
-        return _without_erased_rows(manifest, options.key)
+        return _without_erased_rows(manifest)
     since = None
     if options.since:
         since = open_store(options.store, options.since).manifest
@@ -65,13 +64,12 @@ def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> C
     return _sound(manifest, extent)
 
 
-def _without_erased_rows(manifest: Manifest, key: str | None) -> CommandOutput:
+def _without_erased_rows(manifest: Manifest) -> CommandOutput:
     """Check that no file of a store has an erased row.
 
     Raises SentenceBeamError if one has.
     """
-    given = read_key(key) if key else None
-    found = forgotten_faults(manifest, given)
+    found = forgotten_traces(manifest)
     for fault in found:
         aside(fault)
     if found:

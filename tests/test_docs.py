@@ -728,4 +728,4 @@ def test_embed_and_plan_have_the_same_options() -> None:
 def test_the_page_about_erasing_has_every_class_of_file() -> None:
     section = BY_NAME["docs/erasing.md"].section("## What a file can hold of a row")
     (table,) = tables(section)
-    assert {name for row in table for name in names(row[0])} == set(CLASSES) | {"temporary"}
+    assert {name for row in table for name in names(row[1])} == set(CLASSES) | {"temporary"}

@@ -82,7 +82,7 @@ ROOMS: dict[str, set[str]] = {
     "fit": {"options", "embed"},
     "watch": set(),
     "commit": {"options", "embed", "index"},
-    "forget": {"embed", "index", "watch"},
+    "forget": {"options", "embed", "index", "watch"},
 }
 THIRD_PARTY = {
     "base": {"numpy", "pyarrow", "tokenizers", "torch"},

@@ -15,7 +15,6 @@ GUARDS = {"refuse_damage", "_refuse_damage", "refuse_damaged_work", "parsed"}
 OTHERS = {
     ("index/array_bytes.py", "unpack"): "called by parsed",
     ("steps/index/files.py", "array_of"): "called by parsed",
-    ("steps/forget/damage.py", "readable_groups"): "takes what can be read of a damaged file",
     ("store/runs/plan.py", "of"): "called within refuse_damage",
     ("store/tables/parts.py", "_rows_of"): "called within refuse_damage",
     ("steps/plan/planned.py", "distinct_values"): "bytes that workers of the run hand on",

@@ -67,8 +67,10 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Raise ArgumentError with the line of `values.one_of` for a value beside the choices."""
+        if action.choices is None:
+            return
         try:
-            values.one_of(*action.choices or (value,))(value)
+            values.one_of(*action.choices)(value)
         except OptionError as error:
             raise argparse.ArgumentError(action, str(error)) from None
 

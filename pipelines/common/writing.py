@@ -18,7 +18,8 @@ from sentence_beam.transforms.base.errors import (
 )
 from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.memory import release_memory
-from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.steps.forget.finish import finish_erasure
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.commit import Run
@@ -37,9 +38,13 @@ from sentence_beam.transforms.store.runs.result import (
 
 
 class Writer:
-    """A run that holds the lease, and its pipeline."""
+    """A run that holds the lease, and its pipeline.
+
+    `manifest` is the store's current snapshot since the run has the lease, None for a new store.
+    """
 
     def __init__(self, options: PipelineOptions):
+        self.manifest: Manifest | None = None
         self._options = options
         self._pipeline: beam.Pipeline | None = None
 
@@ -68,6 +73,23 @@ class Writer:
 
 @contextlib.contextmanager
 def writing(
+    root: str, run: str, beam_options: PipelineOptions, naming: Naming = UNNAMED
+) -> Iterator[Writer]:
+    """Hold the store's lease as `holding` does, once the last erasure of rows has ended.
+
+    If that was interrupted after its commit, it is brought to its end.
+    """
+    with holding(root, run, beam_options, naming) as writer:
+        writer.manifest = read_manifest(root)
+        finished = finish_erasure(writer.manifest) if writer.manifest else None
+        if finished is not None:
+            aside(f"{root}: finished the erasure of run {finished}: earlier snapshots are removed")
+            writer.manifest = read_manifest(root)
+        yield writer
+
+
+@contextlib.contextmanager
+def holding(
     root: str, run: str, beam_options: PipelineOptions, naming: Naming = UNNAMED
 ) -> Iterator[Writer]:
     """Hold the store's lease while the body runs, and longer if an engine still works for the

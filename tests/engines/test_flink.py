@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.corpora import check_ledger, manifest_of, sentences, write_parquet
+from helpers.corpora import check_ledger, ids_of, manifest_of, sentences, write_parquet
 from helpers.engines import (
     OPTIONS,
     QUIET,
@@ -27,6 +28,7 @@ from helpers.snapshots import units_of
 
 from sentence_beam.pipelines.common import engine_jobs
 from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.manifest import snapshots
 from sentence_beam.transforms.store.runs import lease
 
 pytestmark = pytest.mark.timeout(1200)
@@ -87,6 +89,21 @@ def test_the_same_neighbours(on_flink: Flink, corpus: str, model: Path, tmp_path
     start(neighbours_of(store, here)).ended().ok()
     start([*neighbours_of(store, there), *on_flink.flags()], light=True).ended().ok()
     assert files_of(there) == files_of(here)
+
+
+@pytest.mark.slow
+def test_rows_are_erased_alike(on_flink: Flink, few: str, model: Path, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    start([*embed(few, here, model), "--index", "IVF8,SQ8"]).ended().ok()
+    start(["forget", "--store", here, "--id", ids_of(here)[7]]).ended().ok()  # the key is made
+    shutil.copytree(here, there)
+    names = ids_of(here)[30:60:10]
+    start(["forget", "--store", here, "--id", *names]).ended().ok()
+    on_flink.run("forget", "--store", there, "--id", *names).ok()
+    assert the_same(there) == the_same(here)
+    assert not set(names) & set(ids_of(there))
+    assert snapshots(str(there)) == [manifest_of(there)["run"]]
+    start(["verify", "--store", there, "--forgotten"]).ended().ok()
 
 
 @pytest.mark.slow

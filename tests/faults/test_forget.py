@@ -3,9 +3,11 @@
 The scan is an independent reader of all files (`helpers/store_scan.py`).
 
 Covers pipelines/forget.py.
+Covers transforms/steps/forget/erasure.py.
+Covers transforms/steps/forget/finish.py.
 Covers transforms/steps/forget/index.py.
 Covers transforms/steps/forget/receipt.py.
-Covers transforms/steps/forget/snapshots.py.
+Covers transforms/steps/forget/record.py.
 Covers transforms/steps/forget/watched.py.
 """
 
@@ -18,16 +20,17 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run, code_process
 from helpers.corpora import ids_of, manifest_of, rejects_of, sentences, write_parquet
-from helpers.erasing import GONE, KeptTexts, forget, others, planted, three_nights
+from helpers.erasing import GONE, KeptTexts, forget, others, planted, read, three_nights
 from helpers.store_scan import scan
 
 from sentence_beam.transforms.index import upkeep
-from sentence_beam.transforms.store.manifest import read_manifest, snapshots
+from sentence_beam.transforms.store.manifest import Manifest, snapshots
 from sentence_beam.transforms.store.runs.lease import Lease
 from sentence_beam.transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 FACTORIES = ["IVF8,SQ8"]
+FORGET = ("--id", *GONE[:3])
 SLOW = [
     pytest.param(name, marks=pytest.mark.slow)
     for name in ("Flat", "IVF8,RaBitQ", "IVF8,PQ16x4", "IVF8_HNSW4,Flat")
@@ -54,26 +57,29 @@ def test_nothing_is_left_and_nobody_else_changes(
     nights = three_nights(tmp_path, factory)
     store = nights.root
     traces = planted(store, GONE)
-    before = others(store, GONE)
+    was = read(store)
+    before = others(store, GONE)[was.run]
     found = hits(nights, GONE)
     assert len(scan(store, traces)) > 20
-    out = forget(run, store, *GONE, options=("--json",)).ok().out
-    receipt = json.loads(out)
+    receipt = json.loads(forget(run, store, *GONE, options=("--json",)).ok().out)
     assert receipt["rows"] == 4  # one had left already
     assert scan(store, traces) == []
-    after = others(store, GONE)
-    assert {name: after[name] for name in before} == before
-    assert not {row["id"] for some in after.values() for row in some} & set(GONE)
+    assert others(store, []) == {receipt["run"]: before}
     if "RaBitQ" not in factory:
         assert hits(nights, GONE) == found
-    for name in snapshots(str(store)):
-        manifest = read_manifest(str(store), name)
-        assert manifest is not None
-        assert [line for line in faults(manifest) if "result of a run" not in line] == []
+    assert faults(read(store)) == []
+    stay = {path for path in index_paths(was) if (store / path).exists()}
+    assert stay == index_paths(was) & index_paths(read(store))
+    assert stay or factory == "Flat"  # files without an erased row are not written again
     run("verify", "--store", store, "--forgotten").ok()
     again = json.loads(forget(run, store, *GONE, options=("--json",)).ok().out)
     assert again["erased"] is False
-    assert not list(store.glob("forgotten/unfinished.json"))
+
+
+def index_paths(manifest: Manifest) -> set[str]:
+    """Return the files with the codes of an index."""
+    assert manifest.index is not None
+    return {segment.path for segment in manifest.index.segments}
 
 
 @pytest.mark.parametrize("partition", ["content", pytest.param("file", marks=pytest.mark.slow)])
@@ -105,9 +111,11 @@ def test_erased_rows_do_not_come_back(
     assert kept == 2 * [("", 0, "forgotten", "")]
     run("verify", "--store", store, "--forgotten").ok()
     run("verify", "--store", store).ok()
+    assert len(snapshots(str(store))) == 2
     first = manifest_of(store)["previous"]
     run("rollback", first, "--store", store).ok()
     assert manifest_of(store)["forgotten"]["rows"] == 2
+    assert not set(gone) & set(ids_of(store))
     lists = set(store.glob("forgotten/*"))
     run(*command, "--allow-forgotten", gone[0], "--dry-run").ok()
     assert set(store.glob("forgotten/*")) == lists
@@ -130,7 +138,10 @@ from sentence_beam.pipelines.cli import main
 with Disk(Path({store!r}), {at}, WRITING | {{"delete"}}, die).used():
     sys.exit(main(["forget", "--store", {store!r}, "--id", *{gone!r}, "--quiet"]))
 """
-POINTS = [pytest.param(n, marks=pytest.mark.slow if n != 20 else ()) for n in range(30)]
+# calls on the disk before the kill: twenty points up to the commit, ten after it
+AT = [*range(15, 1415, 70), *range(1455, 1905, 45)]
+POINTS = [pytest.param(n, marks=pytest.mark.slow if n != 25 else ()) for n in range(len(AT))]
+FINISHERS = ("forget", "vacuum", "index")
 
 
 @pytest.fixture(scope="module")
@@ -143,27 +154,33 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_anywhere_and_run_again(run: Run, three: Path, tmp_path: Path, point: int) -> None:
+    """Until the commit nothing has changed; after it whoever writes next brings it to its end."""
     store = tmp_path / "store"
     shutil.copytree(three, store)
     names = GONE[:3]
-    traces, before = planted(store, names), others(store, names)
-    run_ids = set(snapshots(str(store)))
-    code = KILLED.format(store=str(store), at=40 + 23 * point, gone=names)
+    traces = planted(store, names)
+    before = others(store, [])
+    was = read(store).run
+    code = KILLED.format(store=str(store), at=AT[point], gone=names)
     process = code_process(code, tmp_path / "err")
     process.start()
     process.join()
-    if process.exitcode == -9 and (store / "lease.json").exists():
-        run("rollback", "run1", "--store", store).failed(1, "forget")
-        assert "forgetting, unfinished" in run("history", "--store", store).ok().out
-    forget(run, store, *names).ok()
+    assert process.exitcode == -9
+    if read(store).run == was:
+        now = others(store, [])
+        assert {name: now[name] for name in before} == before
+        forget(run, store, *names).ok()
+    else:
+        assert "is unfinished" in run("history", "--store", store).ok().out
+        finisher = FINISHERS[point % 3]
+        again = run(finisher, "--store", store, *(FORGET if finisher == "forget" else ()))
+        assert again.status == 0
+        assert "finished the erasure of run" in again.err
     assert scan(store, traces) == []
-    after = others(store, names)
-    assert {name: after[name] for name in run_ids} == before
-    for name in snapshots(str(store)):
-        manifest = read_manifest(str(store), name)
-        assert manifest is not None
-        assert [line for line in faults(manifest) if "result of a run" not in line] == []
-    forget(run, store, *names).ok()
+    rows = [row for row in before[was] if row["id"] not in names]
+    assert {tuple(map(str, some)) for some in others(store, []).values()} == {tuple(map(str, rows))}
+    assert faults(read(store)) == []
+    assert not list(store.glob("runs/*/forget.json"))
     assert not (store / "lease.json").exists()
     run("verify", "--store", store, "--forgotten").ok()
 
@@ -177,7 +194,8 @@ def test_what_is_refused(run: Run, three: Path, tmp_path: Path) -> None:
     run("forget", "--store", store).failed(2, "--id", "--ids", "--where")
     run("verify", "--store", store, "--forgotten").failed(2, "no row")
     run("forget", "--store", store, "--id", GONE[0], "--dry-run").ok()
-    run("forget", "--store", store, "--id", "x", "--key", tmp_path / "no").failed(2, "--key")
+    (tmp_path / "none.txt").write_text("\n\n")
+    run("forget", "--store", store, "--ids", tmp_path / "none.txt").failed(2, "has no id")
     holder = Lease.of_this_process("r", "none", "embed", in_process=True)
     (store / "lease.json").write_bytes(holder.to_bytes())
     forget(run, store, GONE[0]).failed(1, "is being written by run r")
@@ -185,36 +203,36 @@ def test_what_is_refused(run: Run, three: Path, tmp_path: Path) -> None:
     assert sorted(path for path in store.rglob("*") if not path.name.startswith(".")) == files
 
 
-def test_a_key_that_is_kept_elsewhere(run: Run, three: Path, tmp_path: Path) -> None:
-    store, key = tmp_path / "store", tmp_path / "key"
-    shutil.copytree(three, store)
-    key.write_text("0123456789abcdef0123456789abcdef\n")
-    forget(run, store, GONE[0], options=("--key", key, "--drop-history")).ok()
-    assert len(snapshots(str(store))) == 2  # the one that was current, and the new one
-    assert not any(b"0123456789abcdef" in path.read_bytes() for path in store.rglob("*.json"))
-    forget(run, store, GONE[1]).failed(2, "--key FILE")
-    run("verify", "--store", store, "--forgotten", "--key", key).ok()
-    key.write_text("another key of another store\n")
-    forget(run, store, GONE[1], options=("--key", key)).failed(2, "is not the key")
-
-
-def test_a_damaged_shard_is_replaced_by_what_can_be_read(
+def test_files_that_cannot_be_read_are_named_before_anything_is_written(
     run: Run, three: Path, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
     shutil.copytree(three, store)
-    manifest = read_manifest(str(store))
-    assert manifest is not None
+    manifest = read(store)
+    assert manifest.index is not None
     shard = next(
-        Path(path)
-        for path in manifest.shard_paths
-        if GONE[1] in pq.read_table(path).column("id").to_pylist()
+        path
+        for path in manifest.shards.column("path").to_pylist()
+        if GONE[1] in pq.read_table(store / path).column("id").to_pylist()
     )
-    shard.write_bytes(shard.read_bytes()[:400])
-    outcome = forget(run, store, GONE[0])
-    assert outcome.status == 1
-    assert "40 rows of damaged shards could not be read" in outcome.err
-    assert GONE[0] not in ids_of(store)
-    assert len(ids_of(store)) == manifest.rows.written - 41
-    run("verify", "--store", store).ok()
-    run("verify", "--store", store, "--forgotten").ok()
+    for path in (shard, manifest.index.segments[0].locator, manifest.index.queries.path):
+        files = contents(store)
+        whole = (store / path).read_bytes()
+        middle = len(whole) // 2
+        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        for damaged in (whole[:400], flipped):
+            (store / path).write_bytes(damaged)
+            forget(run, store, GONE[1]).failed(1, path, "nothing was erased: remove it, run embed")
+            (store / path).write_bytes(whole)
+            assert contents(store) == files
+    (store / shard).unlink()
+    forget(run, store, GONE[1]).failed(1, shard, "is missing or damaged", "run embed")
+
+
+def contents(store: Path) -> dict[Path, bytes]:
+    """Return all files of a store but locks."""
+    return {
+        path: path.read_bytes()
+        for path in store.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }

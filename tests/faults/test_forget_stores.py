@@ -250,7 +250,7 @@ def test_a_hundred_rows(
     run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """A hundred rows of a store with deltas and three kept snapshots or more."""
-    monkeypatch.setattr(upkeep, "MOST_IN_DELTAS", 1.0)  # deltas stay
+    monkeypatch.setattr(upkeep, "MOST_WORN", 1.0)  # deltas stay
     kind = replace(FULL[name], texts=own_sentences, rows=300)
     store = Store(run, kind, model, tmp_path, str(tmp_path / "store"))
     store.rows = store.rows[1:]
@@ -300,15 +300,15 @@ def check_erasure(store: Store, folder: Path, ids: set[str] | None = None) -> No
     traces, before = store.planted(ids), store.without(gone)
     assert len(traces_in(store, traces, "first")) > 5
     names = write_lines(folder / "ids.txt", sorted(ids))
+    was = latest(store).run
     receipt = json.loads(store.run("forget", "--store", root, "--ids", names, "--json").out)
     assert receipt["rows"] > 0
-    fitted = [line for line in receipt["statistics"] if line.startswith("calibration")]
+    fitted = [line for line in receipt["fitted"] if line.startswith("calibration")]
     assert all(line.endswith(f": means over {store.fitted_on} rows") for line in fitted)
     assert len(fitted) == store.kind.calibrated
     assert traces_in(store, traces, "after") == []
-    after = store.without(gone)
-    assert {name: after[name] for name in before} == before
-    rows = next(one.rows for one in store.manifests() if one.run == receipt["run"])
+    assert store.without(gone) == {receipt["run"]: before[was]}
+    rows = latest(store).rows
     store.kind.write(store.input, store.rows[::-1])
     store.run(*store.command, "--max-rejects", 0)
     assert traces_in(store, traces, "again") == []

@@ -75,10 +75,11 @@ _VALUES: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class State:
-    """What a store is to hold: files with their rows, and how they were asked for."""
+    """What a store is to hold: files with their rows, how they were asked for, and erased ids."""
 
     files: Files
     asked: Asked
+    gone: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> Counter[tuple[str, bytes, str | None]]:
@@ -88,12 +89,14 @@ class State:
         return Counter(
             (i, row_hash(text), lang if kept else None)
             for i, text, lang in rows
-            if text is not None
+            if text is not None and i not in self.gone
         )
 
     @property
     def rejected(self) -> int:
-        return sum(text is None for rows in self.files.values() for _, text, _ in rows)
+        return sum(
+            text is None or i in self.gone for rows in self.files.values() for i, text, _ in rows
+        )
 
 
 @dataclass
@@ -171,7 +174,8 @@ class History:
         self.collection.befalls(self.rng.choices(CHANGES, k=self.rng.randint(0, 5)))
         before, asked = self.state.asked, self.changed()
         again = ["--reembed"] if self.rng.random() < 0.1 else []
-        self.embed([*asked.flags(before), *again], State(self.on_disk(), asked))
+        now = replace(self.state, files=self.on_disk(), asked=asked)
+        self.embed([*asked.flags(before), *again], now)
 
     def append(self) -> None:
         """A file more, while some of the earlier ones are no longer there."""
@@ -186,7 +190,7 @@ class History:
             new_row(self.rng) for _ in range(self.rng.randint(1, 8))
         ]
         self.collection.befalls([])
-        self.embed(["--append"], State({**held, **self.on_disk()}, self.state.asked))
+        self.embed(["--append"], replace(self.state, files={**held, **self.on_disk()}))
 
     def rollback(self) -> None:
         """An earlier snapshot again."""
@@ -203,6 +207,17 @@ class History:
         self.run("vacuum", "--store", self.store, "--keep", self.rng.randint(1, 2)).ok()
         check_rows(self.store, state)
         check_index(self.manifest, state)
+
+    def forget(self) -> None:
+        """Some rows out of every file, also if they return; the snapshots before are removed."""
+        ids = sorted({i for i, _, _ in self.state.rows})
+        if len(ids) < 10:
+            return self.night()
+        erased = self.rng.sample(ids, 3)
+        becomes = replace(self.state, gone=self.state.gone | {*erased})
+        self.call("forget", ["--id", *erased], becomes)
+        assert snapshots(str(self.store)) == [self.manifest.run]
+        self.run("verify", "--store", self.store, "--forgotten").ok()
 
     def index(self) -> None:
         """Another index."""
@@ -233,6 +248,7 @@ class History:
             self.append,
             self.rollback,
             self.vacuum,
+            self.forget,
             self.index,
             self.recalibrate,
         ]
@@ -248,7 +264,10 @@ class History:
     def check_from_scratch(self) -> None:
         state, fresh = self.state, self.folder / "fresh"
         scratch = Collection(self.folder / "scratch", self.seed)
-        scratch.files = state.files
+        scratch.files = {
+            name: [row for row in rows if row[0] not in state.gone]
+            for name, rows in state.files.items()
+        }
         scratch.befalls([])
         named = ["--input", scratch.glob, "--model", self.model, "--partition", self.partition]
         self.run("embed", "--store", fresh, *named, *FIXED, *state.asked.flags()).ok()

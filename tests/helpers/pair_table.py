@@ -111,7 +111,6 @@ NO_ROW: Mapping[str, str] = {
     "--max-answer-change": "ends a run or changes nothing",
     "--max-ndcg-drop": "ends a run or changes nothing",
     "--allow-forgotten": "nothing without a row that was erased",
-    "--key": "of the hashes of erased rows, of which there are none",
     "--accept-answers": "ends no run and changes nothing",
     "--price-per-hour": "figures of the report",
     "--currency": "figures of the report",

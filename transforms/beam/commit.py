@@ -24,20 +24,22 @@ Hashes = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]
 class Commit(beam.PTransform):
     """The RunFact of `Settle`, and those of other steps -> the run's Result, once recorded.
 
-    `ids` says that duplicate ids are counted; else their number is the last snapshot's. If nobody
-    waits for the job, `raises` makes a failed run a failed job; the result is recorded before.
+    `ids` says that duplicate ids are counted; else their number is the last snapshot's. Without
+    `changes` the rows that changed are not listed. If nobody waits for the job, `raises` makes a
+    failed run a failed job; the result is recorded before.
     """
 
-    def __init__(self, run: Run, raises: bool = False, ids: bool = False):
+    def __init__(self, run: Run, raises: bool = False, ids: bool = False, changes: bool = True):
         super().__init__()
         self._run = run
         self._raises = raises
         self._ids = ids
+        self._changes = changes
 
     def expand(self, parts: Any) -> beam.PCollection:
         settled, *others = parts
         result = (
-            (settled | "Changes" >> CountRows(self._run, self._ids), *others)
+            (settled | "Changes" >> CountRows(self._run, self._ids, self._changes), *others)
             | "All" >> Merge()
             | "Together" >> Together()
             | "Finish" >> beam.ParDo(CommitFn(self._run))
@@ -65,22 +67,21 @@ class CommitFn(beam.DoFn):
 class CountRows(beam.PTransform):
     """The RunFact of `Settle` -> the same, and the counts of changed and deleted rows.
 
-    With `ids` also that of duplicate ids. Rows that only one snapshot has travel, packed by bucket,
-    and eight bytes a row for the ids; the changed rows are written into files. No ids are read if
-    the last snapshot has the same rows; else a shard's ids are read once, and their hashes kept. If
-    the run is to fail, nothing is read.
+    With `ids` also that of duplicate ids; without `changes` no others. Rows that only one snapshot
+    has travel, packed by bucket, and eight bytes a row for the ids; the changed rows are written
+    into files. No ids are read if the last snapshot has the same rows; else a shard's ids are read
+    once, and their hashes kept. If the run is to fail, nothing is read.
     """
 
-    def __init__(self, run: Run, ids: bool):
+    def __init__(self, run: Run, ids: bool, changes: bool = True):
         super().__init__()
         self._run = run
-        self._ids = ids
+        self._given = (run, ids, changes)
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         return (
             settled
-            | "Choose"
-            >> beam.FlatMap(keeping_lease, self._run.key, rows_to_count, self._run, self._ids)
+            | "Choose" >> beam.FlatMap(keeping_lease, self._run.key, rows_to_count, *self._given)
             | "Spread" >> Spread()
             | "Hash"
             >> beam.FlatMap(

@@ -32,7 +32,7 @@ from sentence_beam.transforms.steps.index.rows import (
     SentRows,
     gather,
 )
-from sentence_beam.transforms.steps.index.update import IndexUpdateJob
+from sentence_beam.transforms.steps.index.update import ErasedFromIndex, IndexUpdateJob
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
@@ -52,7 +52,8 @@ class BuildIndex(beam.PTransform):
     If the run is to fail, or nothing has changed since the last snapshot, nothing is built. A
     `remembered` request was not made for this run; it becomes `auto` if the rows are too few for
     it. `retrain` says why the index is trained again, whatever changed. `hints` are Beam resource
-    hints: `accelerator` for the steps that find its lists, `min_ram` for all steps.
+    hints: `accelerator` for the steps that find its lists, `min_ram` for all steps. `erased` is
+    what leaves the index beside the rows if a run erases rows.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class BuildIndex(beam.PTransform):
         remembered: bool = False,
         hints: Hints | None = None,
         retrain: str = "",
+        erased: ErasedFromIndex | None = None,
     ):
         super().__init__()
         self._hints = {**(hints or {})}
@@ -69,7 +71,7 @@ class BuildIndex(beam.PTransform):
         if ram:
             self.with_resource_hints(min_ram=ram)
         self._run = run
-        self._asked = RequestedIndex(request or IndexRequest(), remembered, retrain)
+        self._asked = RequestedIndex(request or IndexRequest(), remembered, retrain, erased)
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         chosen = (

@@ -1,7 +1,7 @@
 """Read a span, check its rows, and cut them into units. Bad rows are rejected with a reason."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from sentence_beam.transforms.corpus.row_blocks import (
     Rows,
 )
 from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, MOST, TOKENS_PER_ROW, Span
+from sentence_beam.transforms.space import row_hash
 
 FORGOTTEN = "forgotten"  # the reason against a row that was erased from the store
 _Good = tuple[list[str], list[str], list[int]]  # ids, texts and positions of good rows
@@ -26,13 +27,17 @@ _Good = tuple[list[str], list[str], list[int]]  # ids, texts and positions of go
 
 @dataclass(frozen=True)
 class Rejected:
-    """A row that is not embedded; `row` is its number or the byte offset of its line in `file`."""
+    """A row that is not embedded; `row` is its number or the byte offset of its line in `file`.
+
+    `text` is the hash of its text, None if it has none. It is written nowhere.
+    """
 
     id: str | None
     row: int
     reason: str
     excerpt: str
     file: str
+    text: bytes | None = field(default=None, compare=False)
 
 
 def forgotten_rows(rejects: Iterable[Rejected]) -> int:
@@ -196,8 +201,14 @@ def unit_of(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -
 
 
 def _reject(rows: Rows, place: int, reason: str, file: InputFile) -> Rejected:
-    excerpt = (rows.texts[place] or "")[:EXCERPT]
-    return Rejected(rows.ids[place], rows.positions[place], reason, excerpt, file.relative)
+    text = rows.texts[place]
+    excerpt = ""
+    text_hash = None
+    if text:
+        excerpt = text[:EXCERPT]
+        text_hash = row_hash(text)
+    position = rows.positions[place]
+    return Rejected(rows.ids[place], position, reason, excerpt, file.relative, text_hash)
 
 
 def _take(places: list[int], rows: Rows) -> Rows:

@@ -33,12 +33,6 @@ WHERE = Declared(
     kind=values.filled,
     metavar="EXPR",
 )
-KEY = Declared(
-    "file with the key of the hashes of erased rows, if it is kept elsewhere (default: the store's"
-    " own)",
-    kind=values.filled,
-    metavar="FILE",
-)
 DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
     f"rejected rows allowed before the run fails (default: {RememberedOptions.max_rejects:g})",

@@ -17,7 +17,6 @@ from sentence_beam.transforms.push.rows import columns_of, read_chosen, types_of
 from sentence_beam.transforms.push.state import PushRecord, State
 from sentence_beam.transforms.push.target import Table, Target, keys_of
 from sentence_beam.transforms.store.entries import RememberedOptions
-from sentence_beam.transforms.store.forgetting.receipts import was_erased_since
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.removed import naming_removal
 from sentence_beam.transforms.store.runs.changed_rows import Changes
@@ -47,8 +46,7 @@ class Pushed:
 
     `held` is the snapshot that the database held before (None: none, or not known). `changes`
     counts the rows that were written and deleted, `rows` the rows in the database. `removed` are
-    snapshots to compare with that vacuum removed, `erased` says that rows were erased from the held
-    snapshot since; either way all rows were compared.
+    snapshots to compare with that vacuum removed; all rows were compared then.
     """
 
     new: Manifest
@@ -56,7 +54,6 @@ class Pushed:
     changes: Changes
     rows: int
     removed: tuple[str, ...] = ()
-    erased: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,8 @@ def push(
 
     The snapshot is read after waiting for other pushes, so that it never replaces a newer one.
     `by_workers` writes the rows that are missing in place of this process.
-    If vacuum removed a snapshot to compare with, or rows were erased from one, all rows are written
-    and compared with the ids of the target, as with `full`. Raises SpaceMismatchError if the target
+    If vacuum removed a snapshot to compare with, all rows are written and compared with the ids of
+    the target, as with `full`. Raises SpaceMismatchError if the target
     is of another space, OptionError if it holds rows of another store, DataGateError if ids repeat
     or too many rows would be deleted, LedgerError if counts differ at the end.
     """
@@ -99,8 +96,7 @@ def push(
     if state is not None and not options.full:
         _check_store(snapshots, new, target.where)
     removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
-    erased = held is not None and was_erased_since(new, held)
-    is_unknown = held is None or erased or bool(removed) or options.full
+    is_unknown = held is None or bool(removed) or options.full
     whole = state is not None and is_unknown
     old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
@@ -110,7 +106,7 @@ def push(
     with mends, tempfile.TemporaryDirectory() as folder:
         difference = compare(new, table.columns, old, _listing(target, table, record), folder)
         if options.dry_run:
-            return Pushed(new, held, difference.counts, new.rows.stored, removed, erased)
+            return Pushed(new, held, difference.counts, new.rows.stored, removed)
         _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
         _delete(target, difference)
@@ -119,7 +115,7 @@ def push(
             write_rows(target, RowsToWrite(new, table.columns, difference.rows))
     rows = _counted(target, new)
     target.finish()
-    return Pushed(new, held, difference.counts, rows, removed, erased)
+    return Pushed(new, held, difference.counts, rows, removed)
 
 
 def _held_run(state: State | None) -> str | None:

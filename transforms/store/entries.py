@@ -198,11 +198,15 @@ class WatchEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class ForgottenEntry(JsonEntry):
-    """The list of the rows that were erased: a file named by its bytes, and how many there are."""
+    """The list of the rows that were erased: a file named by its bytes, and how many there are.
+
+    `run` erased rows last.
+    """
 
     path: Annotated[str, stored("forgotten")]
     sha256: Digest
     rows: int
+    run: str
 
 
 def _calibration(value: Any, where: str) -> str:

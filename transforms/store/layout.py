@@ -18,10 +18,10 @@ index/<sha256>.lists                ranges of lists
 index/<sha256>.queries              queries that measure recall: true neighbours, and answers
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
 forgotten/<sha256>.json             keyed hashes of the rows that were erased
-forgotten/<run>.json                the receipt of an erasure, or of what was fitted again after it
-forgotten/unfinished.json           what an erasure that has not ended replaces
+forgotten/<run>.json                the receipt of an erasure
 runs/<run>/plan.parquet             what a run reads and what it carries over
 runs/<run>/result.json              how the run ended
+runs/<run>/forget.json              what an erasure that has not ended has to do
 runs/<run>/rejected.json            its reject files, if they were too many
 runs/<run>/changes-<digest>.parquet rows that it added, changed or deleted
 runs/<run>/index/                   files between the steps of its index, removed by the commit
@@ -37,7 +37,6 @@ MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
 FORGOTTEN = "forgotten"
-UNFINISHED = f"{FORGOTTEN}/unfinished.json"
 PAGE = "report.html"
 EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
@@ -60,7 +59,6 @@ _KINDS = {
     "watch": r"watch/[0-9a-f]{64}\.parquet",
     "forgotten": r"forgotten/[0-9a-f]{64}\.json",
     "receipts": rf"forgotten/{RUN_ID}\.json",
-    "unfinished": r"forgotten/unfinished\.json",
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
@@ -146,6 +144,11 @@ def forgotten(sha256: str) -> str:
 def receipt(run: str) -> str:
     """Return the path of the receipt of a run that erased rows."""
     return f"forgotten/{run}.json"
+
+
+def erasure(run: str) -> str:
+    """Return the path of what an erasure has to do; a committed one is finished without it."""
+    return f"runs/{run}/forget.json"
 
 
 def plan(run: str) -> str:

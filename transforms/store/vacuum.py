@@ -25,7 +25,7 @@ BATCH = 1000
 RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
 FOLDERS = {*layout.FOLDERS_OF_UNITS, *layout.FOLDERS_BESIDE_UNITS}
 OF_ROWS = (layout.EMBEDDINGS, "rejects")  # folders of files whose sidecars stay with them
-STAYING = ("results", "receipts", "unfinished")  # history, and what was erased
+STAYING = ("results", "receipts")  # history, and what was erased
 # how long the work of a run that did not end is kept for another to take up
 UNFINISHED_SECONDS = 86_400
 
@@ -90,6 +90,37 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
         for entry in listed
         if entry.modified < cutoff and _is_rubbish(_relative(root, entry), named)
     ]
+    return _rubbish(current, unused, named)
+
+
+def find_unnamed(current: Manifest, stays: str) -> Rubbish:
+    """Return the files that the current snapshot does not name, whatever their age.
+
+    The files of all runs that did not end are among them, except the one of the path `stays`, and
+    those of runs that another program named. How runs ended stays.
+    """
+    named = _Named(set())
+    named.add(current)
+    unused = [
+        entry
+        for entry in _StoreFiles(current.root)
+        if (path := _relative(current.root, entry)) != stays and _is_unnamed(path, named)
+    ]
+    return _rubbish(current, unused, named)
+
+
+def _is_unnamed(path: str, named: "_Named") -> bool:
+    """Return whether a file is rubbish, of runs with any names; locks of local stores are empty."""
+    if path.rpartition("/")[2].startswith("."):
+        return False
+    of_run = path.startswith(f"{layout.RUNS}/") and layout.result_run(path) is None
+    if of_run or layout.snapshot_run(path) is not None:
+        return not named(path)
+    return _is_rubbish(path, named)
+
+
+def _rubbish(current: Manifest, unused: list[Entry], named: "_Named") -> Rubbish:
+    root = current.root
     unused.sort(key=lambda entry: (not _snapshot_of(root, entry), entry.path))
     return Rubbish(
         root=root,
@@ -192,7 +223,9 @@ def _is_fenced(root: str, fence: str) -> bool:
 
 def _is_rubbish(path: str, named: "_Named") -> bool:
     kind = layout.kind(path)
-    return kind not in (None, *STAYING) and not named(path)
+    if kind in (None, *STAYING) or path.startswith(layout.LEASE):
+        return False
+    return not named(path)
 
 
 def _kept(

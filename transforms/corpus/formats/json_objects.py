@@ -189,10 +189,10 @@ def read_object(
         return reject(default, NOT_UTF8)
     values, fault = _kept_values(columns, row)
     if fault is not None:
-        return reject(row_id, fault)
+        return ParsedRow(text, row_id, fault)
     prefix = fill_prefix(columns, lambda name: value_as_text(value_at(row, name)))
     if not all(map(is_utf8, prefix)):
-        return reject(row_id, NOT_UTF8)
+        return ParsedRow(text, row_id, NOT_UTF8)
     return ParsedRow(text, row_id, reason, values, prefix)
 
 

@@ -91,8 +91,8 @@ Packed = RunFact | bytes | None  # None: an old shard is damaged or gone
 CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and its number
 
 
-def rows_to_count(fact: RunFact, run: Run, ids: bool) -> Iterator[Counting]:
-    """Yield the given fact, and the shards to read for changes, gate and (`ids`) ids.
+def rows_to_count(fact: RunFact, run: Run, ids: bool, changes: bool = True) -> Iterator[Counting]:
+    """Yield the given fact, and the shards to read for gate, (`changes`) changes and (`ids`) ids.
 
     If the run is to fail, there are no shards.
     """
@@ -100,7 +100,8 @@ def rows_to_count(fact: RunFact, run: Run, ids: bool) -> Iterator[Counting]:
     settled = fact.settled
     if settled is not None:
         differ = differing_units(settled, run)
-        yield from shards_of_changes(settled, run, differ)
+        if changes:
+            yield from shards_of_changes(settled, run, differ)
         yield from (Counting(gate=shards) for shards in shards_of_gate(run, differ))
         if ids:
             yield from shards_of_ids(settled, run, differ)

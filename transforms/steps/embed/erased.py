@@ -1,5 +1,6 @@
 """Rows that were erased from the store: if they return, they are rejected by a keyed hash."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -16,17 +17,16 @@ from sentence_beam.transforms.store.forgetting.hashes import Returning, returnin
 def without_erased(rows: UnitRows, job: EmbedJob) -> UnitRows:
     """Return rows that are not cut yet, the erased ones among their rejects.
 
-    Rows that are rejected for another reason lose id and text too, if they are known by their id.
-    For erased documents whose vector will be the mean of their pieces see `without_erased_means`.
+    Rows that are rejected for another reason are compared first. For documents whose vector will be
+    the mean of their pieces see `without_erased_means`.
     """
     known = _returning(job)
-    if known is None or (not known.by_id and job.chunks.combine == "mean"):
+    if known is None:
         return rows
-    if known.by_id:
-        rows = replace(rows, rejects=[_without_id(reject, known) for reject in rows.rejects])
-    texts = [b""] * len(rows.ids)
-    if not known.by_id:
-        texts = row_hashes(rows.texts)
+    texts: list[bytes | None] = [None] * len(rows.ids)
+    if known.texts and job.chunks.combine != "mean":
+        texts = [*row_hashes(rows.texts)]
+    rows = replace(rows, rejects=[compare_reject(reject, known) for reject in rows.rejects])
     return _without(rows, known, texts)
 
 
@@ -36,7 +36,7 @@ def without_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
     The row hash of such a document covers its pieces, which are known only now.
     """
     known = _returning(job)
-    if known is None or known.by_id:
+    if known is None or not known.texts:
         return rows
     return _without(rows, known, hashes_of(rows))
 
@@ -44,11 +44,10 @@ def without_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
 def _returning(job: EmbedJob) -> Returning | None:
     if job.run.forgotten is None:
         return None
-    key = bytes.fromhex(job.forget_key) if job.forget_key else None
-    return returning(job.root, job.run.forgotten, key)
+    return returning(job.root, job.run.forgotten)
 
 
-def _without(rows: UnitRows, known: Returning, texts: list[bytes]) -> UnitRows:
+def _without(rows: UnitRows, known: Returning, texts: Iterable[bytes | None]) -> UnitRows:
     names = [known.find(row_id, text) for row_id, text in zip(rows.ids, texts, strict=True)]
     erased = [erased_row(name) for name in names if name is not None]
     if not erased:
@@ -63,14 +62,17 @@ def _without(rows: UnitRows, known: Returning, texts: list[bytes]) -> UnitRows:
     return replace(left, parts=parts, rejects=[*rows.rejects, *erased])
 
 
-def _without_id(reject: Rejected, known: Returning) -> Rejected:
-    """Return a rejected row, of an erased one the keyed hash alone."""
-    if reject.id is None:
-        return reject
-    name = known.find(reject.id, b"")
-    if name is None:
-        return reject
-    return erased_row(name)
+def compare_reject(reject: Rejected, known: Returning) -> Rejected:
+    """Return a rejected row, or in its place that of an erased one.
+
+    If its id or its whole text cannot be compared, nothing of its text is kept.
+    """
+    name = known.find(reject.id, reject.text)
+    if name is not None:
+        return erased_row(name)
+    if known.texts or reject.id is None:
+        return replace(reject, excerpt="")
+    return reject
 
 
 def erased_row(name: str) -> Rejected:

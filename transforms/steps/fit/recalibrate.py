@@ -72,7 +72,7 @@ class Recalibration:
         self._store = UnitStore(job.run.root, space, ranges, job.run.id, form)
         self._finisher = Finisher(space, partial(kept_calibration, job.run.root, space))
 
-    def recalibrate(self, unit: UnitRecord) -> UnitRecord:
+    def write(self, unit: UnitRecord) -> UnitRecord:
         """Write a unit with the new calibration. Raises DataGateError if a row gets no vector."""
         with progress.stage("recalibrating", self._units, "units"):
             made = self._recalibrated(unit)

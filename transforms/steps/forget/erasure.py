@@ -1,44 +1,128 @@
-"""The rows to erase of a store, with everything that decides how."""
+"""The rows to erase of a store, and the run that makes a snapshot without them."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+from sentence_beam.transforms.report.history import run_summaries
+from sentence_beam.transforms.steps.forget.index import erased_from_index
+from sentence_beam.transforms.steps.forget.receipt import fits_of
+from sentence_beam.transforms.steps.forget.record import ErasureRecord, write_record
 from sentence_beam.transforms.steps.forget.request import ForgetRequest
-from sentence_beam.transforms.steps.forget.select import ErasedRows
-from sentence_beam.transforms.store.forgetting.hashes import ForgottenRows
-from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.steps.forget.select import SelectedRows, select
+from sentence_beam.transforms.steps.forget.watched import queries_left
+from sentence_beam.transforms.steps.index.update import ErasedFromIndex
+from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.forgetting.hashes import (
+    ForgottenRow,
+    ForgottenRows,
+    entry_of,
+    hash_of_id,
+    hash_of_text,
+    read_rows,
+    write_rows,
+)
+from sentence_beam.transforms.store.manifest import Manifest, snapshots
+from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.result import COMMITTED
+
+_WORDS = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """The rows to erase of a store and where they are; nothing is written yet.
+    """The rows to erase of a snapshot; nothing is written yet.
 
-    `known` are asked ids that were erased before.
+    `before` is the store's list of erased rows, `index` what has to leave the index beside them.
     """
 
-    current: Manifest
-    snapshots: list[Manifest]
-    dropped: tuple[str, ...]
-    selection: ErasedRows
-    rows: ForgottenRows
-    key: bytes
-    known: set[str]
+    manifest: Manifest
     request: ForgetRequest
+    selected: SelectedRows
+    before: ForgottenRows
+    index: ErasedFromIndex | None
+
+    @property
+    def hashed_ids(self) -> list[str]:
+        """The keyed hashes of the rows' ids."""
+        return sorted(hash_of_id(self.before.key_bytes, name) for name in self.selected.texts)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the store has nothing of the rows any more."""
-        return not self.new_ids and not self.sweeps
+        """Whether all of the rows were erased before, and the store has nothing of them."""
+        found = self.selected
+        of_index = self.index is not None and not self.index.is_empty
+        is_known = self.before.ids.issuperset(self.hashed_ids)
+        return is_known and not (found.masks or found.rejects or found.hashes or of_index)
 
     @property
-    def new_ids(self) -> set[str]:
-        """The ids that were not erased before, or that the store has again."""
-        found = self.selection.texts
-        return {name for name in found if found[name].rows or name not in self.known}
+    def after(self) -> ForgottenRows:
+        """The store's list of erased rows with these."""
+        key = self.before.key_bytes
+        shared = self.selected.shared
+        return self.before.with_rows(
+            ForgottenRow(
+                hash_of_id(key, name),
+                self.selected.by_id,
+                _hashes(key, texts.rows - shared),
+                _hashes(key, texts.documents),
+            )
+            for name, texts in self.selected.texts.items()
+        )
 
-    @property
-    def sweeps(self) -> bool:
-        """Whether rows are asked for whose ids no kept snapshot has.
 
-        Their codes may be among the deleted rows of segments.
-        """
-        return any(not self.selection.texts[name].rows for name in self.new_ids)
+def _hashes(key: bytes, texts: set[bytes]) -> tuple[str, ...]:
+    return tuple(sorted(hash_of_text(key, text) for text in texts))
+
+
+def find_rows(manifest: Manifest, request: ForgetRequest) -> Erasure:
+    """Return the rows to erase. Raises as `select` and `erased_from_index` do."""
+    before = read_rows(manifest.root, manifest.forgotten)
+    key = before.key_bytes
+    known = {name for name in request.ids if hash_of_id(key, name) in before.ids}
+    selected = select(manifest, request, known)
+    return Erasure(manifest, request, selected, before, erased_from_index(manifest, selected))
+
+
+def begin_erasure(erasure: Erasure, run_id: str) -> Run:
+    """Write what a run that erases rows needs, and return the run.
+
+    Nothing of this counts before its commit. The caller holds the lease.
+    """
+    manifest = erasure.manifest
+    root = manifest.root
+    selected = erasure.selected
+    left = queries_left(root, manifest.watch, selected)
+    rows = erasure.after
+    run = replace(
+        run_like(manifest, run_id, "forget"), watch=left.entry, forgotten=entry_of(rows, run_id)
+    )
+    record = ErasureRecord(
+        run=run_id,
+        started=run.started,
+        reason=erasure.request.reason,
+        rows=selected.rows,
+        queries=left.removed,
+        ids=tuple(erasure.hashed_ids),
+        units=tuple(selected.units(manifest)),
+        snapshots=tuple(snapshots(root)),
+        results=tuple(_results_with(root, {*selected.texts})),
+        fitted=fits_of(manifest),
+    )
+    write_rows(root, rows)
+    write_record(root, record)
+    record_plan(manifest, run_id)
+    return run
+
+
+def _results_with(root: str, ids: set[str]) -> Iterator[str]:
+    """Yield the records of failed runs whose line quotes one of the ids."""
+    phrases = [name for name in ids if _WORDS.fullmatch(name) is None]
+    for summary in run_summaries(root):
+        message = summary.message
+        if summary.status == COMMITTED:
+            continue
+        words = {word.rstrip(".") for word in _WORDS.findall(message)}
+        if words & ids or any(name in message for name in phrases):
+            yield layout.result(summary.run)

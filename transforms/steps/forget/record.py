@@ -1,47 +1,58 @@
 """The record of an erasure from before its commit until its receipt: a killed one goes on by it."""
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.entries import JsonEntry
 from sentence_beam.transforms.base.errors import refuse_damage
 from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.sealed_json import check_digest, sealed, to_bytes
 
 
 @dataclass(frozen=True)
-class Unfinished:
-    """An erasure whose new files are all written.
+class ErasureRecord(JsonEntry):
+    """The work of a run that erases rows; it names no row.
 
-    `base` is the digest of the snapshot that it replaces, `manifest` the JSON of the coming one,
-    `snapshots` that of each kept one by its run, `dropped` the runs whose snapshots are removed.
-    `files` are those to delete, `scrubbed` the new contents of files that keep their names.
-    `receipt` is the receipt, `result` the record of the run.
+    `rows` and `queries` (watched ones) are counts of what is erased, `ids` keyed hashes. `units`
+    are written again without the rows. After the commit, the snapshots of the runs `snapshots` are
+    removed, with all that only they name, and `results`, which quote an id. `removed` are the
+    numbers of removed files by kind, once these are known. `fitted` has a line for all that was
+    fitted with the rows and stays.
     """
 
     run: str
-    base: str
-    manifest: dict[str, Any]
-    snapshots: dict[str, dict[str, Any]]
-    dropped: tuple[str, ...]
-    files: tuple[str, ...]
-    scrubbed: dict[str, str]
-    receipt: dict[str, Any]
-    result: dict[str, Any]
+    started: str
+    reason: str
+    rows: int
+    queries: int
+    ids: tuple[str, ...]
+    units: tuple[str, ...]
+    snapshots: tuple[str, ...]
+    results: tuple[str, ...]
+    fitted: tuple[str, ...]
+    removed: dict[str, int] = field(default_factory=dict)
+
+    def with_removed(self, removed: dict[str, int]) -> "ErasureRecord":
+        """Return the record of what is about to be removed, unless an earlier attempt said it."""
+        if self.removed:
+            return self
+        return replace(self, removed=removed)
 
 
-def record_unfinished(root: str, found: Unfinished) -> None:
-    """Write down what an erasure replaces; from here on a later run can bring it to its end."""
-    storage.overwrite(storage.join(root, layout.UNFINISHED), to_bytes(sealed(vars(found))))
+def write_record(root: str, record: ErasureRecord) -> None:
+    """Write the record of an erasure into the folder of its run."""
+    path = storage.join(root, layout.erasure(record.run))
+    storage.overwrite(path, to_bytes(sealed(record.to_json())))
 
 
-def read_unfinished(root: str) -> Unfinished | None:
-    """Return the erasure that has not ended; None if there is none.
+def read_record(root: str, run: str) -> ErasureRecord | None:
+    """Return the record of an erasure that has not ended; None if there is none.
 
-    Raises SentenceBeamError if its record is damaged.
+    Raises SentenceBeamError if it is damaged.
     """
-    path = storage.join(root, layout.UNFINISHED)
+    path = storage.join(root, layout.erasure(run))
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         return None
@@ -49,11 +60,11 @@ def read_unfinished(root: str) -> Unfinished | None:
         data = json.loads(found[0])
         check_digest(data)
         data.pop("digest")
-        return Unfinished(**{**data, "dropped": tuple(data["dropped"]),
-                             "files": tuple(data["files"])})  # fmt: skip
+        return ErasureRecord.from_json(data)
 
 
-def remove_unfinished(root: str) -> None:
-    """Remove the record of an erasure that has ended, or was never committed."""
-    path = storage.join(root, layout.UNFINISHED)
-    storage.storage_of(path).delete(path)
+def unfinished(manifest: Manifest) -> ErasureRecord | None:
+    """Return the record of an erasure that was committed and has not ended; None without one."""
+    if manifest.forgotten is None:
+        return None
+    return read_record(manifest.root, manifest.forgotten.run)

@@ -1,12 +1,15 @@
-"""The rows of all kept snapshots that are to be erased, found by reading ids and hashes alone.
+"""The rows to erase, found by reading ids and hashes alone; nothing is written.
 
 If ids come from a column, a shard whose hashes of ids are kept is read only if one of them is asked
-for: the work grows with the files that hold the rows.
+for: the work grows with the files that hold the rows. Earlier snapshots tell which ids the store
+had, and the texts of their rows.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +20,12 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.where import checked
-from sentence_beam.transforms.steps.forget.damage import readable_groups
 from sentence_beam.transforms.steps.forget.request import ForgetRequest
-from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.matches import matches
 from sentence_beam.transforms.store.shards.dataset import dataset_of
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids, kept_hashes
-from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.shards.reading import check_shard, read_shard
 from sentence_beam.transforms.store.shards.rejects import read_rejects
 
 READ_AT_ONCE = 8
@@ -40,96 +42,130 @@ class TextHashes:
 
 
 @dataclass
-class ErasedRows:
+class SelectedRows:
     """The rows to erase.
 
-    `masks` bool [rows] of each shard that has any, by its path; `lost` the rows of damaged shards
-    that cannot be read. `texts` of each erased row by id; `shared` are those of its hashes that
-    other rows have too. `rejects` are the files of rejected rows that have one of the ids. `rows`
-    is the number of rows or pieces in the current snapshot. With `by_id`, rows have ids of their
-    own, and others may have the same text: the index notes these, whose locators have all hashes.
+    `texts` of each row by its id. `masks` bool [rows] of each shard of the current snapshot that
+    has such rows, by its path; `rejects` the files of its rejected rows that have any. `partly` is
+    the number of documents of which an expression matched some pieces alone. With `by_id`, rows
+    have ids of their own; otherwise all rows with an equal text are among them.
     """
 
-    masks: dict[str, np.ndarray] = field(default_factory=dict)
-    lost: dict[str, np.ndarray] = field(default_factory=dict)
+    by_id: bool
     texts: dict[str, TextHashes] = field(default_factory=dict)
-    shared: set[bytes] = field(default_factory=set)
+    masks: dict[str, np.ndarray] = field(default_factory=dict)
     rejects: set[str] = field(default_factory=set)
-    rows: int = 0
-    by_id: bool = True
+    rejected: set[str] = field(default_factory=set)
+    shared: set[bytes] = field(default_factory=set)
+    partly: int = 0
 
     @property
-    def ids(self) -> set[str]:
-        """The ids of the rows."""
-        return set(self.texts)
+    def rows(self) -> int:
+        """The number of rows, or of pieces, in the current snapshot."""
+        return sum(int(mask.sum()) for mask in self.masks.values())
 
     @property
-    def gone(self) -> set[bytes]:
-        """The hashes of texts that no other row has."""
+    def hashes(self) -> set[bytes]:
+        """The hashes of the rows' texts, without those of pieces that other documents have."""
         return {text for texts in self.texts.values() for text in texts.rows} - self.shared
 
-    def removed(self, path: str | None) -> np.ndarray | None:
-        """Return the rows that leave a shard, bool [rows]; None if all stay."""
-        name = path or ""
-        found = [each[name] for each in (self.masks, self.lost) if name in each]
-        if not found:
-            return None
-        return np.logical_or.reduce(found)
+    @property
+    def documents(self) -> set[bytes]:
+        """The hashes of the rows' documents."""
+        return {text for texts in self.texts.values() for text in texts.documents}
+
+    def units(self, manifest: Manifest) -> list[str]:
+        """Return the units of the current snapshot with such rows, written or rejected."""
+        table = manifest.read_units("unit", "path", "rejects")
+        holds = np.zeros(len(table), bool)
+        for name, paths in (("path", self.masks), ("rejects", self.rejects)):
+            wanted = pa.array(sorted(paths), pa.string())
+            holds |= pc.is_in(table.column(name), wanted).to_numpy()
+        return table.column("unit").filter(pa.array(holds)).to_pylist()
 
 
-def select(
-    current: Manifest, kept: Iterable[Manifest], request: ForgetRequest, known: set[str]
-) -> ErasedRows:
-    """Return the rows to erase of all kept snapshots, the current one among them.
+def select(current: Manifest, request: ForgetRequest, known: set[str]) -> SelectedRows:
+    """Return the rows to erase. `known` are those of the ids that were erased before.
 
-    `known` are those of the ids that were erased before. Raises OptionError for ids that no row
-    has, DataGateError if too many rows would be erased.
+    Raises OptionError for ids that no row has, DataGateError if too many rows would be erased, and
+    SentenceBeamError naming a shard or a file of rejected rows that cannot be read.
     """
-    snapshots = list(kept)
-    sizes = _shards(snapshots)
-    root = current.root
+    found = SelectedRows(by_id=current.options.id_column is not None)
     ids = set(request.ids)
     if request.where is not None:
-        ids |= _matching_ids(current, request)
-    by_id = current.options.id_column is not None
-    found = ErasedRows(texts={name: TextHashes() for name in ids}, by_id=by_id)
+        ids |= _matching_ids(current, request.where, found)
+    found.texts = {name: TextHashes() for name in ids}
+    sizes = {unit["path"]: unit for unit in current.shards.to_pylist()}
     wanted = pa.array(sorted(ids), pa.string())
-    holders = _holders(root, sizes, wanted)
-    with progress.stage("finding the rows", len(holders), "shards"):
-        _find(root, holders, found, wanted, "id")
-    if not by_id:
-        _find_same_texts(root, sizes, found)
-        _find_shared(root, sizes, found)
-    else:  # rows that had other ids, before the column was named
-        _find_same_texts(root, _shards(_with_other_ids(snapshots, current)), found)
-    rejected = _rejected_ids(snapshots, found)
-    missing = [
-        name
-        for name in request.ids
-        if not found.texts[name].rows and name not in rejected and name not in known
-    ]
-    if missing and not request.missing_ok:
-        raise OptionError(
-            f"{root} has no row with the id {_named(missing)}; leave it out, or say --missing-ok"
+    _find(current.root, _holders(current.root, sizes, wanted), found, wanted)
+    _find_earlier(current, _earlier_shards(current) - sizes.keys(), found)
+    if not found.by_id:
+        _find_same_texts(current.root, [*sizes], found)
+    _find_rejects(current, found)
+    _check_missing(current, found, request, known)
+    if found.rows > request.max_deletes * current.rows.stored:
+        raise DataGateError(
+            f"{counted(found.rows, 'row')} of {current.rows.stored:,} would be erased, more than"
+            f" --max-deletes {request.max_deletes:g} allows; nothing was changed, narrow it or"
+            " raise the limit"
         )
-    _check_share(current, found, request)
+    for path in found.masks:
+        with name_damage(storage.join(current.root, path)):
+            check_shard(storage.join(current.root, path), sizes[path]["sha256"].hex())
     return found
 
 
-def _with_other_ids(snapshots: list[Manifest], current: Manifest) -> list[Manifest]:
-    column = current.options.id_column
-    return [one for one in snapshots if one.options.id_column != column]
+@contextlib.contextmanager
+def name_damage(path: str) -> Iterator[None]:
+    """Raise SentenceBeamError with what to do if a file of the store cannot be read."""
+    try:
+        yield
+    except SentenceBeamError as error:
+        raise SentenceBeamError(
+            f"{path} is missing or damaged, and may hold one of the rows; nothing was erased:"
+            " remove it, run embed, which makes it again, then forget"
+        ) from error
 
 
-def _shards(snapshots: list[Manifest]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for manifest in snapshots:
-        shards = manifest.shards.to_pydict()
-        found |= zip(shards["path"], shards["rows"], strict=True)
+def _earlier_shards(current: Manifest) -> set[str]:
+    """Return the shards of all other snapshots that can be read."""
+    found: set[str] = set()
+    for run in snapshots(current.root):
+        with contextlib.suppress(SentenceBeamError):
+            manifest = read_manifest(current.root, run)
+            if manifest is not None:
+                found |= {*manifest.shards.column("path").to_pylist()}
     return found
 
 
-def _holders(root: str, sizes: dict[str, int], ids: pa.StringArray) -> dict[str, int]:
+def _matching_ids(current: Manifest, where: str, found: SelectedRows) -> set[str]:
+    """Return the ids of the rows of the current snapshot that match an expression."""
+    expression = checked(where, dataset_of(current).schema)
+    ids: set[str] = set()
+    others: set[str] = set()
+    paths = current.shards.column("path").to_pylist()
+    is_cut = current.rows.pieces is not None
+    for path, mask in zip(paths, matches(current, expression).shards, strict=True):
+        if not mask.any() and not is_cut:
+            continue
+        names = _read(storage.join(current.root, path)).column("id")
+        ids |= {*names.filter(pa.array(mask)).to_pylist()}
+        if is_cut:
+            others |= {*names.filter(pa.array(~mask)).to_pylist()}
+    found.partly = len(ids & others)
+    return ids
+
+
+def _read(path: str) -> pa.Table:
+    """Return ids and hashes of all rows of a shard."""
+    with name_damage(path):
+        batches = list(read_shard(path, COLUMNS))
+    if batches:
+        return pa.Table.from_batches(batches)
+    return pa.table({"id": pa.array([], pa.string()), "row_hash": pa.array([], pa.binary(16))})
+
+
+def _holders(root: str, paths: Iterable[str], ids: pa.StringArray) -> list[str]:
     """Return the shards that may hold a row with one of the ids, by the kept hashes of their ids.
 
     A shard without kept hashes may hold any row.
@@ -140,158 +176,126 @@ def _holders(root: str, sizes: dict[str, int], ids: pa.StringArray) -> dict[str,
         hashes = kept_hashes(root, path)
         return hashes is None or bool(np.isin(hashes, wanted).any())
 
-    paths = list(sizes)
+    every = list(paths)
     with (
-        progress.stage("reading hashes of ids", len(paths), "shards"),
+        progress.stage("reading hashes of ids", len(every), "shards"),
         ThreadPoolExecutor(READ_AT_ONCE) as pool,
     ):
-        return {
-            path: sizes[path]
-            for path, holds in zip(paths, pool.map(may_hold, paths), strict=True)
-            if holds
-        }
+        return [path for path, holds in zip(every, pool.map(may_hold, every), strict=True) if holds]
 
 
-def _named(ids: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in ids[:NAMED])
-    if len(ids) > NAMED:
-        return f"{shown} and {len(ids) - NAMED:,} more"
-    return shown
-
-
-def _matching_ids(current: Manifest, request: ForgetRequest) -> set[str]:
-    """Return the ids of the rows of the current snapshot that match the expression.
-
-    Raises OptionError if it matches some pieces of a document and others not.
-    """
-    expression = checked(request.where or "", dataset_of(current).schema)
-    found: set[str] = set()
-    others: set[str] = set()
-    paths = current.shards.column("path").to_pylist()
-    cut = current.rows.pieces is not None and not request.documents
-    for path, mask in zip(paths, matches(current, expression).shards, strict=True):
-        if not mask.any() and not cut:
-            continue
-        ids = _read(storage.join(current.root, path), len(mask)).column("id")
-        found |= set(ids.filter(pa.array(mask)).to_pylist())
-        if cut:
-            others |= set(ids.filter(pa.array(~mask)).to_pylist())
-    partly = sorted(found & others)
-    if partly:
-        raise OptionError(
-            f"--where matches some pieces of document {partly[0]!r}, and others not; say"
-            " --documents to erase whole documents"
-        )
-    return found
-
-
-def _read(path: str, rows: int) -> pa.Table:
-    """Return ids and hashes of all rows of a shard; null for rows that cannot be read."""
-    try:
-        batches = list(read_shard(path, COLUMNS))
-        if batches:
-            return pa.Table.from_batches(batches)
-    except SentenceBeamError:
-        return readable_groups(path, rows).table(COLUMNS)
-    return pa.table({"id": pa.array([], pa.string()), "row_hash": pa.array([], pa.binary(16))})
-
-
-def _tables(root: str, sizes: dict[str, int]) -> Iterator[tuple[str, pa.Table]]:
-    paths = list(sizes)
+def _tables(root: str, paths: list[str]) -> Iterator[tuple[str, pa.Table]]:
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:
-        tables = pool.map(lambda path: _read(storage.join(root, path), sizes[path]), paths)
+        tables = pool.map(lambda path: _read(storage.join(root, path)), paths)
         for path, table in zip(paths, tables, strict=True):
             progress.step()
             yield path, table
 
 
 def _find(
-    root: str, sizes: dict[str, int], found: ErasedRows, wanted: pa.Array, column: str
+    root: str, paths: list[str], found: SelectedRows, wanted: pa.Array, column: str = "id"
 ) -> None:
-    """Add the rows that have any of the wanted values of a column."""
-    for path, table in _tables(root, sizes):
-        lost = table.column("id").is_null().to_numpy()
-        if lost.any():
-            found.lost[path] = lost
-        if column not in table.column_names:
-            continue
-        mask = pc.is_in(table.column(column), wanted).to_numpy() & ~lost
-        if not mask.any():
-            continue
-        found.masks[path] = mask | found.masks.get(path, False)
-        _note(found, table.filter(pa.array(mask)))
+    """Add the rows of some shards that have any of the wanted values of a column."""
+    with progress.stage("finding the rows", len(paths), "shards"):
+        for path, table in _tables(root, paths):
+            if column not in table.column_names:
+                continue
+            mask = pc.is_in(table.column(column), wanted).to_numpy()
+            if mask.any():
+                found.masks[path] = mask | found.masks.get(path, False)
+                _note(found, table.filter(pa.array(mask)))
 
 
-def _note(found: ErasedRows, rows: pa.Table) -> None:
-    documents = rows.column("doc_hash").to_pylist() if "doc_hash" in rows.column_names else []
-    for place, (name, text) in enumerate(
-        zip(rows.column("id").to_pylist(), rows.column("row_hash").to_pylist(), strict=True)
-    ):
+def _find_earlier(current: Manifest, paths: Iterable[str], found: SelectedRows) -> None:
+    """Note the texts that the rows had in earlier snapshots, whose shards are removed.
+
+    An id that is made of a place may have been another row's, and only tells rows that are gone.
+    """
+    ids = [name for name, texts in found.texts.items() if found.by_id or not texts.rows]
+    wanted = pa.array(sorted(ids), pa.string())
+    if not len(wanted):
+        return
+    for path in _holders(current.root, paths, wanted):
+        with contextlib.suppress(SentenceBeamError):
+            table = _read(storage.join(current.root, path))
+            _note(found, table.filter(pc.is_in(table.column("id"), wanted)))
+
+
+def _note(found: SelectedRows, rows: pa.Table) -> None:
+    documents: list[Any] = [None] * len(rows)
+    if "doc_hash" in rows.column_names:
+        documents = rows.column("doc_hash").to_pylist()
+    columns = (rows.column(name).to_pylist() for name in ("id", "row_hash"))
+    for name, text, document in zip(*columns, documents, strict=True):
         texts = found.texts.setdefault(name, TextHashes())
         texts.rows.add(text)
-        if documents:
-            texts.documents.add(documents[place])
+        if document is not None:
+            texts.documents.add(document)
 
 
-def _find_same_texts(root: str, sizes: dict[str, int], found: ErasedRows) -> None:
-    """Add the rows of shards with the texts of those that were found.
+def _find_same_texts(root: str, paths: list[str], found: SelectedRows) -> None:
+    """Add the rows with the texts of those that were found.
 
-    Ids that are made of places change with the input, so an erased row is known by its text.
+    Ids that are made of places change with the input, so an erased row is known by its text. Notes
+    the pieces that other documents have too.
     """
-    documents = {text for texts in found.texts.values() for text in texts.documents}
-    rows = {text for texts in found.texts.values() for text in texts.rows if not texts.documents}
-    for column, hashes in (("doc_hash", documents), ("row_hash", rows)):
-        if hashes and sizes:
-            with progress.stage("finding equal texts", len(sizes), "shards"):
-                _find(root, sizes, found, pa.array(sorted(hashes), pa.binary(16)), column)
-
-
-def _find_shared(root: str, sizes: dict[str, int], found: ErasedRows) -> None:
-    """Note which hashes of the rows' texts other rows have too."""
-    hashes = sorted({text for texts in found.texts.values() for text in texts.rows})
+    column = "row_hash"
+    hashes = found.hashes
+    if found.documents:
+        column = "doc_hash"
+        hashes = found.documents
     if not hashes:
         return
-    wanted = pa.array(hashes, pa.binary(16))
-    with progress.stage("finding texts of other rows", len(sizes), "shards"):
-        for path, table in _tables(root, sizes):
-            mask = pc.is_in(table.column("row_hash"), wanted).to_numpy()
-            removed = found.removed(path)
-            if removed is not None:
-                mask = mask & ~removed
-            if mask.any():
-                found.shared |= set(table.column("row_hash").filter(pa.array(mask)).to_pylist())
+    _find(root, paths, found, pa.array(sorted(hashes), pa.binary(16)), column)
+    if column == "row_hash":
+        return
+    pieces = pa.array(sorted(found.hashes), pa.binary(16))
+    with progress.stage("finding pieces of other documents", len(paths), "shards"):
+        for path, table in _tables(root, paths):
+            mask = pc.is_in(table.column("row_hash"), pieces).to_numpy()
+            others = mask & ~found.masks.get(path, np.zeros(len(mask), bool))
+            found.shared |= {*table.column("row_hash").filter(pa.array(others)).to_pylist()}
 
 
-def _rejected_ids(snapshots: list[Manifest], found: ErasedRows) -> set[str]:
-    """Return those of the ids that a rejected row has, and note the files of these rows."""
-    ids = found.ids
-    rejected: set[str] = set()
-    files = dict(file for manifest in snapshots for file in reject_digests(manifest))
-    for path, sha256 in files.items():
-        rows = read_rejects(storage.join(snapshots[0].root, path), sha256)
-        named = ids & {row.id for row in rows if row.id is not None}
-        if named:
+def _find_rejects(current: Manifest, found: SelectedRows) -> None:
+    """Note the files of rejected rows with the rows, and the ids among these.
+
+    An excerpt that cannot be compared may be of one of the rows (`embed.erased`).
+    """
+    for path, sha256 in reject_files(current):
+        full = storage.join(current.root, path)
+        with name_damage(full):
+            rows = read_rejects(full, sha256)
+        ids = {row.id for row in rows if row.id in found.texts}
+        unknown = [row for row in rows if row.excerpt and (row.id is None or not found.by_id)]
+        if ids or unknown:
             found.rejects.add(path)
-            rejected |= named
-    return rejected
+        found.rejected |= {name for name in ids if name is not None}
 
 
-def reject_digests(manifest: Manifest) -> list[tuple[str, str | None]]:
+def reject_files(manifest: Manifest) -> list[tuple[str, str]]:
     """Return path and sha256 of the reject files of a snapshot."""
     units = manifest.read_units("unit", "rejects", "rejects_sha256")
     return [
-        (unit["rejects"], unit["rejects_sha256"] and unit["rejects_sha256"].hex())
+        (unit["rejects"], unit["rejects_sha256"].hex())
         for unit in units.filter(units.column("rejects").is_valid()).to_pylist()
     ]
 
 
-def _check_share(current: Manifest, found: ErasedRows, request: ForgetRequest) -> None:
-    found.rows = sum(
-        int(mask.sum()) for path, mask in found.masks.items() if current.shard_number(path) >= 0
+def _check_missing(
+    current: Manifest, found: SelectedRows, request: ForgetRequest, known: set[str]
+) -> None:
+    """Raise OptionError for ids that the store never had, unless they are allowed."""
+    missing = [
+        name
+        for name in request.ids
+        if not found.texts[name].rows and name not in found.rejected and name not in known
+    ]
+    if not missing or request.missing_ok:
+        return
+    shown = ", ".join(repr(name) for name in missing[:NAMED])
+    if len(missing) > NAMED:
+        shown = f"{shown} and {len(missing) - NAMED:,} more"
+    raise OptionError(
+        f"{current.root} has no row with the id {shown}; leave it out, or say --missing-ok"
     )
-    stored = current.rows.stored
-    if found.rows > request.max_deletes * stored:
-        raise DataGateError(
-            f"{counted(found.rows, 'row')} of {stored:,} would be erased, more than --max-deletes"
-            f" {request.max_deletes:g} allows; nothing was changed, narrow it or raise the limit"
-        )

@@ -41,7 +41,12 @@ from sentence_beam.transforms.steps.index.matching import BUCKET_ROWS
 from sentence_beam.transforms.steps.index.recall import DEEP, K, Measurement
 from sentence_beam.transforms.steps.index.rows import Reading
 from sentence_beam.transforms.steps.index.segments import SegmentBuild
-from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from sentence_beam.transforms.steps.index.update import (
+    HELD_OUT,
+    ErasedFromIndex,
+    IndexUpdate,
+    IndexUpdateJob,
+)
 from sentence_beam.transforms.store.index_entries import (
     ChangeEntry,
     ChoiceEntry,
@@ -70,12 +75,14 @@ class RequestedIndex:
     """The request for a run's index, and how it is taken.
 
     A `remembered` request that the rows are too few for becomes `auto`. `retrain` says why the
-    index is trained again, whatever changed; "" if it is not.
+    index is trained again, whatever changed; "" if it is not. `erased` is what has to leave the
+    index, None for a run that erases no rows.
     """
 
     request: IndexRequest
     remembered: bool = False
     retrain: str = ""
+    erased: ErasedFromIndex | None = None
 
 
 def choose_work(
@@ -105,7 +112,8 @@ def _work(
     if before is not None and before.index is not None and why is None:
         index = _renamed(before.index, metric, request)
         known = _update(before, index, shards, request, unit)
-        known = replace(known, checksums={path: checksums[path] for path in known.added_shards})
+        added = {path: checksums[path] for path in known.added_shards}
+        known = replace(known, checksums=added, erased=asked.erased)
         yield from _followed(job, known)
         return
     work = IndexJob(

@@ -34,7 +34,8 @@ FIRST_IDS = 8  # ids of a range begin at a multiple of this
 class ListedSource:
     """A source whose rows have been left: its number, and the sum of its rows' closeness.
 
-    Rows that `is_new` were in no segment before.
+    Rows that `is_new` were in no segment before. `same` has the lists [first, stop) of the range
+    that they go into, and its first id, if they stay among themselves.
     """
 
     number: int
@@ -42,6 +43,7 @@ class ListedSource:
     code_size: int
     closeness: float
     is_new: bool = False
+    same: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,23 @@ def spans(
             here = tuple(one for one, low, high in bounds if low < stop and high >= first)
             found.append(RangeSpan(next(numbers), first, stop, first_id, here, closeness))
             first_id += -(-rows // FIRST_IDS) * FIRST_IDS
+    return found
+
+
+def same_spans(
+    folder: Folder, metric: str, sources: Sequence[ListedSource], numbers: Iterator[int]
+) -> list[RangeSpan]:
+    """Return a range for each source, with the lists and the first id that it had before.
+
+    Leaves the queries' true neighbours among the rows of all sources.
+    """
+    _leave_exact(folder, sources, metric)
+    found = []
+    for source in sources:
+        assert source.same is not None
+        first, stop, first_id = source.same
+        closeness = source.closeness / source.rows
+        found.append(RangeSpan(next(numbers), first, stop, first_id, (source,), closeness))
     return found
 
 

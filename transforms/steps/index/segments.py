@@ -6,7 +6,7 @@ into new ones.
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.base.arrow import as_hashes, as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index import ExactNeighbours, SegmentFile, train
 from sentence_beam.transforms.index.choose import plan_for
@@ -28,11 +28,19 @@ from sentence_beam.transforms.steps.index.ranges import (
     ListedSource,
     RangeSpan,
     leave_listed,
+    same_spans,
     spans,
     write_range,
 )
 from sentence_beam.transforms.steps.index.rows import HELD, MOVED, NEW, BucketMatch, take
-from sentence_beam.transforms.steps.index.targets import MatchedRows, TargetSegment, decision_of
+from sentence_beam.transforms.steps.index.targets import (
+    KEPT,
+    SAME_RANGE,
+    WRITTEN,
+    MatchedRows,
+    TargetSegment,
+    decision_of,
+)
 from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
 from sentence_beam.transforms.store.index_entries import SegmentEntry
 from sentence_beam.transforms.store.index_files import files as index_files
@@ -92,8 +100,16 @@ def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: li
         with job.folder.on_disk(update.held_out) as path:
             vectors = flat_vectors(path)[state.keep]
         hashes = as_hashes(state.table.column("row_hash").combine_chunks())[state.keep]
-    new = np.frombuffer(bytes.fromhex("".join(crowded)), np.uint8).reshape(-1, 16)
-    recall.leave_queries(job.folder, known, vectors, hashes, np.concatenate([known.crowded, new]))
+    before = known.crowded
+    if update.erased is not None:
+        before = before[~np.isin(as_keys(before), as_keys(_hashes(update.erased.crowded)))]
+    every = np.concatenate([before, _hashes(crowded)])
+    recall.leave_queries(job.folder, known, vectors, hashes, every)
+
+
+def _hashes(texts: Sequence[str]) -> np.ndarray:
+    """Return hashes, given in hex, as uint8 [n, 16]."""
+    return np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(-1, 16)
 
 
 @dataclass(frozen=True)
@@ -146,15 +162,24 @@ def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
     update = job.update()
     sources = [SegmentState(job, update.segments[number]) for number in target.sources]
     try:
-        if target.listed and sources:
-            return SegmentBuild(listed=_listed_segment(job, sources[0]))
-        if target.listed:
-            return SegmentBuild(listed=_listed_rows(job, target))
-        if target.rewrite:
+        if target.work == KEPT:
+            return SegmentBuild(_kept(job, sources[0]), kept=True)
+        if target.work == WRITTEN:
             return SegmentBuild(_written(job, target, sources))
-        return SegmentBuild(_kept(job, sources[0]), kept=True)
+        if not sources:
+            return SegmentBuild(listed=_listed_rows(job, target))
+        listed = _listed_segment(job, sources[0])
+        if target.work == SAME_RANGE:
+            listed = replace(listed, same=_place_of(sources[0].segment))
+        return SegmentBuild(listed=listed)
     except DamagedIndexError as error:
         return SegmentBuild(damaged=job.folder.relative(error))
+
+
+def _place_of(segment: SegmentEntry) -> tuple[int, int, int]:
+    """Return the lists [first, stop) of a range, and its first id."""
+    assert segment.lists is not None
+    return (*segment.lists, segment.first_id)
 
 
 def _listed_segment(job: IndexUpdateJob, source: SegmentState) -> ListedSource:
@@ -344,8 +369,11 @@ def cut(
         sources.sort(key=attrgetter("number"))
         others = [build.segment.number for build in builds if build.segment is not None]
         numbers = itertools.count(1 + max([*update.segments, *others]))
-        most_bytes = update.request.range_bytes
-        ranges = spans(job.folder, job.plan(update), most_bytes, sources, numbers)
+        if sources[0].same is not None:
+            ranges = same_spans(job.folder, update.metric, sources, numbers)
+        else:
+            most_bytes = update.request.range_bytes
+            ranges = spans(job.folder, job.plan(update), most_bytes, sources, numbers)
         targets += [RangeTarget(span=span) for span in ranges]
     yield from ((job, target) for target in targets)
 

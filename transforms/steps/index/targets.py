@@ -10,21 +10,26 @@ from sentence_beam.transforms.steps.index.rows import BucketMatch
 from sentence_beam.transforms.steps.index.update import BASE, DELTA, HELD_OUT, IndexUpdate
 from sentence_beam.transforms.store.index_entries import ChangeEntry
 
+KEPT = "kept"
+WRITTEN = "written"
+LISTED = "listed"
+SAME_RANGE = "same range"
+
 
 @dataclass(frozen=True)
 class TargetSegment:
     """A segment of the updated index: its current segments and groups with new rows.
 
-    If it is not to be rewritten it is its only source, whose file stays. If it is `listed`, it is
-    no segment: its rows go into ranges of lists.
+    It is WRITTEN, or KEPT: it is its only source then, whose file stays. If it is LISTED, it is no
+    segment: its rows go into ranges of lists. SAME_RANGE: they go into a range with the lists of
+    its only source.
     """
 
     number: int
     kind: str
     sources: tuple[int, ...]
     groups: tuple[int, ...] = ()
-    rewrite: bool = True
-    listed: bool = False
+    work: str = WRITTEN
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,10 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
     1. A segment without live rows is removed.
     2. `choose_upkeep` says whether all is written again. If not, the new rows become a delta, with
        the rows of the other deltas if these are joined; the other segments stay as files.
-    3. Each new segment gets a new number.
-    4. The held-out segment is rewritten as a whole if rows join it: it is small, and every search
-       scans it.
+    3. Of these, one that has an erased row is written again alone.
+    4. Each new segment gets a new number.
+    5. The held-out segment is rewritten as a whole if rows join it or are erased: it is small, and
+       every search scans it.
     """
     live = _live_rows(update, rows)
     upkeep = choose_upkeep(_counts(update, rows, live))
@@ -95,7 +101,10 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
         written = _base_targets(update, sources, limit)
     else:
         written = _packed(DELTA, sources, limit)
-    targets = [_kept_target(update, number) for number in live if number not in again]
+    others = [number for number in live if number not in again]
+    erased = _with_erased_rows(update, rows)
+    written += [_alone(update, number) for number in others if number in erased]
+    targets = [_kept_target(update, number) for number in others if number not in erased]
     for number, target in enumerate(written, start=1 + max(update.segments)):
         targets.append(replace(target, number=number))
     change = ChangeEntry(
@@ -116,6 +125,16 @@ def _live_rows(update: IndexUpdate, rows: MatchedRows) -> dict[int, int]:
         if segment.kind != HELD_OUT and live > 0:
             found[number] = live
     return found
+
+
+def _with_erased_rows(update: IndexUpdate, rows: MatchedRows) -> set[int]:
+    """Return the numbers of the segments that have erased rows.
+
+    A run that erases rows deletes no others.
+    """
+    if update.erased is None:
+        return set()
+    return {*update.erased.segments, *(number for number, count in rows.deleted.items() if count)}
 
 
 def _deltas(update: IndexUpdate, live: dict[int, int]) -> list[int]:
@@ -140,7 +159,7 @@ def _base_targets(update: IndexUpdate, sources: list[RowSource], limit: int) -> 
     if not update.current.spec.lists:
         return _packed(BASE, sources, limit)
     alone = (_packed(BASE, [one], limit)[0] for one in sources)
-    return [replace(target, listed=True) for target in alone]
+    return [replace(target, work=LISTED) for target in alone]
 
 
 def _packed(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegment]:
@@ -155,7 +174,14 @@ def _packed(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegme
 
 def _kept_target(update: IndexUpdate, number: int) -> TargetSegment:
     """Return a segment whose file stays."""
-    return TargetSegment(number, update.segments[number].kind, (number,), rewrite=False)
+    return TargetSegment(number, update.segments[number].kind, (number,), work=KEPT)
+
+
+def _alone(update: IndexUpdate, number: int) -> TargetSegment:
+    """Return a segment with the live rows of another, or a range with its lists."""
+    segment = update.segments[number]
+    work = WRITTEN if segment.lists is None else SAME_RANGE
+    return TargetSegment(0, segment.kind, (number,), work=work)
 
 
 def _held_out_target(
@@ -170,4 +196,7 @@ def _held_out_target(
         return [TargetSegment(number, HELD_OUT, ())]
     if not rows.held and current.live <= rows.deleted[current.number]:
         return []
-    return [TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=rows.held > 0)]
+    work = KEPT
+    if rows.held or current.number in _with_erased_rows(update, rows):
+        work = WRITTEN
+    return [TargetSegment(current.number, HELD_OUT, (current.number,), work=work)]

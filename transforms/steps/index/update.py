@@ -53,13 +53,31 @@ STANDING = "standing"
 
 
 @dataclass(frozen=True)
+class ErasedFromIndex(JsonEntry):
+    """The parts of an index that have to leave it because rows are erased, beside the rows.
+
+    `segments` are those with erased rows that were deleted before, by number; `crowded` the hashes
+    of erased texts (hex) among the crowded ones.
+    """
+
+    segments: tuple[int, ...] = ()
+    crowded: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has to leave."""
+        return not (self.segments or self.crowded)
+
+
+@dataclass(frozen=True)
 class IndexUpdate(JsonEntry):
     """The facts that are known before any row is read.
 
     `current` is the manifest's entry of the index to update, `added` the shards that it does not
     know, in groups, `removed` those that are missing, `shards` all that the new snapshot has.
     `unit` says that all rows in the index are of length 1. `checksums` are the storage's for the
-    added shards, "" if it has none.
+    added shards, "" if it has none. If rows are `erased`, all segments that had one are written
+    again.
     """
 
     current: IndexEntry
@@ -70,6 +88,7 @@ class IndexUpdate(JsonEntry):
     buckets: int
     unit: bool
     checksums: dict[str, str] = field(default_factory=dict)
+    erased: ErasedFromIndex | None = None
 
     @property
     def rows(self) -> int:
@@ -83,8 +102,9 @@ class IndexUpdate(JsonEntry):
 
     @property
     def is_none(self) -> bool:
-        """Whether the index stays: no shard was added or removed."""
-        return not (self.added or self.removed)
+        """Whether the index stays: no shard was added or removed, and nothing of it is erased."""
+        erases = self.erased is not None and not self.erased.is_empty
+        return not (self.added or self.removed or erases)
 
     @property
     def metric(self) -> str:

@@ -15,7 +15,6 @@ from sentence_beam.transforms.options.common import (
     INDEX_ACCELERATOR,
     INDEX_MIN_RAM,
     INDEXES,
-    KEY,
     MAX_ANSWER_CHANGE,
     MAX_NDCG_DROP,
     MAX_REJECTS,
@@ -153,7 +152,6 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=(),
     )
-    key: str | None = option(KEY, group=STORED, advanced=True, default=None)
     reembed: bool = option(
         "embed everything again, in a new space if need be (default: no)",
         group=STORED,

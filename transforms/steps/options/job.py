@@ -28,7 +28,6 @@ class EmbedJob:
     engine does work again whose worker died. `max_bad_files`
     is how many input files may be left out because they cannot be read; below 1, which part of
     them. `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
-    `forget_key` in hex is the key of the hashes of erased rows, if the store does not have it.
     """
 
     run: Run
@@ -51,7 +50,6 @@ class EmbedJob:
     index_asked: IndexSpec | None = None
     max_bad_files: float = 0
     table_filter: str | None = None
-    forget_key: str | None = None
 
     @property
     def chunks(self) -> ChunksSpec:

@@ -57,7 +57,6 @@ class PlanKeywords(TypedDict, total=False):
     append: bool
     require_space: str | None
     allow_forgotten: Sequence[str]
-    key: StrPath | None
     reembed: bool
     price_per_hour: float | None
     currency: str | None
@@ -118,7 +117,6 @@ class WriteKeywords(TypedDict, total=False):
     accept_answers: bool
     require_space: str | None
     allow_forgotten: Sequence[str]
-    key: StrPath | None
     reembed: bool
     price_per_hour: float | None
     currency: str | None

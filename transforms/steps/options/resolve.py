@@ -30,7 +30,6 @@ from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRows,
     entry_of,
     hash_of_id,
-    read_key,
     read_rows,
     write_rows,
 )
@@ -189,7 +188,6 @@ def _job(
         max_bad_files=options.max_bad_files,
         table_filter=options.input_filter,
         index_asked=index_asked,
-        forget_key=_forget_key(options, previous),
     )
 
 
@@ -267,7 +265,8 @@ def _forgotten(options: EmbedOptions, previous: Manifest) -> ForgottenEntry | No
     left = _erased_rows(options, previous)
     if left is None:
         return previous.forgotten
-    return entry_of(left)
+    assert previous.forgotten is not None
+    return entry_of(left, previous.forgotten.run)
 
 
 def _erased_rows(options: EmbedOptions, previous: Manifest | None) -> ForgottenRows | None:
@@ -280,31 +279,14 @@ def _erased_rows(options: EmbedOptions, previous: Manifest | None) -> ForgottenR
     if previous.forgotten is None:
         raise OptionError(f"--allow-forgotten: no row of {previous.root} was erased; leave it out")
     rows = read_rows(previous.root, previous.forgotten)
-    key = rows.key_with(_given_key(options), previous.root)
-    known = {row.id for row in rows.rows}
+    key = rows.key_bytes
     for name in options.allow_forgotten:
-        if hash_of_id(key, name) not in known:
+        if hash_of_id(key, name) not in rows.ids:
             raise OptionError(
                 f"--allow-forgotten: {name!r} is none of the erased rows of {previous.root}; leave"
                 " it out"
             )
     return rows.without(hash_of_id(key, name) for name in options.allow_forgotten)
-
-
-def _given_key(options: EmbedOptions) -> bytes | None:
-    return read_key(options.key) if options.key else None
-
-
-def _forget_key(options: EmbedOptions, previous: Manifest | None) -> str | None:
-    """Return the key of the erased rows' hashes in hex if the store does not have it.
-
-    Raises OptionError if it is needed and not given, or is wrong.
-    """
-    given = _given_key(options)
-    if previous is None or previous.forgotten is None:
-        return None
-    key = read_rows(previous.root, previous.forgotten).key_with(given, previous.root)
-    return key.hex()
 
 
 def _ranges(options: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:

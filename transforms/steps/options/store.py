@@ -7,7 +7,6 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
 from sentence_beam.transforms.options.common import (
     CHECK_CARRIED,
-    KEY,
     NEIGHBOURS,
     SNAPSHOT,
     STORE,
@@ -73,7 +72,6 @@ class VerifyOptions:
     forgotten: bool = option(
         "check instead that no file of the store has an erased row (default: no)", default=False
     )
-    key: str | None = option(KEY, default=None)
     beam_flags: Sequence[str] = ()
 
 
@@ -146,7 +144,7 @@ class RollbackOptions:
 
 @options
 class ForgetOptions:
-    """The options of `forget`: which rows, and how far; `beam_flags` are for `refit`."""
+    """The options of `forget`: which rows, and how many at most."""
 
     store: str = option(STORE, kw_only=False)
     id: Sequence[str] = option(
@@ -165,9 +163,6 @@ class ForgetOptions:
         exclusive=ERASED,
         default=None,
     )
-    documents: bool = option(
-        "erase whole documents of which a piece matches (default: no)", default=False
-    )
     max_deletes: float = option(
         "share of the rows that may be erased; 1 allows all (default:"
         f" {RememberedOptions.max_deletes:g})",
@@ -176,14 +171,6 @@ class ForgetOptions:
         default=RememberedOptions.max_deletes,
     )
     missing_ok: bool = option("ids that no row has are no error (default: no)", default=False)
-    drop_history: bool = option(
-        "remove earlier snapshots, in place of writing them again (default: no)", default=False
-    )
-    refit: bool = option(
-        "fit the calibration and the quantizer of the index again, without the rows (default: no)",
-        default=False,
-    )
-    key: str | None = option(KEY, default=None)
     reason: str = option("a note for the receipt (default: none)", metavar="TEXT", default="")
     dry_run: bool = option("only print what would be erased (default: no)", default=False)
     beam_flags: Sequence[str] = ()

@@ -69,7 +69,7 @@ def draw_queries(manifest: Manifest, number: int) -> DrawnQueries:
         text = sentence_of(candidates.texts[place], key)
         if text and text not in seen:
             seen.add(text)
-            ids.append(f"drawn-{key:016x}")
+            ids.append(drawn_id(key))
             texts.append(text)
     return DrawnQueries(tuple(ids[:number]), tuple(texts[:number]))
 
@@ -97,6 +97,11 @@ def _candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows:
         for place, text in zip(here.tolist(), table.column(column).to_pylist(), strict=True):
             texts[place] = text or ""
     return _DrawnRows(keys, vectors, texts)
+
+
+def drawn_id(key: int) -> str:
+    """Return the id of a query that was drawn from the row with a key."""
+    return f"drawn-{key:016x}"
 
 
 def keys_of(hashes: np.ndarray) -> np.ndarray:

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.entries import JsonEntry, hex_digest
-from sentence_beam.transforms.base.errors import OptionError, refuse_damage
+from sentence_beam.transforms.base.entries import JsonEntry, hex_digest, matching
+from sentence_beam.transforms.base.errors import refuse_damage
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import ForgottenEntry
 from sentence_beam.transforms.store.named_files import read_named
 from sentence_beam.transforms.store.sealed_json import to_bytes
 
 KEY_BYTES = 32
-LEAST_KEY_BYTES = 16
 _DIGEST_BYTES = 16
 
 Digest = Annotated[str, hex_digest]
+Key = Annotated[str, matching(r"[0-9a-f]{64}", "64 hex digits")]
 
 
 def keyed(key: bytes, kind: bytes, value: bytes) -> str:
@@ -42,57 +42,42 @@ def hash_of_text(key: bytes, row_hash: bytes) -> str:
 class ForgottenRow(JsonEntry):
     """Keyed hashes of an erased row: its id, and its texts in all snapshots.
 
-    `documents` are those of whole documents if its text was cut into pieces. `shared` are texts
-    that other rows had too when it was erased.
+    `documents` are those of whole documents if its text was cut into pieces; its `texts` are then
+    the pieces that no other document had. With `by_id`, the row had an id of its own, and is known
+    by it if it returns; otherwise by its text.
     """
 
     id: Digest
+    by_id: bool
     texts: tuple[Digest, ...] = ()
     documents: tuple[Digest, ...] = ()
-    shared: tuple[Digest, ...] = ()
 
 
 @dataclass(frozen=True)
 class ForgottenRows(JsonEntry):
-    """All erased rows of a store.
+    """All erased rows of a store, and the store's key of their hashes, in hex.
 
-    `key` in hex is the store's own, "" if it is kept elsewhere; `mark` is the key's own hash, by
-    which a wrong key is noticed. With `by_id`, rows have ids of their own, and one that returns is
-    known by its id; otherwise by its text. `allowed` are keyed hashes of the ids of rows that were
-    let back in.
+    `allowed` are keyed hashes of the ids of rows that were let back in.
     """
 
-    mark: Digest
-    by_id: bool
-    key: str = ""
+    key: Key
     rows: tuple[ForgottenRow, ...] = ()
     allowed: tuple[Digest, ...] = ()
 
     @classmethod
-    def none(cls, key: bytes | None, by_id: bool) -> "ForgottenRows":
-        """Return the list of a store that has erased no row; without a key it gets its own."""
-        if key is not None:
-            return cls(_mark(key), by_id)
-        own = secrets.token_bytes(KEY_BYTES)
-        return cls(_mark(own), by_id, own.hex())
+    def none(cls) -> "ForgottenRows":
+        """Return the list of a store that has erased no row, with a new key."""
+        return cls(secrets.token_hex(KEY_BYTES))
 
-    def key_with(self, given: bytes | None, root: str) -> bytes:
-        """Return the key. Raises OptionError if it is kept elsewhere and not given, or is wrong."""
-        if self.key:
-            key = bytes.fromhex(self.key)
-            if given is not None and given != key:
-                raise OptionError(
-                    f"--key: {root} has a key of its own since rows were first erased; leave it out"
-                )
-            return key
-        if given is None:
-            raise OptionError(
-                f"{root} has erased rows, and the key of their hashes is kept elsewhere; say --key"
-                " FILE"
-            )
-        if _mark(given) != self.mark:
-            raise OptionError(f"--key: it is not the key by which rows of {root} were erased")
-        return given
+    @property
+    def key_bytes(self) -> bytes:
+        """The key."""
+        return bytes.fromhex(self.key)
+
+    @property
+    def ids(self) -> set[str]:
+        """The keyed hashes of the rows' ids."""
+        return {row.id for row in self.rows}
 
     def with_rows(self, rows: Iterable[ForgottenRow]) -> "ForgottenRows":
         """Return the list with more rows; hashes of rows with the same id are joined."""
@@ -113,50 +98,31 @@ def _merged(one: ForgottenRow, other: ForgottenRow) -> ForgottenRow:
     def join(name: str) -> tuple[str, ...]:
         return tuple(sorted({*getattr(one, name), *getattr(other, name)}))
 
-    return ForgottenRow(one.id, join("texts"), join("documents"), join("shared"))
+    return ForgottenRow(one.id, other.by_id, join("texts"), join("documents"))
 
 
-def _mark(key: bytes) -> str:
-    return keyed(key, b"mark", b"")
+def write_rows(root: str, rows: ForgottenRows) -> None:
+    """Write the list of erased rows into a store."""
+    path = entry_of(rows, "").path
+    storage.ensure(storage.join(root, path), to_bytes(rows.to_json()))
 
 
-def read_key(path: str) -> bytes:
-    """Return the bytes of a key's file.
+def entry_of(rows: ForgottenRows, run: str) -> ForgottenEntry:
+    """Return the manifest's entry of a list of erased rows, written or not.
 
-    Raises OptionError if it cannot be read, or is too short or too long for a key.
+    `run` erased rows last.
     """
-    try:
-        key = storage.read_bytes(storage.absolute(path)).strip()
-    except OSError as error:
-        raise OptionError(
-            f"--key: {path} cannot be read ({error.strerror or error}); name a file with a key"
-        ) from error
-    if not LEAST_KEY_BYTES <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
-        raise OptionError(
-            f"--key: {path} has {len(key)} bytes, a key has {LEAST_KEY_BYTES} to"
-            f" {hashlib.blake2b.MAX_KEY_SIZE}; make one with: openssl rand -hex 32"
-        )
-    return key
-
-
-def write_rows(root: str, rows: ForgottenRows) -> ForgottenEntry:
-    """Write the list of erased rows into a store, and return the manifest's entry."""
-    entry = entry_of(rows)
-    storage.ensure(storage.join(root, entry.path), to_bytes(rows.to_json()))
-    return entry
-
-
-def entry_of(rows: ForgottenRows) -> ForgottenEntry:
-    """Return the manifest's entry of a list of erased rows, written or not."""
     sha256 = hashlib.sha256(to_bytes(rows.to_json())).hexdigest()
-    return ForgottenEntry(layout.forgotten(sha256), sha256, len(rows.rows))
+    return ForgottenEntry(layout.forgotten(sha256), sha256, len(rows.rows), run)
 
 
-def read_rows(root: str, entry: ForgottenEntry) -> ForgottenRows:
-    """Return the erased rows of a store.
+def read_rows(root: str, entry: ForgottenEntry | None) -> ForgottenRows:
+    """Return the erased rows of a store; none if no row was erased.
 
     Raises SentenceBeamError if the list is missing or was changed.
     """
+    if entry is None:
+        return ForgottenRows.none()
     path = storage.join(root, entry.path)
     mend = "restore this list of erased rows: without it they would return"
     data = read_named(path, entry.sha256, mend)
@@ -166,36 +132,40 @@ def read_rows(root: str, entry: ForgottenEntry) -> ForgottenRows:
 
 @dataclass(frozen=True)
 class Returning:
-    """Recognises erased rows that return: by id if rows have their own, else by text."""
+    """Recognises erased rows: by their `ids`, or by their `texts`, which are keyed hashes."""
 
     key: bytes
-    by_id: bool
     ids: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, rows: ForgottenRows, key: bytes) -> "Returning":
+    def of(cls, rows: ForgottenRows) -> "Returning":
         """Return what recognises the rows of a list."""
-        texts = frozenset(text for row in rows.rows for text in (row.documents or row.texts))
-        return cls(key, rows.by_id, frozenset(row.id for row in rows.rows), texts)
+        by_text = [row.documents or row.texts for row in rows.rows if not row.by_id]
+        texts = frozenset(text for some in by_text for text in some)
+        ids = frozenset(row.id for row in rows.rows if row.by_id)
+        return cls(rows.key_bytes, ids, texts)
 
-    def find(self, row_id: str, text: bytes) -> str | None:
+    def find(self, row_id: str | None, text: bytes | None) -> str | None:
         """Return the keyed hash by which a row was erased; None if it was not.
 
-        `text` is the hash of its text, or of its whole document.
+        `text` is the hash of its text, or of its whole document. What is None is not compared.
         """
-        if self.by_id:
+        if self.ids and row_id is not None:
             name = hash_of_id(self.key, row_id)
-            return name if name in self.ids else None
-        name = hash_of_text(self.key, text)
-        return name if name in self.texts else None
+            if name in self.ids:
+                return name
+        if self.texts and text is not None:
+            name = hash_of_text(self.key, text)
+            if name in self.texts:
+                return name
+        return None
 
 
 @functools.lru_cache(4)
-def returning(root: str, entry: ForgottenEntry, key: bytes | None) -> Returning:
+def returning(root: str, entry: ForgottenEntry) -> Returning:
     """Return what recognises the erased rows of a store; a process reads their list once.
 
-    Raises as `read_rows` and `ForgottenRows.key_with` do.
+    Raises as `read_rows` does.
     """
-    rows = read_rows(root, entry)
-    return Returning.of(rows, rows.key_with(key, root))
+    return Returning.of(read_rows(root, entry))

@@ -4,7 +4,7 @@ If listings of the storage have checksums, every shard is compared with its unit
 is read. Otherwise each run reads a part of them. Every shard has a place on a round, by a hash of
 its path. A run begins where the last one stopped and covers a fraction of the round, but at least
 up to the next shard. After 1 / fraction runs every shard was read, or after as many runs as there
-are shards, if these are fewer.
+are shards, if these are fewer. A file of rejected rows is read with the shard of its unit.
 """
 
 import hashlib
@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from sentence_beam.transforms.base.arrow import mask_array
 from sentence_beam.transforms.base.columns import (
     column,
     equals,
+    is_valid,
     numbers,
     numbers_of,
     total,
@@ -30,7 +30,6 @@ from sentence_beam.transforms.base.columns import (
 )
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.storage import Entry
-from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.tables.names import Owners
@@ -39,7 +38,9 @@ from sentence_beam.transforms.store.tables.parts import in_turns
 ROUND = 1 << 32
 ALMOST_SURELY = 20  # so many shards expected on a run's way: of e**20 runs one meets none
 READ_AT_ONCE = 4
-COLUMNS = ("unit", "path", "bytes", "sha256", "checksum")  # of a unit, to check its shard
+# of a unit, to check its shard and its file of rejected rows
+COLUMNS = ("unit", "path", "bytes", "sha256", "checksum", "rejects", "rejects_sha256")
+Written = tuple[str | None, bytes | None, str | None, bytes | None]  # path and sha256 of both
 STATES = pa.schema(
     [
         ("unit", pa.string()),
@@ -125,40 +126,50 @@ class ShardCheck:
         self._stride = stride
         self._low = low
         self._high = high
+        self._listed: dict[str, dict[str, Entry]] = {}
 
-    @cached_property
-    def _entries(self) -> dict[str, Entry]:
-        folder = storage.join(self._root, layout.EMBEDDINGS)
-        place = storage.storage_of(folder)
-        if self._high and place.lists_ranges(self._root):
-            found = place.between(folder, self._low, self._high)
-        else:
-            found = place.below(folder)
-        return {entry.path: entry for entry in found}
+    def _entries(self, folder: str) -> dict[str, Entry]:
+        """Return the files of a folder of the store by full path; it is listed once."""
+        if folder not in self._listed:
+            full = storage.join(self._root, folder)
+            place = storage.storage_of(full)
+            if self._high and place.lists_ranges(self._root):
+                entries = place.between(full, self._low, self._high)
+            else:
+                entries = place.below(full)
+            self._listed[folder] = {entry.path: entry for entry in entries}
+        return self._listed[folder]
 
     def _entry(self, path: str) -> Entry | None:
-        """Return the entry of a shard, by its path in the store; None if it is missing.
+        """Return the entry of a file, by its path in the store; None if it is missing.
 
-        The shard of a renamed file has a name outside the range.
+        The files of a renamed file's units have names outside the range.
         """
+        entries = self._entries(path.partition("/")[0])
         full = storage.join(self._root, path)
-        if full not in self._entries and self._high:
+        if full not in entries and self._high:
             found = storage.storage_of(full).stat(full)
             if found is not None:
-                self._entries[full] = found
-        return self._entries.get(full)
+                entries[full] = found
+        return entries.get(full)
 
     def states(self, units: pa.Table) -> pa.Table:
-        """Return the state (`STATES`) of the shard of each unit that has one.
+        """Return the state (`STATES`) of the shard of each unit that has one, with its rejects.
 
-        `units` have `COLUMNS`.
+        A unit without a written row has the state of its file of rejected rows. `units` have
+        `COLUMNS`.
         """
-        units = units.select(COLUMNS).filter(units.column("path").is_valid())
-        paths = column(units, "path")
+        has_file = pc.or_(units.column("path").is_valid(), units.column("rejects").is_valid())
+        units = units.select(COLUMNS).filter(has_file)
+        paths = column(units, "path").fill_null(column(units, "rejects"))
         names = paths.to_pylist()
         entries = [self._entry(path) for path in names]
         sizes = np.array([-1 if entry is None else entry.size for entry in entries], np.int64)
-        is_there = sizes == numbers(units, "bytes")
+        has_shard = is_valid(units, "path")
+        is_there = np.where(has_shard, sizes == numbers(units, "bytes"), sizes >= 0)
+        rejects = column(units, "rejects").to_pylist()
+        has_rejects = [path is None or self._entry(path) is not None for path in rejects]
+        is_there &= np.array(has_rejects, bool)
         listed = pa.array([(entry and entry.checksum) or None for entry in entries], pa.string())
         recorded = column(units, "checksum")
         has_both = numbers_of(pc.and_(listed.is_valid(), recorded.is_valid()))
@@ -166,8 +177,10 @@ class ShardCheck:
         is_same = equals(listed, recorded)
         is_due = ways_to(paths, self._start) < self._stride
         to_read = is_there & np.where(has_both, ~is_same, is_due)
-        digests = column(units, "sha256").to_pylist()
-        read = self._read([(names[i], digests[i]) for i in np.flatnonzero(to_read).tolist()])
+        to_read |= is_there & is_due & is_valid(units, "rejects")
+        written = units.select(["path", "sha256", "rejects", "rejects_sha256"])
+        columns = (column.to_pylist() for column in written.filter(mask_array(to_read)).columns)
+        read = self._read([*zip(*columns, strict=True)])
         is_sound = is_there.copy()
         is_sound[to_read] = [sound for sound, _ in read]
         sizes_read = np.zeros(len(names), np.int64)
@@ -186,20 +199,27 @@ class ShardCheck:
             schema=STATES,
         )
 
-    def _read(self, shards: Sequence[tuple[str, bytes]]) -> list[tuple[bool, int]]:
+    def _read(self, shards: Sequence[Written]) -> list[tuple[bool, int]]:
         """Read shards; return whether each is as written, and its size in bytes."""
         if not shards:
             return []
         with ThreadPoolExecutor(READ_AT_ONCE) as pool:
             return list(pool.map(self._is_as_written, shards))
 
-    def _is_as_written(self, shard: tuple[str, bytes]) -> tuple[bool, int]:
-        path, digest = shard
-        try:
-            sha256, size = storage.sha256_of(storage.join(self._root, path))
-        except (OSError, SentenceBeamError):
-            return False, 0
-        return sha256 == digest.hex(), size
+    def _is_as_written(self, written: Written) -> tuple[bool, int]:
+        shard, rejects = written[:2], written[2:]
+        read = 0
+        for path, digest in (shard, rejects):
+            if path is None or digest is None:
+                continue
+            try:
+                sha256, size = storage.sha256_of(storage.join(self._root, path))
+            except (OSError, SentenceBeamError):
+                return False, 0
+            if sha256 != digest.hex():
+                return False, size
+            read += size
+        return True, read
 
 
 def all_states(root: str, units: TableEntry, check: ShardCheck) -> pa.Table:

@@ -72,14 +72,12 @@ def _succeeds(root: str, own: Lease | None, current: Lease) -> bool:
 def check(
     root: str,
     ask: Callable[[Lease], JobState] = no_word,
-    command: str = "",
     own: Lease | None = None,
 ) -> str | None:
     """Return the version of a lease that may be taken over, by the lease `own` if it is known.
 
-    `ask` returns the state of its job if an engine has it. `command` is the command that brings
-    unfinished work to its end. Raises SentenceBeamError naming run and job if the lease is held, or
-    if another command has to finish its work first.
+    `ask` returns the state of its job if an engine has it. Raises SentenceBeamError naming run and
+    job if the lease is held.
     """
     current, version = read_lease(root)
     if (
@@ -93,11 +91,6 @@ def check(
             limit = SILENCE[ask(current)]
         if not _is_silent(root, limit):
             raise _held(root, current)
-    if current is not None and current.unfinished not in ("", command):
-        raise SentenceBeamError(
-            f"{root}: {current.unfinished} of run {current.run} is unfinished; run sentence-beam"
-            f" {current.unfinished} again, which brings it to its end, before anything else writes"
-        )
     return version
 
 
@@ -145,7 +138,7 @@ def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word)
 
     Raises SentenceBeamError naming the run and job that hold it.
     """
-    version = check(root, ask, lease.unfinished, lease)
+    version = check(root, ask, lease)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
         taken, _ = read_lease(root)
@@ -323,24 +316,6 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
         yield
     finally:
         looks.end_body()
-
-
-def for_command(lease: Lease, command: str) -> Lease:
-    """Return the lease of a run whose work only the same command may take up."""
-    return replace(lease, unfinished=command)
-
-
-def unfinished(root: str) -> Lease | None:
-    """Return the lease of a run whose work has to be brought to its end; None if there is none."""
-    lease, _ = read_lease(root)
-    if lease is None or not lease.unfinished:
-        return None
-    return lease
-
-
-def leave(root: str, run: str) -> None:
-    """Leave the lease to a later run of the same command, also of this process."""
-    _ENDED_HERE.add((root, run))
 
 
 def release(root: str, run: str, own: Lease | None = None) -> None:

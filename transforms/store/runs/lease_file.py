@@ -26,9 +26,6 @@ class Lease:
     that ever have that id (`process.py`); all three are None if the host cannot tell. `machine`
     names the machine in all its boots, "" in case of doubt. `renewed` is by the clock of the host
     that renewed it; taking over does not depend on it.
-
-    `unfinished` is the command whose work has to be brought to its end before another may write, ""
-    if a run may follow wherever this one ended.
     """
 
     run: str
@@ -42,7 +39,6 @@ class Lease:
     process_start: int | None = None
     machine: str = ""
     engine: str = ""
-    unfinished: str = ""
     name: str = ""
     options: dict[str, str] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Files of rejected rows, beside the shard of their unit."""
 
 import hashlib
-from dataclasses import asdict
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -24,8 +24,12 @@ REJECTS_SCHEMA = pa.schema(
 
 def rejects_bytes(rejects: list[Rejected]) -> bytes:
     """Return the bytes of a unit's reject file, in the order of the rows' places."""
-    rows = [asdict(reject) for reject in sorted(rejects, key=lambda r: (r.file, r.row))]
-    return parquet_of(pa.Table.from_pylist(rows, schema=REJECTS_SCHEMA))
+    return parquet_of(rejects_table(sorted(rejects, key=lambda r: (r.file, r.row))))
+
+
+def rejects_table(rejects: Iterable[Rejected]) -> pa.Table:
+    """Return rejected rows as a table, as a reject file has them."""
+    return pa.Table.from_pylist([vars(reject) for reject in rejects], schema=REJECTS_SCHEMA)
 
 
 def rejects_from_bytes(data: bytes) -> list[Rejected]:

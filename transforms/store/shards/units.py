@@ -146,20 +146,58 @@ class UnitStore:
         """
         rows = unit.rows
         rejects = [*rows.rejects, *late]
-        record = replace(
-            _record(unit, vectors, len(rejects), counts), run=self._run, form=self._form_of(unit)
-        )
+        tokens: dict[str, Any] = {
+            "tokens": int(vectors.tokens.sum(dtype="int64")),
+            "truncated": int(vectors.truncated.sum()),
+            "lost": int(vectors.lost.sum(dtype="int64")),
+        }
+        record = self._record(unit, tokens, len(rejects), counts)
         if rejects:
             record = self._put_rejects(unit, record, rejects)
-        if rows.ids:
-            data = writing.shard_bytes(
-                Coding(self.space, self.ranges), rows, unit.hashes, vectors, counts_of(record)
-            )
-            if not self._put(unit.shard, data):
-                return self._adopt(unit) or self._replace(unit, data, record)
-            record = self._located(record, unit, data)
         figures = watch.figures if watch else {}
-        return self._write_sidecar(unit, replace(record, measures=figures))
+        record = replace(record, measures=figures)
+        if not rows.ids:
+            return self._write_sidecar(unit, record)
+        coding = Coding(self.space, self.ranges)
+        data = writing.shard_bytes(coding, rows, unit.hashes, vectors, counts_of(record))
+        return self._put_shard(unit, record, data)
+
+    def rewrite(self, unit: PreparedUnit, table: pa.Table, lost: int) -> UnitRecord:
+        """Write a unit with some rows of a shard, whose values stay bit for bit.
+
+        `table` has all columns of the rows of `unit`, `lost` tokens of which were cut off.
+        """
+        rejects = unit.rows.rejects
+        counts = UnitCounts(embedded=0, reused=len(table), duplicates=0)
+        tokens: dict[str, Any] = {"tokens": 0, "truncated": 0, "lost": lost}
+        if len(table):
+            tokens["tokens"] = int(table.column("tokens").to_numpy().sum(dtype="int64"))
+            tokens["truncated"] = int(table.column("truncated").to_numpy().sum())
+        record = self._record(unit, tokens, len(rejects), counts)
+        if rejects:
+            record = self._put_rejects(unit, record, rejects)
+        if not len(table):
+            return self._write_sidecar(unit, record)
+        return self._put_shard(unit, record, writing.table_bytes(table, counts_of(record)))
+
+    def _put_shard(self, unit: PreparedUnit, record: UnitRecord, data: bytes) -> UnitRecord:
+        """Write shard and sidecar; a sound shard that stands under its name is taken instead."""
+        if not self._put(unit.shard, data):
+            return self._adopt(unit) or self._replace(unit, data, record)
+        return self._write_sidecar(unit, self._located(record, unit, data))
+
+    def _record(
+        self, unit: PreparedUnit, tokens: dict[str, Any], rejected: int, counts: UnitCounts
+    ) -> UnitRecord:
+        """Return the record of a unit before its files are written; `tokens` are kept counts."""
+        rows = unit.rows
+        documents = None if rows.pieces is None else rows.documents
+        return UnitRecord(
+            path=None, unit=rows.name, file=rows.relative, range=_range(rows), rows=len(rows.ids),
+            read=rows.documents + rejected, rejected=rejected, rejects=None, **tokens,
+            bytes=0, sha256=None, worker=_worker(), **vars(counts), documents=documents,
+            **sums_of(rows.pieces), **_expected(rows), run=self._run, form=self._form_of(unit),
+        )  # fmt: skip
 
     def _form_of(self, unit: PreparedUnit) -> str | None:
         kept = None
@@ -316,19 +354,6 @@ def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
         return {}
     there, wanted = piece_sums(pieces)
     return {"pieces_sum": f"{there:016x}", "documents_sum": f"{wanted:016x}"}
-
-
-def _record(unit: PreparedUnit, vectors: Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
-    rows = unit.rows
-    documents = None if rows.pieces is None else rows.documents
-    return UnitRecord(
-        path=None, unit=rows.name, file=rows.relative, range=_range(rows), rows=len(rows.ids),
-        read=rows.documents + rejected, rejected=rejected, rejects=None,
-        tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
-        lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(),
-        **vars(counts), documents=documents,
-        **sums_of(rows.pieces), **_expected(rows),
-    )  # fmt: skip
 
 
 def _expected(rows: UnitRows) -> dict[str, Any]:

@@ -130,11 +130,14 @@ def shard_bytes(
         if name in own:
             columns.append(own[name])
             schema = schema.append(pa.field(name, own[name].type))
-    metadata = {**coding.metadata, "counts": json.dumps(counts, sort_keys=True)}
-    return parquet_of(
-        pa.table(columns, schema=schema.with_metadata(metadata)),
-        vector_columns=("embedding", "pooled"),
-    )
+    schema = schema.with_metadata(coding.metadata)
+    return table_bytes(pa.table(columns, schema=schema), counts)
+
+
+def table_bytes(table: pa.Table, counts: dict[str, int]) -> bytes:
+    """Return the bytes of a shard with all these columns; `counts` are metadata."""
+    metadata = {**(table.schema.metadata or {}), b"counts": json.dumps(counts, sort_keys=True)}
+    return parquet_of(table.replace_schema_metadata(metadata), ("embedding", "pooled"))
 
 
 def _own_values(

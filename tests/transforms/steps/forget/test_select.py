@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from helpers.snapshots import night, numbered, run_name, units_of
+from helpers.snapshots import night, numbered, units_of
 
-from sentence_beam.transforms.base.errors import DataGateError, OptionError
+from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.steps.forget.request import ForgetRequest
-from sentence_beam.transforms.steps.forget.select import ErasedRows, select
-from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.steps.forget.select import SelectedRows, select
+from sentence_beam.transforms.store.manifest import read_manifest
 
 
 @pytest.fixture
@@ -20,19 +20,14 @@ def root(tmp_path: Path) -> str:
     return root
 
 
-def snapshots(root: str, *numbers: int) -> list[Manifest]:
-    """The snapshots of some nights."""
-    found = [read_manifest(root, run_name(number)) for number in numbers]
-    return [manifest for manifest in found if manifest is not None]
+def selected(root: str, known: tuple[str, ...] = (), **values: object) -> SelectedRows:
+    """The rows of a store that a request names."""
+    manifest = read_manifest(root)
+    assert manifest is not None
+    return select(manifest, ForgetRequest(**values), set(known))  # type: ignore[arg-type]
 
 
-def selected(root: str, *numbers: int, known: tuple[str, ...] = (), **values: object) -> ErasedRows:
-    """The rows of snapshots that a request names."""
-    kept = snapshots(root, *(numbers or (0,)))
-    return select(kept[-1], kept, ForgetRequest(**values), set(known))  # type: ignore[arg-type]
-
-
-def places(found: ErasedRows) -> list[list[int]]:
+def places(found: SelectedRows) -> list[list[int]]:
     """The places of the rows in each shard that has any."""
     return sorted(mask.nonzero()[0].tolist() for mask in found.masks.values())
 
@@ -41,24 +36,24 @@ def test_a_row_is_found_by_its_id_with_its_text(root: str) -> None:
     found = selected(root, ids=("r3", "r5"))
     assert places(found) == [[0], [3]]
     assert found.rows == 2
-    assert found.ids == {"r3", "r5"}
-    assert found.gone == {*row_hashes(["text 3", "text 5"])}
+    assert found.texts.keys() == {"r3", "r5"}
+    assert found.hashes == {*row_hashes(["text 3", "text 5"])}
 
 
-def test_rows_of_earlier_snapshots_are_found_with_every_text_that_they_had(root: str) -> None:
+def test_earlier_snapshots_tell_every_text_that_a_row_had(root: str) -> None:
     night(root, 1, {"r0": "other", "r1": "text 1"}, numbered(5, 9), id_column="id")
-    found = selected(root, 0, 1, ids=("r0",))
-    assert places(found) == [[0], [0]]
+    found = selected(root, ids=("r0", "r2"))
+    assert places(found) == [[0]]
     assert found.texts["r0"].rows == {*row_hashes(["text 0", "other"])}
+    assert found.texts["r2"].rows == {*row_hashes(["text 2"])}
     assert found.rows == 1, "rows of the current snapshot"
 
 
 def test_a_row_with_an_id_of_its_own_leaves_others_with_its_text(root: str) -> None:
     night(root, 1, {"a": "same", "b": "same", "c": "own"}, id_column="id")
-    found = selected(root, 1, ids=("a", "c"), max_deletes=1.0)
+    found = selected(root, ids=("a", "c"), max_deletes=1.0)
     assert places(found) == [[0, 2]]
-    found.shared |= {*row_hashes(["same"])}
-    assert found.gone == {*row_hashes(["own"])}
+    assert found.texts.keys() == {"a", "c"}
 
 
 def test_rows_without_ids_of_their_own_are_known_by_their_text(tmp_path: Path) -> None:
@@ -66,8 +61,19 @@ def test_rows_without_ids_of_their_own_are_known_by_their_text(tmp_path: Path) -
     night(root, 0, {"a.txt#0": "x", "a.txt#1": "y"}, {"b.txt#0": "x", "b.txt#1": "z"})
     found = selected(root, ids=("a.txt#0",))
     assert places(found) == [[0], [0]]
-    assert found.ids == {"a.txt#0", "b.txt#0"}
-    assert found.shared == set()
+    assert found.texts.keys() == {"a.txt#0", "b.txt#0"}
+
+
+def test_a_place_that_another_row_had_before_erases_only_the_row_that_has_it_now(
+    tmp_path: Path,
+) -> None:
+    root = str(tmp_path / "places")
+    night(root, 0, {"a#0": "x", "a#1": "y", "a#2": "z"}, {"b#0": "u"})
+    night(root, 1, {"a#0": "y", "a#1": "z"}, {"b#0": "u"})
+    assert selected(root, ids=("a#0",)).texts.keys() == {"a#0"}
+    found = selected(root, ids=("a#2",))
+    assert places(found) == [[1]], "the row that was there is known by its text"
+    assert found.hashes == {*row_hashes(["z"])}
 
 
 def test_an_id_that_no_row_has_is_refused_unless_it_was_erased_before(root: str) -> None:
@@ -84,19 +90,21 @@ def test_more_rows_than_allowed_are_a_gate(root: str, share: float, is_refused: 
     night(root, 1, numbered(0, 8), id_column="id")
     if is_refused:
         with pytest.raises(DataGateError, match="2 rows of 8 would be erased"):
-            selected(root, 1, ids=("r1", "r2"), max_deletes=share)
+            selected(root, ids=("r1", "r2"), max_deletes=share)
     else:
-        assert selected(root, 1, ids=("r1", "r2"), max_deletes=share).rows == 2
+        assert selected(root, ids=("r1", "r2"), max_deletes=share).rows == 2
 
 
-def test_rows_of_a_damaged_shard_are_lost(root: str) -> None:
+def test_a_damaged_shard_that_may_hold_a_row_ends_it(root: str) -> None:
     damaged = units_of(root)[0]["path"]
     path = Path(root) / damaged
     path.write_bytes(path.read_bytes()[:100])
-    found = selected(root, ids=("r5",))
-    assert found.lost.keys() == {damaged}
-    assert found.lost[damaged].all()
-    removed = found.removed(damaged)
-    assert removed is not None
-    assert removed.all()
-    assert found.removed("embeddings/none.parquet") is None
+    with pytest.raises(SentenceBeamError, match=f"{damaged} is missing or damaged.*nothing was"):
+        selected(root, ids=("r5",))
+
+
+def test_damage_of_an_earlier_snapshot_is_removed_with_it(root: str) -> None:
+    before = units_of(root)[0]["path"]
+    night(root, 1, {"r0": "other"}, numbered(5, 9), id_column="id")
+    (Path(root) / before).write_bytes(b"?")
+    assert selected(root, ids=("r5",)).rows == 1

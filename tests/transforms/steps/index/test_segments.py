@@ -14,8 +14,13 @@ import pytest
 from sentence_beam.transforms.steps.index import files, scratch, segments
 from sentence_beam.transforms.steps.index.rows import BucketMatch
 from sentence_beam.transforms.steps.index.segments import decide
-from sentence_beam.transforms.steps.index.targets import TargetSegment
-from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from sentence_beam.transforms.steps.index.targets import KEPT, LISTED, SAME_RANGE, TargetSegment
+from sentence_beam.transforms.steps.index.update import (
+    HELD_OUT,
+    ErasedFromIndex,
+    IndexUpdate,
+    IndexUpdateJob,
+)
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.index_entries import (
     IndexEntry,
@@ -38,7 +43,13 @@ def segment(number: int, kind: str = "base", rows: int = 1000, deleted: int = 0)
 class Update:
     """An update of made-up segments with two groups of new rows, and what is decided for it."""
 
-    def __init__(self, root: Path, parts: list[SegmentEntry], factory: str = "IVF4,SQ8"):
+    def __init__(
+        self,
+        root: Path,
+        parts: list[SegmentEntry],
+        factory: str = "IVF4,SQ8",
+        erased: ErasedFromIndex | None = None,
+    ):
         rows = sum(one.live for one in parts)
         current = IndexEntry(
             segments=tuple(parts),
@@ -60,6 +71,7 @@ class Update:
             removed=[],
             buckets=2,
             unit=True,
+            erased=erased,
         )
         self.job = IndexUpdateJob(str(root), "run2", 16, "ip")
         self.job.folder.put(scratch.PLAN, json.dumps(update.to_json()).encode())
@@ -102,7 +114,7 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def kept(number: int, kind: str = "base") -> TargetSegment:
     """A segment whose file stays."""
-    return TargetSegment(number, kind, (number,), rewrite=False)
+    return TargetSegment(number, kind, (number,), work=KEPT)
 
 
 def test_few_new_rows_are_a_delta_and_all_else_stays(tmp_path: Path, crowded: list) -> None:
@@ -115,7 +127,7 @@ def test_few_new_rows_are_a_delta_and_all_else_stays(tmp_path: Path, crowded: li
         kept(1),
         kept(2, "delta"),
         TargetSegment(6, "delta", (), (0, 1)),
-        TargetSegment(5, HELD_OUT, (5,), rewrite=False),
+        TargetSegment(5, HELD_OUT, (5,), work=KEPT),
     ]
     assert update.change == {
         "what": "followed", "why": "", "added": 12, "deleted": 9, "moved": 3,
@@ -146,13 +158,36 @@ def test_worn_ranges_are_written_again_with_all_deltas_and_new_rows(
     ranges = [replace(one, lists=(0, 4)) if one.kind == "base" else one for one in parts]
     update = Update(tmp_path, ranges)
     assert update.decide(update.match(deleted, new=(1, 10))) == [
-        TargetSegment(3, "base", (1,), listed=True),
-        TargetSegment(4, "base", (2,), listed=True),
-        TargetSegment(5, "base", (), (0,), listed=True),
-        TargetSegment(6, "base", (), (1,), listed=True),
+        TargetSegment(3, "base", (1,), work=LISTED),
+        TargetSegment(4, "base", (2,), work=LISTED),
+        TargetSegment(5, "base", (), (0,), work=LISTED),
+        TargetSegment(6, "base", (), (1,), work=LISTED),
     ]
     assert update.change["what"] == "rewritten"
     assert update.change["why"] == why
+
+
+def test_segments_with_erased_rows_are_written_again_each_alone(tmp_path: Path) -> None:
+    """Those that lose a row in this run, and those of which one was deleted before."""
+    parts = [
+        replace(segment(1), lists=(0, 2)),
+        replace(segment(2, deleted=9), lists=(2, 4)),
+        replace(segment(3, deleted=9), lists=(4, 6)),
+        segment(4, "delta", 100),
+        segment(5, "delta", 100),
+        segment(6, HELD_OUT, 20),
+    ]
+    erased = ErasedFromIndex((2,))
+    update = Update(tmp_path, parts, erased=erased)
+    assert update.decide(update.match({1: 3, 5: 1, 6: 2})) == [
+        kept(3),
+        kept(4, "delta"),
+        TargetSegment(7, "base", (1,), work=SAME_RANGE),
+        TargetSegment(8, "base", (2,), work=SAME_RANGE),
+        TargetSegment(9, "delta", (5,)),
+        TargetSegment(6, HELD_OUT, (6,)),
+    ]
+    assert update.change["what"] == "followed"
 
 
 def test_rows_without_lists_are_written_again_in_segments_of_some_size(

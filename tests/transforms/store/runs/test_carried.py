@@ -17,7 +17,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows, row_of
 from sentence_beam.transforms.storage.local import LocalStorage
-from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import carried
 from sentence_beam.transforms.store.runs.carried import (
@@ -162,3 +162,25 @@ def test_only_shards_that_a_plan_carries_are_counted(root: str) -> None:
     renamed = {**row_of(other), "carried": True, "was": "a.txt"}
     assert len(of_carried(states, planned_rows([renamed]), "")) == 2
     assert len(of_carried(states, planned_rows([]), "some")) == 2
+
+
+@pytest.mark.parametrize("has_shard", [True, False])
+def test_a_file_of_rejected_rows_is_checked_with_its_unit(
+    root: str, unit: UnitRecord, has_shard: bool
+) -> None:
+    path = Path(root, layout.rejects(unit.unit, "0" * 16))
+    path.parent.mkdir()
+    path.write_bytes(b"rows")
+    digest = hashlib.sha256(b"rows").hexdigest()
+    relative = str(path.relative_to(root))
+    known = replace(unit, rejects=relative, rejects_sha256=digest)
+    if not has_shard:
+        known = replace(known, path=None, sha256=None, bytes=0, rows=0)
+    units = units_table([known])
+    assert not Checked.of(ShardCheck(root, stride=ROUND).states(units)).damaged
+    path.write_bytes(b"rowS")
+    damaged = (unit.path if has_shard else relative,)
+    assert Checked.of(ShardCheck(root, stride=ROUND).states(units)).damaged == damaged
+    assert not Checked.of(ShardCheck(root).states(units)).damaged, "it was not read"
+    path.unlink()
+    assert Checked.of(ShardCheck(root).states(units)).damaged == damaged
