@@ -55,9 +55,7 @@ def _same_bits(what: str, shapes: Shapes, name: str, place: Place) -> Finding:
     encoder = shapes.encoder(name, place, deterministic=True)
     lengths = [length for length in shapes.load.lengths if length <= encoder.tokens_per_batch]
     different = [length for length in lengths if not is_same_anywhere(encoder, length)]
-    measured = "equal"
-    if different:
-        measured = f"not equal at {', '.join(map(str, different))} tokens"
+    measured = f"not equal at {', '.join(map(str, different))} tokens" if different else "equal"
     return Finding(what, measured, f"the same bits, {lengths} tokens", not different)
 
 

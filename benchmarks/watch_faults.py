@@ -132,8 +132,6 @@ def faults_of(
     for name in names:
         fault, cause = FAULTS[name]
         outcome = fault(night.copy(where / "fault"), other)
-        change = 0.0
-        if outcome.watch is not None:
-            change = outcome.watch["change"]
+        change = outcome.watch["change"] if outcome.watch is not None else 0.0
         caught = outcome.status == 3
         yield Told(corpus, name, change, caught, f"mostly {CAUSES[cause]} " in outcome.line)

@@ -175,9 +175,7 @@ def nights_of(
         else:
             outcome.ok()
         night.rows = rows
-        beyond = 0.0
-        if outcome.watch is not None:
-            beyond = outcome.watch["beyond"]
+        beyond = outcome.watch["beyond"] if outcome.watch is not None else 0.0
         if gate:
             counted += 1
             yield turn, beyond, alarms

@@ -28,9 +28,7 @@ class Drawing:
         anchor: str = "middle",
     ) -> None:
         """Write one line of text with its base line at `y`."""
-        weight = ""
-        if bold:
-            weight = ' font-weight="bold"'
+        weight = ' font-weight="bold"' if bold else ""
         place = f'x="{x}" y="{y}" text-anchor="{anchor}"'
         self.parts.append(f"<text {place}{weight}>{escape(line)}</text>")
 

@@ -125,9 +125,7 @@ def _cluster(options: ClusterOptions) -> CommandOutput:
         ],
         cells,
     )
-    more = []
-    if len(clusters) > SHOWN:
-        more = [f"and {len(clusters) - SHOWN:,} smaller ones"]
+    more = [f"and {len(clusters) - SHOWN:,} smaller ones"] if len(clusters) > SHOWN else []
     rows = counted(len(found.rows), "row")
     last = f"{rows} in {options.output}, {counted(len(clusters), 'cluster')} in {beside}"
     values = {

@@ -47,9 +47,7 @@ def _distill(options: DistillOptions) -> CommandOutput:
 def lines(record: dict[str, Any]) -> list[str]:
     """Return the closing lines, one fact a line."""
     output = record["options"]["output"]
-    lost = ""
-    if record["rejected"]:
-        lost = f", {record['rejected']:,} rejected"
+    lost = f", {record['rejected']:,} rejected" if record["rejected"] else ""
     size = f"{record['bytes'] / 1e6:,.1f} MB"
     words = []
     if record["data"]:

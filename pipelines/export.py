@@ -67,9 +67,7 @@ def _export(options: ExportOptions, beam_options: "PipelineOptions | None") -> C
         )
     if options.vectors in WRITERS and (beam_options or not storage.is_local(options.output)):
         return _parts(store, options, beam_options)
-    marker = EXPORTED
-    if options.vectors:
-        marker = ABOUT
+    marker = ABOUT if options.vectors else EXPORTED
     output = check_output(options.output, marker)
     with naming_removal([store.manifest], AGAIN), _replaced(output) as temporary:
         if options.vectors is not None:
@@ -113,9 +111,7 @@ def _vectors(store: Store, options: ExportOptions, folder: Path, output: Path) -
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
     lines = [line("vectors", kept), line("files", f"{files}, {ABOUT}"), line("folder", output)]
     if options.vectors == "faiss":
-        of = ""
-        if about["metric"] == "cosine":
-            of = ", queries of length 1"
+        of = ", queries of length 1" if about["metric"] == "cosine" else ""
         lines.append(line("index", f"{about['factory']}{of}; its ids are rows of {IDS}"))
     return CommandOutput(lines, {"output": str(output), **about})
 
@@ -203,9 +199,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     calibration = kept_calibration(store.root, space)
     recipe = Recipe.of(remembered.to_json())
     files = recipe.files()
-    dim = None
-    if calibration:
-        dim = calibration.dim
+    dim = calibration.dim if calibration else None
     found = recipe.space(files, space.calibration, dim)
     space.check(found, f"{recipe.model} is not the model of {store.root}", "restore it there")
     asked = recipe.query_prompt, remembered.metric or "cosine"

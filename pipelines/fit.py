@@ -66,9 +66,7 @@ def _fit_tokens(options: FitOptions, output: str, beam_options: PipelineOptions)
     job = count_job(options, new_run(), output)
     files = corpus_files(options)
     found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
-    rejected = ""
-    if found["rejected"]:
-        rejected = f", {found['rejected']:,} rejected"
+    rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
     rows = f"{found['documents']:,} in {counted(len(files), 'file')}{rejected}"
     flags = " or ".join(f"--pooler {name}:{output}" for name in POOLERS[options.method])
     lines = [

@@ -71,9 +71,7 @@ def _history(options: HistoryOptions) -> CommandOutput:
         values = {"store": root, "output": options.output, "runs": len(runs)}
         return CommandOutput([f"{counted(len(runs), 'run')} in {options.output}"], values)
     lines = _table(summaries, states)
-    left = None
-    if current is not None:
-        left = unfinished(current)
+    left = unfinished(current) if current is not None else None
     if left is not None:
         lines.append(
             f"the erasure of run {left.run} is unfinished, earlier snapshots are still there; the"
@@ -143,9 +141,7 @@ def columns(summary: RunSummary, state: str) -> dict[str, Any]:
 def cells(summary: RunSummary, state: str) -> tuple[str, ...]:
     """The cells of a run's line; empty if something is not known."""
     counts = [getattr(summary, name) for name in COUNTS]
-    took = ""
-    if summary.seconds is not None:
-        took = duration(summary.seconds)
+    took = duration(summary.seconds) if summary.seconds is not None else ""
     return (
         summary.run,
         summary.started[:16].replace("T", " "),

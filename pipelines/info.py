@@ -84,10 +84,7 @@ def _minute(time: str) -> str:
 def rows_line(rows: dict[str, int]) -> str:
     """The rows of a store, or its documents with their pieces."""
     pieces = rows.get("pieces")
-    if pieces is None:
-        cut = ""
-    else:
-        cut = f" in {counted(pieces, 'piece')}"
+    cut = "" if pieces is None else f" in {counted(pieces, 'piece')}"
     rejected = ""
     if rows["rejected"]:
         rejected = f", {rows['rejected']:,} of {rows['read']:,} read rejected"
@@ -113,10 +110,7 @@ def options_line(remembered: dict[str, Any], partition: str) -> str:
     """
     defaults = RememberedOptions.of_a_new_store().to_json()
     types = remembered.get("keep_types", {})
-    if partition == "file":
-        flags = []
-    else:
-        flags = [f"--partition {partition}"]
+    flags = [] if partition == "file" else [f"--partition {partition}"]
     for name, value in remembered.items():
         if name == "keep_columns":
             given = {column: word for column, word in types.items() if word != NO_TYPE}

@@ -220,9 +220,7 @@ def _files(options: NeighboursOptions, store: Store) -> tuple[list[Span], dict[s
         aside(f"note: {NO_QUERY_PROMPT}")
     spans = [span for file in files for span in plan_reading(file, queries.columns)]
     if not spans:
-        pattern = ""
-        if options.queries:
-            pattern = options.queries[0]
+        pattern = options.queries[0] if options.queries else ""
         raise OptionError(f"--queries {pattern} holds no query")
     names = [[file.relative, file.size, file.checksum or file.version] for file in files]
     return spans, {"queries": names, "columns": [options.text_column or "text", options.id_column]}
@@ -259,9 +257,7 @@ def _neighbours(options: NeighboursOptions, beam_options: PipelineOptions) -> Co
         return CommandOutput(
             [line("submitted", f"{found['output']}/{RESULT} says how it ended")], found
         )
-    rejected = ""
-    if found["rejected"]:
-        rejected = f", {found['rejected']:,} rejected"
+    rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
     lines = [
         *shown(first),
         line("queries", f"{found['queries']:,}{rejected}"),

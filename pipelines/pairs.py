@@ -73,10 +73,7 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
     cells = []
     for row, pair in zip(rows, texts, strict=True):
         for side, text in enumerate(pair, 1):
-            if side == 1:
-                place = [str(row["rank"]), f"{row['score']:.4f}"]
-            else:
-                place = ["", ""]
+            place = [str(row["rank"]), f"{row['score']:.4f}"] if side == 1 else ["", ""]
             count = [str(row[f"rows_{side}"])] if counted else []
             cells.append([*place, row[f"id_{side}"], *count, text])
     return table(columns, cells)

@@ -57,13 +57,9 @@ def run_plan(
     previous = read_manifest(storage.absolute(options.store))
     local = engines.in_process(beam_options)
     resolved = resolve_run(options, previous, new_run(), local=local)
-    look_by = look
-    if not local:
-        look_by = partial(look_by_workers, beam_options=beam_options)
+    look_by = partial(look_by_workers, beam_options=beam_options) if not local else look
     found = predict(resolved, options.calibration, look_by)
-    root = None
-    if store:
-        root = resolved.job.root
+    root = resolved.job.root if store else None
     values = {
         "store": root,
         **asdict(found.plan),
@@ -118,9 +114,7 @@ def _prompt_lines(found: Prediction) -> list[str]:
 
 
 def _files_line(plan: Estimate) -> str:
-    read = ""
-    if plan.unchanged_files > plan.carried_files:
-        read = ", read like the others"
+    read = ", read like the others" if plan.unchanged_files > plan.carried_files else ""
     size = f"{plan.input_bytes / 1e6:,.1f} MB"
     return line("files", f"{plan.files:,} ({size}), {plan.unchanged_files:,} unchanged{read}")
 
@@ -136,9 +130,7 @@ def _work_lines(found: Prediction) -> list[str]:
     plan = found.plan
     job = found.resolved.job
     most = _at_most(found)
-    things = "rows"
-    if job.chunks.cuts:
-        things = "documents"
+    things = "documents" if job.chunks.cuts else "rows"
     rows = f"{most}about {plan.rows:,.0f} to embed"
     if plan.exact_rows:
         rows = f"{most}{plan.rows:,.0f} to embed"
@@ -153,16 +145,12 @@ def _work_lines(found: Prediction) -> list[str]:
 
 
 def _output_line(found: Prediction, store: str | None) -> str:
-    place = ""
-    if store:
-        place = f" in {store}"
+    place = f" in {store}" if store else ""
     return line("output", f"about {shard_bytes(found) / 1e6:,.1f} MB of shards{place}")
 
 
 def _time_line(found: Prediction) -> str:
-    speed = 0.0
-    if found.pace:
-        speed = found.pace.tokens_per_second
+    speed = found.pace.tokens_per_second if found.pace else 0.0
     measured = f"{speed:,.0f} tokens/s measured, {found.resolved.space.dtype}"
     time = f"{_at_most(found)}about {duration(found.seconds)}"
     return line("time", f"{time} on this machine ({measured})")
@@ -194,9 +182,7 @@ def _index_size_lines(found: Prediction) -> list[str]:
     size = index_size(found)
     if request is None or size is None:
         return []
-    most = ""
-    if budgets_of(request).choose:
-        most = "at most "
+    most = "at most " if budgets_of(request).choose else ""
     files = f"{most}about {amount(size['bytes'])} as {size['factory']}"
     memory = f"{amount(size['memory'])} of memory to serve"
     hours = f"{duration(3600 * size['cpu_hours'])} of a core to build"

@@ -48,9 +48,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _push(options: PushOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     root = open_store(options.store).manifest.root
-    since = None
-    if options.since:
-        since = named_run(root, options.since)
+    since = named_run(root, options.since) if options.since else None
     how = PushRequest(since, options.full, options.dry_run, options.max_deletes, options.parallel)
     by_workers = None
     if beam_options is not None:
@@ -105,9 +103,7 @@ def write_by_workers(target: Target, wanted: RowsToWrite, beam_options: "Pipelin
 def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     """Summary lines, one fact each."""
     numbers = ", ".join(f"{number:,} {what}" for what, number in asdict(pushed.changes).items())
-    things = "rows"
-    if pushed.new.rows.pieces is not None:
-        things = "pieces"
+    things = "pieces" if pushed.new.rows.pieces is not None else "rows"
     holds = "holds"
     if dry_run:
         numbers = f"{numbers} (nothing was written)"

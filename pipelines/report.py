@@ -38,10 +38,7 @@ def _report(options: ReportOptions) -> CommandOutput:
     store = open_store(options.store)
     root = store.root
     found = run_summaries(root, known_summaries(root))
-    if options.format == PAGE:
-        text = page(root, found, store.manifest)
-    else:
-        text = openmetrics(root, found)
+    text = page(root, found, store.manifest) if options.format == PAGE else openmetrics(root, found)
     if output is None:
         return CommandOutput(
             [text.removesuffix("\n")],

@@ -115,9 +115,7 @@ def _tables(
     results: "Results",
 ) -> str:
     """Return a table for each query."""
-    text = rows.text_field
-    if rows.has_pieces:
-        text = "passage"
+    text = "passage" if rows.has_pieces else rows.text_field
     columns = [rows.field_of(name) for name in shown_columns(options, manifest, rows)]
     return "\n\n".join(
         hits(title, found, text, options.full, columns)
@@ -130,9 +128,7 @@ def shown_columns(options: SearchOptions, manifest: Manifest, rows: "SnapshotRow
     if not len(manifest.shards):
         return []
     kept = list(manifest.options.keep_columns) if options.full else []
-    named = []
-    if options.where is not None:
-        named = columns_named(options.where, rows.columns)
+    named = columns_named(options.where, rows.columns) if options.where is not None else []
     return [name for name in dict.fromkeys([*kept, *named]) if name not in ("id", rows.text)]
 
 

@@ -55,12 +55,8 @@ def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[a
     """Return the options of the command line, completed from the recipe that it names."""
     given = [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
     given += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
-    name = None
-    if given and given[-1] in recipes.names():
-        name = given[-1]
-    from_recipe = []
-    if name:
-        from_recipe = config_file.arguments(parser, str(recipes.path_of(name)), argv)
+    name = given[-1] if given and given[-1] in recipes.names() else None
+    from_recipe = config_file.arguments(parser, str(recipes.path_of(name)), argv) if name else []
     return command.own_flags(parser, [*from_recipe, *argv])
 
 
@@ -84,9 +80,7 @@ def _train(command_options: TrainCommandOptions) -> CommandOutput:
 
 def estimated(found: "TrainingEstimate") -> list[str]:
     """The lines of a dry run; whatever is estimated follows "about"."""
-    dev = ""
-    if found.dev_seconds:
-        dev = f", {found.dev_seconds:.1f}s a dev score"
+    dev = f", {found.dev_seconds:.1f}s a dev score" if found.dev_seconds else ""
     return [
         line("rows", f"{found.rows:,}, {found.batches:,} batches of {found.batch} an epoch"),
         line("steps", f"{found.steps:,}, a checkpoint each {found.every:,}"),

@@ -39,9 +39,7 @@ def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> C
     manifest = open_store(options.store, options.snapshot).manifest
     if options.forgotten:
         return _without_erased_rows(manifest)
-    since = None
-    if options.since:
-        since = open_store(options.store, options.since).manifest
+    since = open_store(options.store, options.since).manifest if options.since else None
     sample = options.sample
     if sample is None:
         sample = float(since is None)

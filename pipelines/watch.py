@@ -182,9 +182,7 @@ def _values(entry: WatchEntry | None) -> dict[str, object]:
 def _with_page(said: CommandOutput, options: WatchOptions, path: str) -> CommandOutput:
     """Write the page of the answers that changed most between the last two snapshots."""
     new = open_store(options.store).manifest
-    old = None
-    if new.previous is not None:
-        old = read_manifest(new.root, new.previous)
+    old = read_manifest(new.root, new.previous) if new.previous is not None else None
     if old is None:
         raise OptionError(
             f"--report: {new.root} has no snapshot before the current one; run embed again first"

@@ -80,9 +80,7 @@ def parse(
         args, rest = parser.parse_known_args(ours)
     except OptionError as error:
         raise OptionError(_misspelt(parser, ours) or str(error)) from error
-    unknown = []
-    if rest:
-        unknown = beam_parser().parse_known_args(rest)[1]
+    unknown = beam_parser().parse_known_args(rest)[1] if rest else []
     if unknown:
         raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown[0]))
     accelerators = (getattr(args, name, None) for name in ("accelerator", "index_accelerator"))
@@ -141,9 +139,7 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     if not flag.startswith("-"):
-        hint = ""
-        if os.path.exists(flag):
-            hint = " (a pattern that the shell took apart needs quotes)"
+        hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
         return f"unknown argument {flag}{hint}; see --help"
     known = [option for action in parser._actions for option in action.option_strings] + [
         "--direct_num_workers"
@@ -155,9 +151,7 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     meant = next((word for word in words if word.split(" ")[0] in known), None)
     if meant is not None:
         return f"unknown option {flag}; did you mean {meant}?"
-    near = None
-    if name.startswith("--"):
-        near = nearest(name, known)
+    near = nearest(name, known) if name.startswith("--") else None
     if near:
         return f"unknown option {flag}; did you mean {near}?"
     return f"unknown option {flag}; see --help"
@@ -197,9 +191,7 @@ def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     for text in argv:
         if FLAG.match(text):
             action = parser._option_string_actions.get(text.split("=")[0])
-            most = 0.0
-            if "=" not in text:
-                most = _most_values(action)
+            most = _most_values(action) if "=" not in text else 0.0
         elif most > 0:
             most -= 1
         else:

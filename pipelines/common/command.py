@@ -81,10 +81,7 @@ def main(
                 return 0
             with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
                 arguments, *others = parse(options, given)
-                if kind is None:
-                    given_options = arguments
-                else:
-                    given_options = as_options(kind, arguments)
+                given_options = arguments if kind is None else as_options(kind, arguments)
                 said = job(given_options, *others)
             show(said, options.prog.split()[-1], front)
             if said.error is not None:
@@ -124,9 +121,7 @@ def front_options(
         at = argv.index("--")
     nothing = argparse.Namespace(help_beam=False, config=None, quiet=False, json=False)
     front, rest = every_command().parse_known_args(argv[:at], nothing)
-    from_file = []
-    if front.config:
-        from_file = config_file.arguments(parser, front.config, rest)
+    from_file = config_file.arguments(parser, front.config, rest) if front.config else []
     told, from_file = every_command().parse_known_args(from_file, front)
     return told, [*from_file, *rest, *argv[at:]]
 
@@ -154,9 +149,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    line = None
-    if isinstance(error, SentenceBeamError):
-        line = error.line
+    line = error.line if isinstance(error, SentenceBeamError) else None
     # Beam's addition
     return re.sub(r"\s*\[while running '.*?'\]", "", line or str(error), flags=re.DOTALL).strip()
 

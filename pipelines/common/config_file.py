@@ -45,9 +45,7 @@ def options_of(path: str, command: str) -> dict[str, Any]:
         with open(path, "rb") as f:
             content = tomllib.load(f)
     except (OSError, ValueError) as error:
-        why: object = error
-        if isinstance(error, OSError):
-            why = error.strerror
+        why: object = error.strerror if isinstance(error, OSError) else error
         raise OptionError(
             f"--config {path} cannot be read as TOML ({why}); check the file"
         ) from None

@@ -61,10 +61,7 @@ def state_of(lease: Lease) -> JobState:
     if not lease.engine:
         return JobState.UNKNOWN
     try:
-        if "://" in lease.engine:
-            jobs = _on_flink(lease.engine)
-        else:
-            jobs = _on_dataflow(lease)
+        jobs = _on_flink(lease.engine) if "://" in lease.engine else _on_dataflow(lease)
         since = timestamp(start_of(lease.run)) - LAUNCH_SECONDS
         ended = [over for name, start, over in jobs if name == lease.job and start >= since]
     except Exception:  # a missing engine looks like one that does not answer

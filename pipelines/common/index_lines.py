@@ -80,9 +80,7 @@ def _answer_notes(root: str, found: dict[str, Any]) -> list[str]:
 def _recalls(index: IndexEntry) -> str:
     """The recall of an index, and by what it misses its targets."""
     found = index.recall
-    text = " (too few rows to measure recall)"
-    if found:
-        text = _recall(found)
+    text = _recall(found) if found else " (too few rows to measure recall)"
     if found and found.value < found.target:
         text += f", below the target of {found.target:g}"
     deep = index.recall_100

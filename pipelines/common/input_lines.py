@@ -31,9 +31,7 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
     if found is None:
         return []
     bad = found.get("bad", {})
-    empty = ""
-    if found["empty"]:
-        empty = f", {found['empty']:,} of them empty"
+    empty = f", {found['empty']:,} of them empty" if found["empty"] else ""
     lines = [
         line("files", f"{found['files'] - len(bad):,} taken{empty}"),
         *beside_lines(found["beside"]),

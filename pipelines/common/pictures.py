@@ -115,9 +115,7 @@ def draw_heads(
         scores = head_scores(rows, task, grid)
         image = axes.imshow(scores, cmap="viridis", aspect="auto")
         for (block, head), value in np.ndenumerate(scores):
-            color = "white"
-            if value > np.nanmean([scores.min(), scores.max()]):
-                color = "black"
+            color = "black" if value > np.nanmean([scores.min(), scores.max()]) else "white"
             axes.text(
                 head, block, f"{value:.1f}", ha="center", va="center", color=color, fontsize=7
             )

@@ -157,9 +157,7 @@ def line(state: Progress, seconds: float) -> str:
             f" {duration(max(left, 0))} left"
         )
     if state.stage:
-        done = ""
-        if state.done:
-            done = f": {state.done:,} {state.things}"
+        done = f": {state.done:,} {state.things}" if state.done else ""
         return f"{state.stage}{done}, {duration(seconds)}"
     if not state.tokens or seconds <= 0:
         return (

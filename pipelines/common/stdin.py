@@ -47,9 +47,7 @@ def with_stdin(options: Asked, local: bool) -> Iterator[Asked]:
         )
     with tempfile.TemporaryDirectory() as folder:
         kind = options.format or "auto"
-        suffix = kind
-        if kind in ("auto", "text"):
-            suffix = "txt"
+        suffix = "txt" if kind in ("auto", "text") else kind
         path = Path(folder) / f"{files.STDIN}.{suffix}"
         with path.open("wb") as file, as_typed() as typed:
             shutil.copyfileobj(typed, file)

@@ -26,9 +26,7 @@ WHOLE_FILES = "if each file is one text, say --format file"
 
 def summary(resolved: Resolved, result: Result) -> list[str]:
     """Return the lines about a run of `embed`, one fact a line."""
-    before = None
-    if resolved.previous is not None:
-        before = resolved.previous.index
+    before = resolved.previous.index if resolved.previous is not None else None
     return [
         *files_lines(result.input),
         rows_line(result.ledger),
@@ -47,9 +45,7 @@ def _work_lines(resolved: Resolved, result: Result) -> list[str]:
     """The lines about what each row took, the speed, and tokens beyond the limit."""
     n = result.ledger
     things = things_of(n)
-    of_pieces = ""
-    if things == "pieces":
-        of_pieces = " (pieces)"
+    of_pieces = " (pieces)" if things == "pieces" else ""
     new = f"{n['embedded']:,} embedded, {n['reused']:,} reused"
     old = f"{n['duplicates']:,} duplicates, {n['carried']:,} carried"
     seconds = max(result.seconds, 1e-9)
@@ -272,9 +268,7 @@ def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
     if previous is None or run.generation == previous.generation:
         return []
     fields = ", ".join(previous.space.differences(resolved.space))
-    space = "in the same space"
-    if fields:
-        space = f"in another space ({fields})"
+    space = f"in another space ({fields})" if fields else "in the same space"
     return [("anew", f"everything was embedded again, {space}")]
 
 
@@ -293,9 +287,7 @@ def _rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
     n = result.ledger
     found = []
     if result.duplicate_ids:
-        thing = "row"
-        if things_of(n) == "pieces":
-            thing = "document"
+        thing = "document" if things_of(n) == "pieces" else "row"
         ids = f"{result.duplicate_ids:,} {thing}s have an id that an earlier {thing} has"
         found.append(("ids", ids))
     if n["blank"]:
@@ -310,9 +302,7 @@ def _rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
     if n["oom_splits"]:
         found.append(("memory", _halved(n["oom_splits"], deterministic)))
     if result.damaged:
-        others = ""
-        if len(result.damaged) > 1:
-            others = f" and {len(result.damaged) - 1:,} more"
+        others = f" and {len(result.damaged) - 1:,} more" if len(result.damaged) > 1 else ""
         shards = f"{result.damaged[0]}{others}"
         found.append(("damaged", f"{shards}: missing or changed; such rows were embedded again"))
     return found

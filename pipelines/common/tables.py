@@ -56,9 +56,7 @@ def text_column(head: str, full: bool = False, cut: Cut | None = None) -> Column
     """Return a column of texts, which takes the remaining width; whole texts if `full`."""
     if full:
         return Column(head)
-    most = None
-    if not terminal_width():
-        most = TEXT_WIDTH
+    most = TEXT_WIDTH if not terminal_width() else None
     return Column(head, cut or end, most=most)
 
 
@@ -126,9 +124,7 @@ def _natural(column: Column, cells: Sequence[str], width: int | None) -> int:
 
 
 def _cell(column: Column, cell: str, size: int) -> str:
-    text = cell
-    if column.cut and columns_of(cell) > size:
-        text = column.cut(cell, size)
+    text = column.cut(cell, size) if column.cut and columns_of(cell) > size else cell
     blank = " " * (size - columns_of(text))
     if column.right:
         return blank + text

@@ -192,9 +192,7 @@ class Store:
     def planted(self, ids: set[str]) -> list[PlantedRow]:
         """Return everything that the snapshots have of some rows."""
         found = []
-        texts: dict[str, str] = {}
-        if self.kind.has_ids:
-            texts = dict(self.rows)
+        texts: dict[str, str] = dict(self.rows) if self.kind.has_ids else {}
         folder = self.copy("before")
         for manifest in self.manifests():
             codes = self.codes_in(folder, manifest, ids)

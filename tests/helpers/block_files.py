@@ -73,9 +73,7 @@ def damage_middle(path: Path) -> None:
     """Damage a file in the middle, within a block."""
     data = bytearray(path.read_bytes())
     middle = len(data) // 2
-    size = 8
-    if path.suffix == ".orc":
-        size = 3000
+    size = 3000 if path.suffix == ".orc" else 8
     if path.suffix == ".avro":
         middle = data.index(MARKER, middle) + 40  # not the marker, which the plan checks
     if path.suffix == ".arrow":

@@ -133,7 +133,7 @@ def test_a_folder_of_snapshots_that_cannot_be_written(run: Run, store: Path, pla
 
 
 @pytest.mark.parametrize(
-    "call", ["delete manifests/run2", "delete ids/", "rename forgotten/2"]
+    "call", ["delete manifests/run2", "delete runs/run1/plan", "rename forgotten/2"]
 )
 def test_the_end_of_an_erasure_that_cannot_be_written(run: Run, store: Path, call: str) -> None:
     traces = planted(store, GONE[:1])

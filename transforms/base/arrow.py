@@ -88,9 +88,7 @@ def fixed_size(vectors: np.ndarray) -> pa.FixedSizeListArray:
 
 def as_hashes(column: pa.FixedSizeBinaryArray | pa.ChunkedArray) -> np.ndarray:
     """Return the row hashes of a column, uint8 [n, 16]; one chunk is not copied."""
-    whole = column
-    if isinstance(column, pa.ChunkedArray):
-        whole = column.combine_chunks()
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not len(whole):
         return np.empty((0, HASH_BYTES), np.uint8)
     start = whole.offset * HASH_BYTES

@@ -169,9 +169,7 @@ def _readers(kind: Any) -> dict[str, tuple[Reader, Any]]:
     for item in fields(kind):
         if item.metadata.get("beside"):
             continue
-        default = item.default
-        if item.default_factory is not MISSING:
-            default = item.default_factory()
+        default = item.default_factory() if item.default_factory is not MISSING else item.default
         readers[item.name] = (_reader(hints[item.name]), default)
     return readers
 
@@ -240,10 +238,7 @@ class JsonEntry:
         values = {name: item for name, item in (original or {}).items() if name not in known}
         for name, (_, default) in known.items():
             value = getattr(self, name)
-            if original is None:
-                is_written = name not in sparse
-            else:
-                is_written = name in original
+            is_written = name not in sparse if original is None else name in original
             if is_written or value != default:
                 values[name] = _plain(value)
         return values

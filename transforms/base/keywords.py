@@ -27,9 +27,7 @@ def options_of(
     for name in given:
         if name not in required:
             near = nearest(name, required)
-            hint = ""
-            if near:
-                hint = f"; did you mean {near}?"
+            hint = f"; did you mean {near}?" if near else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
     missing = next(
         (name for name, needed in required.items() if needed and name not in given), None

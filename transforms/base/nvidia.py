@@ -50,9 +50,7 @@ def find_driver() -> Driver | None:
 
 def explain_unseen(driver: Driver, torch: str, cuda: str | None) -> str:
     """Return why this torch, built for `cuda` (None: without), sees no GPU, and what mends it."""
-    found = "an NVIDIA driver"
-    if driver.version:
-        found = f"NVIDIA driver {driver.version}"
+    found = f"NVIDIA driver {driver.version}" if driver.version else "an NVIDIA driver"
     if driver.cuda > (0, 0):
         found += f" (up to CUDA {'.'.join(map(str, driver.cuda))})"
     if cuda is None:

@@ -205,9 +205,7 @@ def _check_exclusive(given: Any) -> None:
     for exclusive, flags in _exclusive_in(type(given)).items():
         named = [flag for name, flag in flags.items() if is_given(given, name)]
         if exclusive.required and len(named) != 1:
-            only = "and one alone"
-            if len(flags) == 2:
-                only = "and not both"
+            only = "and not both" if len(flags) == 2 else "and one alone"
             raise OptionError(
                 f"one of the arguments {' '.join(flags.values())} is required, {only}"
             )

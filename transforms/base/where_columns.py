@@ -67,9 +67,7 @@ class FilterColumn(NamedTuple):
         kind = schema.fields.field(name).type
         value = pc.field(name)
         plain = _plain(kind)
-        compared = value
-        if plain != kind:
-            compared = value.cast(plain)
+        compared = value.cast(plain) if plain != kind else value
         return cls(name, plain, value, compared, schema)
 
     @property
@@ -89,9 +87,7 @@ class FilterColumn(NamedTuple):
         """
         literals = _literals(self.kind)
         if literals is None:
-            hint = ""
-            if _is_list(self.kind):
-                hint = f"; say {text} IN {self.name}"
+            hint = f"; say {text} IN {self.name}" if _is_list(self.kind) else ""
             raise self.schema.error(f"{self.name} is {self.kind}, which IS NULL or is not{hint}")
         if token == literals.token:
             with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):

@@ -136,9 +136,7 @@ class WordPieces:
             new = first_of_each(keys, np.arange(len(keys)))
         pieces = self._by_tokenizer(split.words(new))
         with self._lock:
-            known = self.known
-            if begins_again:
-                known = NO_WORDS
+            known = NO_WORDS if begins_again else self.known
             self.known = known.with_words(keys.take(new), pieces)
             return self.known
 
@@ -184,9 +182,7 @@ class TokenFrame:
         if self.room is None or lengths.max(initial=0) <= self.room:
             return own
         kept = np.minimum(lengths, self.room)
-        first = own.offsets[:-1]
-        if self.keeps_end:
-            first = own.offsets[1:] - kept
+        first = own.offsets[1:] - kept if self.keeps_end else own.offsets[:-1]
         offsets = np.concatenate([[0], np.cumsum(kept)])
         return OwnTokens(own.ids[places_of(first, kept)], offsets)
 

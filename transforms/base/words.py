@@ -84,7 +84,5 @@ def _pattern(word: str) -> re.Pattern[str]:
     """Return the pattern of a word in the singular or the plural."""
     if is_wide(word[0]):
         return re.compile(re.escape(word))
-    stem = word
-    if len(word) > 3:
-        stem = word.removesuffix("s")
+    stem = word.removesuffix("s") if len(word) > 3 else word
     return re.compile(rf"(?<!\w){re.escape(stem)}(?:e?s)?(?!\w)", re.IGNORECASE)

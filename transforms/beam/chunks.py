@@ -24,10 +24,7 @@ PIECE_TYPES = {"piece": int, "pieces": int, "start": int, "end": int, "headings"
 def fields_of(element_type: Any) -> dict[str, Any] | None:
     """Return the fields of rows with a schema, with their types; None for other elements."""
     is_row = isinstance(element_type, RowTypeConstraint)
-    if is_row:
-        row = element_type
-    else:
-        row = RowTypeConstraint.from_user_type(element_type)
+    row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
     return None if row is None else dict(row._fields)
 
 

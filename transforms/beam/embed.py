@@ -65,10 +65,7 @@ class Embed(beam.PTransform):
     def expand(self, spans: beam.PCollection) -> Any:
         # Without it a runner may fuse planning and embedding, and one worker would do everything.
         spread = spans | "Spread" >> beam.Reshuffle()
-        if self._job.by_content:
-            made = self._by_content(spread)
-        else:
-            made = self._by_file(spread)
+        made = self._by_content(spread) if self._job.by_content else self._by_file(spread)
         return typed(quantized(made, self._job.run), units=UnitRecord, problems=Problem)
 
     def _by_file(self, spans: beam.PCollection) -> Any:
@@ -190,9 +187,7 @@ class EmbedFn(beam.DoFn):
         """Write the units one at a time, and report each before it is read, and is embedded."""
         tell(reading)
         for rows in units():
-            place = ""
-            if rows.file:
-                place = f" ({rows.relative}, {rows.start} to {rows.stop})"
+            place = f" ({rows.relative}, {rows.start} to {rows.stop})" if rows.file else ""
             tell(f"unit {rows.name}{place}")
             for _ in self._embedder.embed(iter([rows])):
                 self._renew()

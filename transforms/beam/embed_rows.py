@@ -195,9 +195,7 @@ def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
     if isinstance(given, typehints.TupleHint.TupleConstraint) and len(given.tuple_types) == 2:
         job.check_prefix([])
         name, text = given.tuple_types
-        name_of_vector = name
-        if job.adds_pieces:
-            name_of_vector = typehints.Tuple[name, int]
+        name_of_vector = typehints.Tuple[name, int] if job.adds_pieces else name
         return typehints.Tuple[name_of_vector, np.ndarray], typehints.Tuple[name, text, str]
     if isinstance(given, typehints.DictHint.DictConstraint):
         return typehints.Dict[str, typehints.Any], typehints.Dict[str, typehints.Any]

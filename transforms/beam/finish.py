@@ -33,8 +33,6 @@ def finished(
             job.run, resolved.index, remembered=resolved.remembers_index, hints=indexing
         )
         found.append(settled | "Index" >> index)
-    model = None
-    if job.recipe.model != job.run.options.model:
-        model = job.recipe.model
+    model = job.recipe.model if job.recipe.model != job.run.options.model else None
     facts = with_watch(found, job.run, model)
     return facts | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)

@@ -56,10 +56,7 @@ class Plan(beam.PTransform):
         self._job = job
 
     def expand(self, globs: beam.PCollection[str]) -> Any:
-        if self._job.by_content:
-            spans = content.ToRead
-        else:
-            spans = typehints.List[typehints.Any]
+        spans = content.ToRead if self._job.by_content else typehints.List[typehints.Any]
         return typed(self._planned(globs), spans=spans, problems=Problem)
 
     def _planned(self, globs: beam.PCollection) -> Any:

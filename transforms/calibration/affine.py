@@ -126,9 +126,7 @@ def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     into (1 - g) * value + g * mean of the values + e, and keep all components.
     """
     _check_rows(moments, "whitening")
-    requested = moments.width
-    if parameters["width"] != "all":
-        requested = parameters["width"]
+    requested = parameters["width"] if parameters["width"] != "all" else moments.width
     if requested > moments.width:
         raise OptionError(
             f"whitening:{requested}: vectors have {moments.width} components; "

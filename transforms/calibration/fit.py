@@ -70,9 +70,7 @@ def _fit_flow(
     tensors, history = fit_flow(sample, FlowParameters(**parameters), progress)
     live = tensors["live"].astype(bool)
     values = np.linalg.eigvalsh(moments.covariance()[np.ix_(live, live)])
-    condition = None
-    if values[0] > 0:
-        condition = float(values[-1] / values[0])
+    condition = float(values[-1] / values[0]) if values[0] > 0 else None
     figures = {
         "k_eff": int(live.sum()),
         "condition": condition,

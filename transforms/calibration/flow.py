@@ -64,9 +64,7 @@ class FlowParameters:
         if dim % 2**self.levels == 0:
             return
         possible = max(level for level in range(self.levels) if dim % 2**level == 0)
-        mend = "truncate to an even number of components"
-        if possible:
-            mend = f"say levels={possible}"
+        mend = f"say levels={possible}" if possible else "truncate to an even number of components"
         raise OptionError(f"flow: {dim} components cannot be halved {self.levels} times; {mend}")
 
 

@@ -38,9 +38,7 @@ def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positio
         column, others = _kept_column(batch, columns, name)
         reasons = first_reasons(reasons, others)
         carried.append(column)
-    kept = []
-    if columns.keep:
-        kept = [pa.table(carried, list(columns.keep))]
+    kept = [pa.table(carried, list(columns.keep))] if columns.keep else []
     return Rows(positions, texts, ids, reasons or [None] * n, kept, prefixes), sizes
 
 

@@ -118,9 +118,7 @@ def _blocks(table: pa.Table, buckets: Buckets, read_ms: float) -> Iterator[tuple
     parts = _parts(table)
     groups, starts = np.unique(bucket // per_group, return_index=True)
     for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
-        weights = None
-        if parts is not None:
-            weights = parts[start:stop]
+        weights = parts[start:stop] if parts is not None else None
         counts = np.bincount(bucket[start:stop] - group * per_group, weights, per_group)
         data = pack(table.slice(start, stop - start))
         yield int(group), PackedRows(tuple(counts.tolist()), data, read_ms * float(stop - start))

@@ -47,9 +47,7 @@ def values_as_text(column: pa.Array) -> tuple[list[str | None], Reasons]:
         return [value_as_text(value) for value in column.to_pylist()], None
     texts: list[str | None] = []
     for value, fault in zip(column, faults, strict=True):
-        text = None
-        if not fault:
-            text = value_as_text(value.as_py())
+        text = value_as_text(value.as_py()) if not fault else None
         texts.append(text)
     return texts, _reasons(faults, NOT_UTF8)
 

@@ -111,9 +111,7 @@ def no_column(
 
 def list_columns(noun: str, name: str, names: Sequence[str]) -> str:
     """Return the end of a message about a missing column: a similar name, and all names."""
-    near = None
-    if name not in names:
-        near = nearest(name, names)
+    near = nearest(name, names) if name not in names else None
     listed = ", ".join(map(_quote, names)) or "none"
     if not near:
         return f"; {noun}: {listed}"

@@ -25,9 +25,7 @@ def ids_as_text(given: Id | Iterable[Id]) -> list[str]:
 
     Raises OptionError for a value that cannot be an id, such as a number with a point.
     """
-    ids: Any = given
-    if is_one_id(given):
-        ids = [given]
+    ids: Any = [given] if is_one_id(given) else given
     return [each if isinstance(each, str) else _as_text(each) for each in ids]
 
 

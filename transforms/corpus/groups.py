@@ -136,9 +136,7 @@ def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator
             start = stop
         waiting.append(part)
         tokens += size
-    name = group.name
-    if number:
-        name = f"{group.name}.{number}"
+    name = f"{group.name}.{number}" if number else group.name
     yield _join(group, name, (start, None), waiting)
 
 

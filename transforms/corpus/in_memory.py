@@ -45,9 +45,7 @@ def input_of(
             paths = _paths_of(rows)
             if paths:
                 return paths
-    columns = None
-    if used is not None:
-        columns = used()
+    columns = used() if used is not None else None
     with _naming_rows(given):
         return _with_file_types(columns_of(rows, columns))
 

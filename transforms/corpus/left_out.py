@@ -125,9 +125,7 @@ def _of_splits(files: Iterable[Entry], folders: Iterable[str]) -> list[str]:
 
 def _no_data(folder: str, names: set[str]) -> set[str]:
     """Return the names in a folder with Arrow files that are not the data of a dataset there."""
-    data = None
-    if STATE in names:
-        data = _data_files(folder + STATE)
+    data = _data_files(folder + STATE) if STATE in names else None
     if data is not None:
         missing = sorted(data - names)
         if missing:

@@ -75,9 +75,7 @@ def roots(schema: pa.Schema, names: list[str]) -> list[str]:
     """
     columns = []
     for name in names:
-        column = name
-        if name not in schema.names:
-            column = name.partition(".")[0]
+        column = name.partition(".")[0] if name not in schema.names else name
         columns.append(column)
     return list(dict.fromkeys(columns)) or schema.names[:1]
 
@@ -97,8 +95,6 @@ def all_keys(row: dict[str, Any], above: str = "") -> list[str]:
     """Return the keys of a JSON object; for objects in it, their keys."""
     keys = []
     for key, value in row.items():
-        inside = []
-        if isinstance(value, dict):
-            inside = all_keys(value, f"{above}{key}.")
+        inside = all_keys(value, f"{above}{key}.") if isinstance(value, dict) else []
         keys += inside or [above + key]
     return keys

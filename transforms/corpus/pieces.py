@@ -80,9 +80,7 @@ def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
 
 def cut_where_possible(rows: UnitRows, cutter: "Cutter") -> "Sequence[Pieces | OptionError]":
     """Cut each document; the result of one whose prefix leaves no room for pieces is the error."""
-    prefix = None
-    if rows.prefixes is not None:
-        prefix = partial(prefix_of, rows)
+    prefix = partial(prefix_of, rows) if rows.prefixes is not None else None
     try:
         return cutter.cut(rows.texts, prefix)
     except OptionError:  # one document or several have no room
@@ -156,9 +154,7 @@ def split(rows: UnitRows, unit_tokens: int) -> Iterator[UnitRows]:
         if stop == len(ends):
             yield replace(part, start=place, stop=rows.stop)
             return
-        end = place
-        if not rows.sources:
-            end = rows.positions[stop]
+        end = rows.positions[stop] if not rows.sources else place
         yield replace(part, start=place, stop=end, rejects=[])
         start = stop
         tokens_before = ends[stop - 1]

@@ -154,9 +154,7 @@ def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRo
         held = tokens
         number += 1
         start = piece.positions[0]
-    name = span.name
-    if number:
-        name = f"{span.name}.{number}"
+    name = f"{span.name}.{number}" if number else span.name
     yield unit_of(span, name, (start, span.stop), previous)
 
 
@@ -190,9 +188,7 @@ def unit_of(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -
     rejects = [_reject(rows, place, reason, span.file) for place, reason in faults.items()]
     if faults:
         rows = _take([place for place in range(len(rows.ids)) if place not in faults], rows)
-    kept = None
-    if rows.kept:
-        kept = pa.concat_tables(rows.kept)
+    kept = pa.concat_tables(rows.kept) if rows.kept else None
     ids, texts, positions = cast(_Good, (rows.ids, rows.texts, rows.positions))
     prefixes = rows.prefixes or None
     return UnitRows(
@@ -213,12 +209,8 @@ def _reject(rows: Rows, place: int, reason: str, file: InputFile) -> Rejected:
 
 def _take(places: list[int], rows: Rows) -> Rows:
     """The rows at these places, which are good."""
-    kept = []
-    if rows.kept:
-        kept = [pa.concat_tables(rows.kept).take(pa.array(places, pa.int64()))]
-    prefixes = []
-    if rows.prefixes:
-        prefixes = [rows.prefixes[place] for place in places]
+    kept = [pa.concat_tables(rows.kept).take(pa.array(places, pa.int64()))] if rows.kept else []
+    prefixes = [rows.prefixes[place] for place in places] if rows.prefixes else []
     return Rows(
         [rows.positions[place] for place in places],
         [rows.texts[place] for place in places],

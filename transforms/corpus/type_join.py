@@ -78,9 +78,7 @@ def _moments(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     unit = _finer(a.unit, b.unit)
     if a.unit != b.unit and unit == "ns":
         unit = "us"  # nanoseconds end with the year 2262
-    zone = a.tz
-    if a.tz != b.tz:
-        zone = "UTC"
+    zone = "UTC" if a.tz != b.tz else a.tz
     return pa.timestamp(unit, zone)
 
 

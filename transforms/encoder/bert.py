@@ -162,10 +162,7 @@ class BertWeights:
     def after_attention(self, block: BlockWeights, mixed: Tensor, state: Tensor) -> Tensor:
         """Return the block's output from its attention's `mixed` and its input `state`, [N, H]."""
         middle = _normed(block.out_norm, block.out.add(mixed, state))
-        if self._gelu:
-            raised = block.up.gelu(middle)
-        else:
-            raised = self._activate(block.up(middle))
+        raised = block.up.gelu(middle) if self._gelu else self._activate(block.up(middle))
         return _normed(block.down_norm, block.down.add(raised, middle))
 
 

@@ -140,9 +140,7 @@ class BertModel(nn.Module):
             token_type_ids = torch.zeros_like(input_ids)
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
         state = self.embeddings(input_ids, token_type_ids, places.expand_as(input_ids))
-        seen = None
-        if attention_mask is not None:
-            seen = attention_mask.bool()[:, None, None]
+        seen = attention_mask.bool()[:, None, None] if attention_mask is not None else None
         states = [state]
         for block in self.encoder.layer:
             state = block(state, seen)

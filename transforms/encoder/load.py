@@ -101,9 +101,7 @@ def _load_weights(
     )
 
     config = load_config(files)
-    renamed = None
-    if prefix is not None:
-        renamed = {f"^{re.escape(prefix)}": ""}
+    renamed = {f"^{re.escape(prefix)}": ""} if prefix is not None else None
     try:
         with quiet_transformers():
             # T5 and its kin have a class without the decoder

@@ -96,9 +96,7 @@ def load_pooler(
 
 def _shape(files: ModelFiles, tokens: tuple[StLayer, ...]) -> ModelShape:
     """Return the shape of the states that the pooler reads, after the `tokens` layers."""
-    hidden = files.hidden
-    if tokens:
-        hidden = tokens[-1].parameters["dim"]
+    hidden = tokens[-1].parameters["dim"] if tokens else files.hidden
     return ModelShape(
         layers=files.layers,
         hidden=hidden,

@@ -56,9 +56,7 @@ def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None)
         vectors = torch.from_numpy(calibration.apply(pooled.numpy()))
     if space.truncate_dim is not None:
         vectors = vectors[:, : space.truncate_dim]
-    lengths = norms
-    if vectors is not pooled:
-        lengths = torch.linalg.vector_norm(vectors, dim=1)
+    lengths = torch.linalg.vector_norm(vectors, dim=1) if vectors is not pooled else norms
     status = _status(lengths)
     if space.normalize:
         vectors = vectors / lengths.clamp_min(SHORTEST).unsqueeze(1)

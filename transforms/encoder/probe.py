@@ -83,9 +83,7 @@ class Probe:
         has.
         """
         limit = self._files.position_limit or 0
-        before = 0
-        if many and limit <= _LONGEST_TABLE:
-            before = -(-limit // LENGTHS[0])
+        before = -(-limit // LENGTHS[0]) if many and limit <= _LONGEST_TABLE else 0
         batch = self._batch((LENGTHS[0],) * before + LENGTHS)
         few = batch.part(slice(before, None))
         alone = self.pass_alone(few)

@@ -34,9 +34,7 @@ class StateReader:
     def states(self, tokenized: Tokenized) -> Iterator[tuple[np.ndarray, TokenStates]]:
         """Yield the places of a batch's texts, int64 [n], and their token states, longest first."""
         together = self._forward.together
-        budget = TOKENS_PER_BATCH
-        if together is BatchSharing.ALONE:
-            budget = 1
+        budget = 1 if together is BatchSharing.ALONE else TOKENS_PER_BATCH
         for batch in plan_batches(tokenized, budget, equal=together is BatchSharing.EQUAL):
             with torch.inference_mode():
                 yield batch.rows, self._forward(batch)

@@ -356,12 +356,8 @@ def _own_places(encoding: Encoding, prompt: int) -> np.ndarray:
 def _join(parts: Sequence[Tokenized]) -> Tokenized:
     """Join the texts of several parts, in order."""
     lengths = np.concatenate([part.lengths for part in parts])
-    types = None
-    if parts[0].types is not None:
-        types = np.concatenate([part.types for part in parts])
-    masks = None
-    if parts[0].masks is not None:
-        masks = np.concatenate([part.masks for part in parts])
+    types = np.concatenate([part.types for part in parts]) if parts[0].types is not None else None
+    masks = np.concatenate([part.masks for part in parts]) if parts[0].masks is not None else None
     return Tokenized(
         ids=np.concatenate([part.ids for part in parts]),
         offsets=np.concatenate([[0], np.cumsum(lengths)]),

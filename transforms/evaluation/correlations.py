@@ -88,10 +88,7 @@ class Correlations:
         It is NaN if none is.
         """
         every = self._defined
-        if each.shape[1] == len(every):
-            defined = every
-        else:
-            defined = np.all(every, axis=0, keepdims=True)
+        defined = every if each.shape[1] == len(every) else np.all(every, axis=0, keepdims=True)
         weights = (weights[:, None] * defined.T)[(...,) + (None,) * (each.ndim - 2)]
         total = weights.sum(axis=0)
         summed = np.where(weights > 0, each, 0.0) * weights

@@ -155,9 +155,7 @@ def _with_costs(rows: Sequence[Row], task: Task) -> Iterator[Row]:
     """Add the bytes of a vector to each row, and the similarity, if it is not the cosine."""
     similarity = getattr(task, "similarity", COSINE)
     for row in rows:
-        compared = {}
-        if row["dim"] and similarity != COSINE:
-            compared = {"similarity": similarity}
+        compared = {"similarity": similarity} if row["dim"] and similarity != COSINE else {}
         yield {**row, **compared, "bytes_row": 4 * row["dim"]}
 
 

@@ -76,9 +76,7 @@ def page(
     model: str, rows: Sequence[Row], notes: Sequence[str], grid: tuple[int, int] | None = None
 ) -> str:
     """Render scores; `grid` is the number of blocks and heads, if every head was scored."""
-    maps = []
-    if grid is not None:
-        maps = _heat_maps(rows, grid)
+    maps = _heat_maps(rows, grid) if grid is not None else []
     return _template().render(
         model=model,
         notes=notes,
@@ -145,9 +143,7 @@ def _bar(
     def place(value: float) -> float:
         return round(4 + (WIDTH - 8) * (value - least) / ((most - least) or 1.0), 1)
 
-    zero = None
-    if least <= 0 <= most:
-        zero = place(0.0)
+    zero = place(0.0) if least <= 0 <= most else None
     return DrawnInterval(place(low), place(high), place(at), zero)
 
 

@@ -202,18 +202,14 @@ def _calibrate(
 
     Each has the calibration's path, the vectors, and the texts a second.
     """
-    query_rows = None
-    if queries is not None:
-        query_rows = queries.rows
+    query_rows = queries.rows if queries is not None else None
     vectors = TaskVectors(encoded.rows, distinct.texts, query_rows, distinct.queries)
     yield None, vectors, encoded.speed
     for path, calibration in calibrations.items():
         began = time.monotonic()
         rows = calibration.apply(encoded.rows)
         seconds = (time.monotonic() - began) / max(1, len(rows))
-        calibrated_queries = None
-        if query_rows is not None:
-            calibrated_queries = calibration.apply(query_rows)
+        calibrated_queries = calibration.apply(query_rows) if query_rows is not None else None
         vectors = TaskVectors(rows, distinct.texts, calibrated_queries, distinct.queries)
         yield path, vectors, 1 / (1 / encoded.speed + seconds)
 
@@ -221,9 +217,7 @@ def _calibrate(
 def _distinct_texts(plan: ScorePlan, tasks: Sequence[Task]) -> _DistinctTexts:
     """Return the texts of some tasks, each once."""
     texts: dict[str, int] = {}
-    queries: dict[str, int] = {}
-    if plan.queries is None:
-        queries = texts
+    queries: dict[str, int] = texts if plan.queries is None else {}
     for task in tasks:
         for text in task.texts:
             texts.setdefault(text, len(texts))

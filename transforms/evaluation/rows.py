@@ -92,9 +92,7 @@ def undefined(rows: Sequence[Row]) -> list[str]:
     notes = []
     for (task, metric), counts in missing.items():
         parts = [subset for subset in counts if subset != ALL]
-        left = ""
-        if ALL not in counts:
-            left = f" in {', '.join(parts)}, left out of mean and wmean"
+        left = f" in {', '.join(parts)}, left out of mean and wmean" if ALL not in counts else ""
         number = max(counts.values())
         notes.append(
             f"{task}: {metric} is undefined{left} ({number} method{'s' * (number > 1)}): all scores"

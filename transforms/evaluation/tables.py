@@ -109,9 +109,7 @@ def _text(value: Any) -> str:
 
 
 def _file(path: str) -> InputFile:
-    file_format = "auto"
-    if format_of(path) in ("", *plain_formats()):
-        file_format = "tsv"
+    file_format = "tsv" if format_of(path) in ("", *plain_formats()) else "auto"
     files = match_inputs(path, file_format, syntax=_SYNTAX.get())
     if len(files) > 1:
         raise OptionError(f"--task {path} names {len(files)} files; name one")

@@ -47,9 +47,7 @@ class TaskVectors:
 
     def cut(self, dim: int) -> "TaskVectors":
         """Return the vectors' first components."""
-        queries = None
-        if self.query_rows is not None:
-            queries = self.query_rows[:, :dim]
+        queries = self.query_rows[:, :dim] if self.query_rows is not None else None
         return TaskVectors(self.rows[:, :dim], self.place, queries, self.query_place)
 
 

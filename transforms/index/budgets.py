@@ -103,15 +103,11 @@ def query_bytes(plan: IndexPlan, rows: int, nprobe: int, depth: int, uneven: flo
 
     `uneven` is the factor by which a search takes longer than with lists of equal length.
     """
-    scanned: float = rows
-    if plan.nlist:
-        scanned = rows * min(1.0, nprobe / plan.nlist * uneven)
+    scanned: float = rows * min(1.0, nprobe / plan.nlist * uneven) if plan.nlist else rows
     centroids = plan.nlist
     if plan.spec.graph:
         centroids = min(plan.nlist, GRAPH_LINKS * max(64, 2 * nprobe))
-    candidates = 0
-    if plan.rerank:
-        candidates = depth * refine_bytes(plan.dim)
+    candidates = depth * refine_bytes(plan.dim) if plan.rerank else 0
     return centroids * 4 * plan.dim + scanned * held_bytes(plan) + candidates
 
 

@@ -52,9 +52,7 @@ def scan(
     """
     found = [no_results(len(queries), k)]
     queries = as_vectors(queries, queries.shape[1], "queries")
-    turned = queries
-    if coarse is not None and trained is not None:
-        turned = trained.turned(queries)
+    turned = trained.turned(queries) if coarse is not None and trained is not None else queries
     for part in parts:
         if coarse is None or not part.has_lists:
             found.append(part.top_k(queries, k, None))
@@ -83,9 +81,7 @@ def _scanned(codes: _Codes, queries: np.ndarray, k: int, coarse: Coarse) -> TopK
     metric = metric_name(load_faiss(), codes.part.index.metric_type)
 
     def scan_rows(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        some = queries
-        if len(which) < len(queries):
-            some = queries[which]
+        some = queries[which] if len(which) < len(queries) else queries
         rough, places, longest = _rough(codes, some, depth, coarse.of(which).lists, metric)
         gains, rows = _exact(codes, some, places, metric)
         return gains, rows, rough[:, -1] + rounding(some, longest, metric)

@@ -142,9 +142,7 @@ def _cuts(ends: np.ndarray, most: int) -> list[tuple[int, int]]:
 
 def plan_for(index: IndexSpec, n_rows: int, dim: int, metric: str) -> IndexPlan:
     """The plan of a factory string, even if there are not enough rows to train it."""
-    train_rows = 0
-    if index.is_trained:
-        train_rows = min(n_rows, max(_sampled(index.lists), 10_000))
+    train_rows = min(n_rows, max(_sampled(index.lists), 10_000)) if index.is_trained else 0
     return IndexPlan(
         spec=index,
         metric=metric,

@@ -139,9 +139,7 @@ def block_top_k(
     slack = rounding(queries, longest, metric)
 
     def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        part = queries
-        if len(which) < len(queries):
-            part = queries[which]
+        part = queries[which] if len(which) < len(queries) else queries
         rows, least = _candidates(faiss, part, block, depth, metric)
         bound = least + slack[which]
         return gains_to_scores(pair_scores(faiss, part, block, rows, metric), metric), rows, bound
@@ -189,10 +187,7 @@ def longest_row(block: np.ndarray) -> float:
 def rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
     """Return the largest error of a float32 matrix product for each query: 2 d u |q| |x|."""
     lengths = np.sqrt(squared_lengths(queries))
-    if metric == "ip":
-        scale = lengths * longest
-    else:
-        scale = (lengths + longest) ** 2
+    scale = lengths * longest if metric == "ip" else (lengths + longest) ** 2
     return (queries.shape[1] * 2.0**-23 * scale).astype(np.float32)
 
 

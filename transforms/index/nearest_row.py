@@ -26,9 +26,7 @@ def nearest_row(
     """
     scores = np.empty(len(queries), np.float32)
     numbers = np.empty(len(queries), np.int64)
-    away = None
-    if metric != "ip":
-        away = squared_lengths(rows) / 2
+    away = squared_lengths(rows) / 2 if metric != "ip" else None
     size = max(1, PRODUCTS // len(rows))
     for start in range(0, len(queries), size):
         block = slice(start, start + size)

@@ -79,16 +79,11 @@ class CodedPart:
         """Return gains float32 and positions int64 [q, k] of the best rows by their codes."""
         faiss = load_faiss()
         # The selector holds a bare pointer to the bits, which live as long as the part.
-        if self.bits is None:
-            selector = None
-        else:
-            selector = faiss.IDSelectorBitmap(self.bits)
+        selector = None if self.bits is None else faiss.IDSelectorBitmap(self.bits)
         metric = metric_name(faiss, self.index.metric_type)
 
         def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            some = queries
-            if len(which) < len(queries):
-                some = queries[which]
+            some = queries[which] if len(which) < len(queries) else queries
             if coarse is None:
                 params = faiss.SearchParameters(sel=selector)
                 scores, ids = self.index.search(some, depth, params=params)

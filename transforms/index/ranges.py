@@ -159,9 +159,7 @@ class OpenRanges(Part):
         missing = [number for number in numbers if self._headers[number] is None]
         if not missing:
             return
-        at_once = AT_ONCE
-        if self._stays:
-            at_once = 1
+        at_once = 1 if self._stays else AT_ONCE
         with self._lock, ThreadPoolExecutor(at_once) as pool:
             headers = pool.map(self._header, missing)
             for number, header in zip(missing, headers, strict=True):

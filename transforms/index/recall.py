@@ -81,10 +81,7 @@ class ExactNeighbours:
             gains, rows = block_top_k(
                 faiss, self.queries, block, self._best[0].shape[1], self.metric
             )
-        if isinstance(positions, np.ndarray):
-            best = positions[rows]
-        else:
-            best = rows + positions
+        best = positions[rows] if isinstance(positions, np.ndarray) else rows + positions
         self._add_best((gains, np.where(rows >= 0, best, -1)), self._bound)
 
     def merge(self, other: ExactNeighbours) -> ExactNeighbours:
@@ -235,9 +232,7 @@ def measure_recall(
         if interval(recalls[tuned], exact.k)[1] >= target:
             break
     measured = _measured(recalls[reported], exact.k)
-    rerank = 0
-    if depth > exact.k:
-        rerank = depth
+    rerank = depth if depth > exact.k else 0
     return {**measured, "nprobe": nprobe, "rerank": rerank, "target": target}
 
 
@@ -262,10 +257,7 @@ def halves(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of the settled queries to tune nprobe on, and to report recall on."""
     settled = np.flatnonzero(exact.settled)
-    if tuning is None:
-        is_tuning = np.arange(len(settled)) % 2 == 0
-    else:
-        is_tuning = tuning[settled]
+    is_tuning = np.arange(len(settled)) % 2 == 0 if tuning is None else tuning[settled]
     if is_tuning.all() or not is_tuning.any():
         return settled, settled
     return settled[is_tuning], settled[~is_tuning]

@@ -184,10 +184,7 @@ class SegmentedIndex:
             queries = self.turned(queries)
             for coarse in self._coarse_steps(queries, nprobes):
                 new = self._scan_lists(queries, k, coarse, others)
-                if best is None:
-                    best = new
-                else:
-                    best = merge([best, new], k)
+                best = new if best is None else merge([best, new], k)
                 yield new, best
                 others = no_results(len(queries), k)
 
@@ -200,9 +197,7 @@ class SegmentedIndex:
         steps: list[Coarse | None] = []
         start = 0
         for end in ends:
-            step = None
-            if end > start:
-                step = Coarse.cut(scores, lists, start, end)
+            step = Coarse.cut(scores, lists, start, end) if end > start else None
             steps.append(step)
             start = end
         return steps

@@ -33,9 +33,7 @@ class IndexSize:
 
 def size_of(plan: IndexPlan, rows: int) -> IndexSize:
     """The estimated size of an index of so many rows."""
-    held_out = 0
-    if plan.nlist:
-        held_out = min(HELD_OUT, rows // 10) * 4 * plan.dim
+    held_out = min(HELD_OUT, rows // 10) * 4 * plan.dim if plan.nlist else 0
     memory = rows * held_bytes(plan) + _list_bytes(plan) + held_out
     refine = rows * refine_bytes(plan.dim) if plan.rerank else 0
     return IndexSize(
@@ -53,9 +51,7 @@ def step_bytes(plan: IndexPlan, rows: int) -> int:
     """
     row = plan.spec.row_bytes(plan.dim)
     segment = min(rows, plan.segment_rows) * row
-    sample = 0
-    if plan.nlist <= ONE_LEVEL:
-        sample = plan.train_rows * 4 * plan.dim
+    sample = plan.train_rows * 4 * plan.dim if plan.nlist <= ONE_LEVEL else 0
     lists = _list_bytes(plan)
     return _PROCESS + 2 * lists + max(2 * min(segment, RANGE_BYTES), sample)
 

@@ -85,9 +85,7 @@ class IndexSpec:
     @property
     def rows_needed(self) -> int:
         """The fewest rows that the index can be trained on."""
-        centroids = 0
-        if self.codec.startswith("PQ"):
-            centroids = 2**self._part_bits
+        centroids = 2**self._part_bits if self.codec.startswith("PQ") else 0
         return max(self.lists, centroids)
 
     @property

@@ -109,9 +109,7 @@ def _ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
     """
     low = np.full(index.d, np.inf, np.float32)
     high = np.full(index.d, -np.inf, np.float32)
-    centroids = None
-    if getattr(index, "by_residual", False):
-        centroids = centroids_of(index)
+    centroids = centroids_of(index) if getattr(index, "by_residual", False) else None
     for block in blocks:
         if not len(block):
             continue

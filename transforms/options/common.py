@@ -59,9 +59,7 @@ ACCEPT_ANSWERS = Declared(
 
 def named_input(what: str, default: str | None = None) -> Declared:
     """Return the declaration of `--input`; a shell may expand a pattern to several names."""
-    ending = ""
-    if default is not None:
-        ending = f" (default: {default})"
+    ending = f" (default: {default})" if default is not None else ""
     return Declared(
         f"{what}: files, folders, patterns, tables (iceberg:NAME, delta:PATH), or - for standard"
         f" input, a line a text; several, or repeated{ending}",

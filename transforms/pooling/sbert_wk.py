@@ -110,9 +110,7 @@ def layer_cosines(vectors: Tensor) -> Tensor:
     The diagonal is 1. Products are accumulated in float32, or in float64 if the vectors are
     float64. A zero vector has cosines of 0.
     """
-    wide = vectors
-    if vectors.dtype != torch.float64:
-        wide = vectors.float()
+    wide = vectors.float() if vectors.dtype != torch.float64 else vectors
     gram = _exact_products(wide).double().permute(1, 2, 0)
     lengths = gram.diagonal().T.sqrt().clamp(min=1e-12)
     cosines = (gram + gram.transpose(0, 1)) / 2 / (lengths.unsqueeze(0) * lengths.unsqueeze(1))
@@ -126,9 +124,7 @@ def _exact_products(vectors: Tensor) -> Tensor:
     TensorFloat-32 has too few digits for the differences taken later. If the process has turned it
     on, which holds for all threads, products are made in float64.
     """
-    wide = vectors
-    if vectors.device.type == "cuda" and _has_tf32():
-        wide = vectors.double()
+    wide = vectors.double() if vectors.device.type == "cuda" and _has_tf32() else vectors
     return torch.bmm(wide, wide.transpose(1, 2))
 
 

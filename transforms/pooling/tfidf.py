@@ -42,9 +42,7 @@ class TfIdf:
         counted = count_in_memory(states, self.count)
         idf = self._idf(states, counted)
         ids = states.token_ids[counted.index]
-        weights = idf
-        if self.weight == "tf-idf":
-            weights = idf * _frequencies(ids, counted)
+        weights = idf * _frequencies(ids, counted) if self.weight == "tf-idf" else idf
         total = counted.totals(weights)
         weak = total <= 1e-12
         divisor = {"sum": total, "norm": _lengths(idf, ids, counted)}.get(self.scale)

@@ -85,9 +85,7 @@ def compare(
     difference = Difference(keys_of(columns.names), os.path.join(folder, "deleted.arrow"))
     if old:
         difference.before = old[0].rows.stored
-    recorded = None
-    if listing is None:
-        recorded = compare_recorded(new, columns, old)
+    recorded = compare_recorded(new, columns, old) if listing is None else None
     if recorded is not None:
         _take_recorded(difference, recorded)
         return difference
@@ -141,9 +139,7 @@ def _sides(
         shards = _not_shared([new, *old])
     sides = [_Side(new, columns, shards[0], compared and any(alike))]
     for manifest, is_alike, of_side in zip(old, alike, shards[1:], strict=True):
-        side_columns = columns
-        if not is_alike:
-            side_columns = _key_columns(columns_of(manifest))
+        side_columns = _key_columns(columns_of(manifest)) if not is_alike else columns
         sides.append(_Side(manifest, side_columns, of_side, compared and is_alike))
     return sides
 
@@ -211,9 +207,7 @@ def _spill_shard(spill: _Spill, side: _Side, place: int, shard: int) -> None:
         columns = _key_columns(columns)
     start = 0
     for batch in read_rows(side.manifest, shard, columns):
-        row_digests = None
-        if side.compared:
-            row_digests = digests(batch)
+        row_digests = digests(batch) if side.compared else None
         spill.add(batch, place, shard, row_digests, start)
         start += batch.num_rows
 

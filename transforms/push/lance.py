@@ -69,9 +69,7 @@ class LanceTarget:
                 return None
             raise
         fields = self._table.schema
-        metadata = None
-        if "id" in fields.names:
-            metadata = fields.field("id").metadata
+        metadata = fields.field("id").metadata if "id" in fields.names else None
         return {name.decode(): text.decode() for name, text in (metadata or {}).items()}
 
     def write_notes(self, notes: Mapping[str, str | None]) -> None:

@@ -43,10 +43,7 @@ DISTANCES = {
 def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
     """The target at a URL, or in a folder that no other process has open."""
     try:
-        if "://" in place:
-            client = _client_of(place)
-        else:
-            client = QdrantClient(path=place)
+        client = _client_of(place) if "://" in place else QdrantClient(path=place)
     except (RuntimeError, ValueError, OSError) as error:
         raise refused(where, first_line(error), "check the URL or folder") from error
     target = QdrantTarget(client, name, where, place)

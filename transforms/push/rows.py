@@ -79,9 +79,7 @@ def digests(rows: pa.RecordBatch) -> list[bytes]:
     names = [name for name in rows.schema.names if name not in ("id", "piece", "embedding")]
     others = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
     vectors = np.ascontiguousarray(as_matrix(rows.column("embedding")))
-    values = [()] * rows.num_rows
-    if others:
-        values = list(zip(*others, strict=True))
+    values = list(zip(*others, strict=True)) if others else [()] * rows.num_rows
     return [
         xxh3_128_digest(vector.tobytes() + repr(row).encode())
         for vector, row in zip(vectors, values, strict=True)

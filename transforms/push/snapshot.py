@@ -182,9 +182,7 @@ def _read_snapshots(
     new: Manifest, state: State | None, since: str | None
 ) -> dict[str, Manifest | None]:
     """Read the snapshots that the target may hold rows of, and `since`; None for missing ones."""
-    runs = []
-    if state:
-        runs = [record.run for record in state.live.values()]
+    runs = [record.run for record in state.live.values()] if state else []
     if since is not None:
         runs.append(since)
     return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}

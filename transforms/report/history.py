@@ -371,9 +371,7 @@ def _without_result(
         ancestors.add(current.run)
     summaries = []
     for run in sorted(missing, reverse=True):
-        manifest = None
-        if run in ancestors:
-            manifest = read_manifest(root, run)
+        manifest = read_manifest(root, run) if run in ancestors else None
         if manifest is not None:
             ancestors.add(manifest.previous)
             summaries.append(RunSummary.of_manifest(manifest))

@@ -36,9 +36,7 @@ class Gauge:
     def family(self, store: str) -> GaugeMetricFamily:
         """Return the family for the registry, with the store's name as a label of each value."""
         name = f"{PREFIX}_{self.name}"
-        unit = ""
-        if name.endswith(UNITS):
-            unit = name.rpartition("_")[2]
+        unit = name.rpartition("_")[2] if name.endswith(UNITS) else ""
         family = GaugeMetricFamily(name, self.meaning, unit=unit)
         for labels, value in self.values:
             family.add_sample(name, {"store": store, **labels}, value)

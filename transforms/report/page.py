@@ -45,9 +45,7 @@ def page(store: str, summaries: Sequence[RunSummary], manifest: Manifest | None 
     """Return the HTML of a store's page, from its runs in order and the current snapshot."""
     nights = [summary for summary in summaries if summary.command in NIGHTLY][-PLOTTED:]
     listed = summaries[-LISTED:]
-    properties: list[tuple[str, str]] = []
-    if manifest is not None:
-        properties = facts(manifest)
+    properties: list[tuple[str, str]] = facts(manifest) if manifest is not None else []
     return _template().render(
         _of_last(last_committed(summaries)),
         store=store,
@@ -108,9 +106,7 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
         answers = causes_in_words(summary.answer_causes or {})
         tiles.append(("changed answers", _percents(summary.answers_beyond), answers))
     if summary.spent is not None:
-        saved = ""
-        if summary.saved is not None:
-            saved = f"{_money(summary.saved)} saved"
+        saved = f"{_money(summary.saved)} saved" if summary.saved is not None else ""
         tiles.append((f"spent {summary.currency}".strip(), _money(summary.spent), saved))
     if summary.damaged:
         tiles.append(("damaged", _count(summary.damaged), "old shards, embedded again"))

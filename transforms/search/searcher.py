@@ -186,9 +186,7 @@ class Searcher:
         """
         if not len(self.manifest.shards):
             return find(request.k)
-        rows = self.manifest.rows.stored
-        if request.matches is not None:
-            rows = request.matches.count
+        rows = request.matches.count if request.matches is not None else self.manifest.rows.stored
         requested = request.k
         if folds:
             requested *= PIECES_FOR_ONE

@@ -92,10 +92,7 @@ class Followed:
         pause = every
         while not stop.wait(pause):
             self.look()
-            if self._problem:
-                pause = min(2 * pause, RARELY)
-            else:
-                pause = every
+            pause = min(2 * pause, RARELY) if self._problem else every
 
     def look(self) -> None:
         """Open the current snapshot; if that fails, keep the previous one and set `problem`."""

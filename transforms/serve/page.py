@@ -44,12 +44,8 @@ def page(
     columns: list[tuple[str, Any]] = []
     if len(manifest.shards):
         columns = [(field.name, field.type) for field in served.searcher.rows.columns]
-    rows = None
-    if hits is not None:
-        rows = [_row(hit, form.q) for hit in hits]
-    like_row = None
-    if like is not None:
-        like_row = _row(like, "")
+    rows = [_row(hit, form.q) for hit in hits] if hits is not None else None
+    like_row = _row(like, "") if like is not None else None
     template = _environment().get_template("search.html")
     return template.render(
         base=f"{root_path}/" if root_path else "./",
@@ -92,9 +88,7 @@ def _row(row: dict[str, Any], query: str) -> dict[str, Any]:
     score = row.get("score")
     if isinstance(score, float):
         score = f"{score:.4f}"
-    piece = ""
-    if row.get("pieces"):
-        piece = f"piece {row['piece'] + 1} of {row['pieces']}"
+    piece = f"piece {row['piece'] + 1} of {row['pieces']}" if row.get("pieces") else ""
     return {
         "rank": row.get("rank"),
         "score": score,

@@ -32,9 +32,7 @@ def shown(text: str, query: str) -> Shown:
         seen = f"… {seen}"
     if start + FOLDED < len(text):
         seen = f"{seen.rsplit(maxsplit=1)[0]} …"
-    whole = text
-    if len(text) > MOST_TEXT:
-        whole = f"{text[:MOST_TEXT]} …"
+    whole = f"{text[:MOST_TEXT]} …" if len(text) > MOST_TEXT else text
     return Shown(_marked(seen, query), _marked(whole, query), len(text))
 
 

@@ -75,9 +75,7 @@ def describe_slow_dtype(dtype: str, family: str, capability: tuple[int, int]) ->
     Matrices of float32 are multiplied without tensor cores, which GPUs have from 7.0 on;
     bfloat16 is emulated below 8.0.
     """
-    better = "float16"
-    if capability >= (8, 0):
-        better = "bfloat16"
+    better = "bfloat16" if capability >= (8, 0) else "float16"
     if dtype == "float32" and capability >= (7, 0) and family not in FLOAT32_ONLY:
         return (
             f"float32 leaves the tensor cores of this GPU unused; --dtype {better} is several"

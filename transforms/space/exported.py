@@ -50,9 +50,7 @@ class Exported:
             if part.table is not None:
                 part = part.replaced(table=str(root / part.table))
             parts.append(part)
-        calibration = None
-        if self.calibration is not None:
-            calibration = str(root / self.calibration)
+        calibration = str(root / self.calibration) if self.calibration is not None else None
         return replace(
             self,
             model=str(root / self.model),

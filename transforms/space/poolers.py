@@ -51,9 +51,7 @@ def check_int8_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> None:
 
 def _own_part(mode: str, count: str) -> PoolerPart:
     # sentence-transformers leaves the remaining tokens their weights when it excludes the prompt
-    rank = {}
-    if mode == "weighted-mean" and count == "no-prompt":
-        rank = {"rank": "attended"}
+    rank = {"rank": "attended"} if mode == "weighted-mean" and count == "no-prompt" else {}
     return make_part(mode, count=count, **rank)
 
 
@@ -139,10 +137,7 @@ def _fit_sbert_wk(part: PoolerPart, blocks: int, model: object) -> PoolerPart:
         raise OptionError(f"pooler '{part}' needs two blocks; {model} has {blocks}; use mean")
     if start == "auto":
         # 4 of 12 blocks, as published; in models with few blocks the same third
-        if highest >= WK_START:
-            start = WK_START
-        else:
-            start = min(blocks // 3, highest)
+        start = WK_START if highest >= WK_START else min(blocks // 3, highest)
     if int(start) > highest:
         raise OptionError(
             f"pooler '{part}': start={start} leaves fewer than {WK_LAYERS} layers of 0 to {blocks};"

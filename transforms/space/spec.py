@@ -183,9 +183,7 @@ def parse_pooler(text: str) -> PoolerSpec:
     parts = tuple(_parse_part(piece) for piece in _split_parts(text))
     alone = [part.name for part in parts if part.name == "auto" or part.rewrites_text]
     if len(parts) > 1 and alone:
-        mend = ""
-        if alone[0] == "remove-biases":
-            mend = " (or say case=keep)"
+        mend = " (or say case=keep)" if alone[0] == "remove-biases" else ""
         raise OptionError(
             f"pooler {text!r}: {alone[0]} stands alone, it cannot be joined with others{mend}"
         )

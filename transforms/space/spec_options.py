@@ -202,9 +202,7 @@ class Grammar:
 
     def _unknown(self, text: str, name: str, item: str) -> OptionError:
         keys = self.names[name]
-        say = ""
-        if keys:
-            say = "say key=value, "
+        say = "say key=value, " if keys else ""
         hint = _hint(item.partition("=")[0], keys)
         return OptionError(
             f"{self.kind} {text!r}: {item!r} is not known; {say}{self.allowed(name)}{hint}"

@@ -237,9 +237,7 @@ def width_of(
 
     Raises `OptionError` if neither name is in the file.
     """
-    name = "embedding_dimension"
-    if isinstance(config, CnnConfig):
-        name = "in_embedding_dimension"
+    name = "in_embedding_dimension" if isinstance(config, CnnConfig) else "embedding_dimension"
     older = name.replace("embedding", "word_embedding")
     width = getattr(config, name) or getattr(config, older)
     if width is None:

@@ -158,9 +158,7 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
         settings = {"static": True, "pooling": ("static",), **_static_settings(folder)}
     else:
         settings = {**_transformer_settings(folder), **_pooling(root, modules)}
-    transformer = ""
-    if folder != root:
-        transformer = folder.relative_to(root).as_posix()
+    transformer = folder.relative_to(root).as_posix() if folder != root else ""
     return StModules(
         transformer=transformer,
         **routed,

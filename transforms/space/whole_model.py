@@ -24,9 +24,7 @@ def refuse_adapters(folder: Path) -> None:
     if found is None:
         return
     base = read_json_if_there(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
-    what = "an adapter"
-    if base:
-        what = f"an adapter of {base}"
+    what = f"an adapter of {base}" if base else "an adapter"
     if not (folder / "config.json").is_file():
         what += " without its base"
     raise OptionError(

@@ -83,9 +83,7 @@ class GcsStorage:
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        generation = None
-        if entry.version:
-            generation = int(entry.version)
+        generation = int(entry.version) if entry.version else None
         blob = _blob(path, generation)
         return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, blob)))
 
@@ -174,16 +172,12 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     # Some emulators ignore the offsets.
     within = (blob for blob in page if low <= blob.name and not (high and blob.name >= high))
     found = [_entry(blob) for blob in within if not blob.name.endswith("/")]
-    last = ""
-    if page:
-        last = page[-1].name
+    last = page[-1].name if page else ""
     return Page(found, last, blobs.next_page_token is not None)
 
 
 def _entry(blob: Any) -> Entry:
-    modified = 0.0
-    if blob.updated is not None:
-        modified = blob.updated.timestamp()
+    modified = blob.updated.timestamp() if blob.updated is not None else 0.0
     path = f"gs://{blob.bucket.name}/{blob.name}"
     return Entry(path, int(blob.size), blob.crc32c, str(blob.generation), modified)
 

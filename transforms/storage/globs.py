@@ -218,9 +218,7 @@ def _path(names: list[str], unwritten: dict[str, str]) -> str:
 
 def _folders(names: list[str], unwritten: dict[str, str]) -> list[str]:
     """Return the regular expressions of the folders, with final slashes, on the way to a path."""
-    above = names[:-1]
-    if names[-1] == ANY_FOLDERS:
-        above = names
+    above = names if names[-1] == ANY_FOLDERS else names[:-1]
     parts = [_folder(name, unwritten) for name in above]
     return ["".join(parts[:end]) for end in range(1, len(parts) + 1)]
 

@@ -270,9 +270,7 @@ def _listed(prefix: str, low: str = "", high: str = "") -> list[Entry]:
 def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     """Return the first objects of a prefix whose names lie in (after, upto]; "" is no bound."""
     for items, more in _pages(bucket, prefix, after):
-        last = ""
-        if items:
-            last = items[-1].key
+        last = items[-1].key if items else ""
         if last > after or not more:  # some services ignore the start
             within = (item for item in items if item.key > after and not (upto and item.key > upto))
             found = [_entry(bucket, item) for item in within]

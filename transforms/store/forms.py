@@ -34,9 +34,7 @@ def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
     The first half is the run's form, the second covers its kept columns and the bounds of its
     steps, whose digest is `ranges`.
     """
-    columns = []
-    if kept is not None:
-        columns = [[field.name, kind_of(field.type)] for field in kept]
+    columns = [[field.name, kind_of(field.type)] for field in kept] if kept is not None else []
     return of_run + _digest([columns, ranges])
 
 

@@ -124,9 +124,7 @@ def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
     if result is None and run == manifest.run:
         result = result_of_snapshot(manifest, NO_RESULT)
     if result is None:
-        status = UNFINISHED
-        if lease.is_alive(manifest.root, run):
-            status = RUNNING
+        status = RUNNING if lease.is_alive(manifest.root, run) else UNFINISHED
         return {"run": run, "status": status, "started": start_of(run)}
     return _ended(result)
 

@@ -39,9 +39,7 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
     Raises SentenceBeamError naming a shard that cannot be read.
     """
     dataset = dataset_of(manifest)
-    fragments = []
-    if len(manifest.shards):
-        fragments = list(dataset.get_fragments())
+    fragments = list(dataset.get_fragments()) if len(manifest.shards) else []
     local = storage.is_local(manifest.root)
 
     def read(fragment: "ds.Fragment") -> np.ndarray:

@@ -72,10 +72,7 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     current = read_manifest(root)
     if current is None:
         raise SentenceBeamError(f"{root} holds no snapshot; nothing was removed")
-    if older_than is not None:
-        cutoff = now - older_than
-    else:
-        cutoff = timestamp(current.started)
+    cutoff = now - older_than if older_than is not None else timestamp(current.started)
     pushed = _pushed(entries, now)
     named = _Named(pushed)
     for manifest in _kept(current, entries, keep, cutoff, older_than is not None):
@@ -192,9 +189,7 @@ def remove(rubbish: Rubbish) -> None:
     path = storage.join(rubbish.root, layout.MANIFEST)
     current = read_manifest(rubbish.root)
     fence = uuid.uuid4().hex
-    fenced = b""
-    if current:
-        fenced = to_bytes({**current.data, FENCE: fence})
+    fenced = to_bytes({**current.data, FENCE: fence}) if current else b""
     if (
         current is None
         or current.version != rubbish.version

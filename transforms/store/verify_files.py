@@ -56,9 +56,7 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
 
 def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     path = storage.join(manifest.root, unit.rejects or "")
-    found = None
-    if unit.rejects:
-        found = storage.storage_of(path).read_versioned(path)
+    found = storage.storage_of(path).read_versioned(path) if unit.rejects else None
     if found is None:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
         return

@@ -101,9 +101,7 @@ def describe_data(data: Data) -> list[str]:
         for source in examples.sources:
             columns = ", ".join(f"{role} from {name}" for role, name in source.columns.items())
             lost = sum(source.rejected.values())
-            rejected = ""
-            if lost:
-                rejected = f", {lost:,} rejected ({', '.join(source.rejected)})"
+            rejected = f", {lost:,} rejected ({', '.join(source.rejected)})" if lost else ""
             rows = f"{source.rows - lost:,} rows{rejected}"
             lines.append(line(flag, f"{source.name}: {rows}; {columns}"))
     if data.labels:

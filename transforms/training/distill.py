@@ -291,9 +291,7 @@ def _record(
 
 
 def _card(record: dict[str, Any]) -> str:
-    words = ""
-    if record["words"]:
-        words = f", {record['words']:,} of them words of a corpus"
+    words = f", {record['words']:,} of them words of a corpus" if record["words"] else ""
     return (
         "---\nlibrary_name: sentence-transformers\ntags:\n- static-embeddings\n-"
         f" sentence-similarity\n---\n\n# {Path(record['options']['output']).name}\n\nA table of"

@@ -105,9 +105,7 @@ def read_examples(
     sources: list[Source] = []
     origin: list[tuple[int, int]] = []
     for (name, file), columns in zip(named, found, strict=True):
-        remaining = None
-        if limit is not None:
-            remaining = limit - len(origin)
+        remaining = limit - len(origin) if limit is not None else None
         if remaining == 0:
             break
         rows = _ReadRows(values, origin, len(sources), remaining)

@@ -82,10 +82,7 @@ def _loaded(files: ModelFiles, pooler: str | None, device: str) -> SentenceTrans
         )
     transformer = modules.Transformer(str(files.folder))
     width = transformer.get_embedding_dimension()
-    if pooler == CNN:
-        pooling = CNN003(width)
-    else:
-        pooling = modules.Pooling(width, pooling_mode=pooler)
+    pooling = CNN003(width) if pooler == CNN else modules.Pooling(width, pooling_mode=pooler)
     return SentenceTransformer(modules=[transformer, pooling], device=device)
 
 

@@ -23,9 +23,7 @@ def with_negatives(
     Rows with too few negatives are left out. The guide finds them, or else the untrained model.
     Raises OptionError if no row is left.
     """
-    judge = model
-    if options.guide:
-        judge = guide_of(options.guide, model.device)
+    judge = guide_of(options.guide, model.device) if options.guide else model
     rows = datasets.Dataset.from_dict({role: list(values[role]) for role in ("anchor", "positive")})
     datasets.disable_progress_bars()
     try:

@@ -48,13 +48,9 @@ def _prepare_encoder(options: TrainOptions, data: Data, device: str, say: Say) -
     from sentence_beam.transforms.training.trainer import Job
 
     model = models.load(options, device)
-    last = None
-    if options.objective == CLASSIFICATION:
-        last = models.take_normalize(model)
+    last = models.take_normalize(model) if options.objective == CLASSIFICATION else None
     loss = objectives.loss_of(model, options, len(data.labels))
-    values = data.values
-    if options.hard_negatives:
-        values = _add_negatives(options, data, model, say)
+    values = _add_negatives(options, data, model, say) if options.hard_negatives else data.values
     if options.objective == RANKING:
         _check_batches(options, values, say)
     _say_truncated(model, data.train, say)
@@ -112,9 +108,7 @@ def _tasks(
     data: Data, options: TrainOptions, classify_pairs: Classify
 ) -> "tuple[Task | None, Task | None]":
     """Return the task of the dev rows, and the one of the test rows, if there are any."""
-    dev = None
-    if data.dev:
-        dev = dev_task(data.dev, options.objective, data.labels, classify_pairs)
+    dev = dev_task(data.dev, options.objective, data.labels, classify_pairs) if data.dev else None
     test = None
     if data.test:
         test = dev_task(data.test, options.objective, data.labels, classify_pairs)

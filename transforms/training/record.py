@@ -57,9 +57,7 @@ def record_of(
     """Return the content of training.json."""
     fitted = outcome.fitted
     dev = dev_record(outcome)
-    before = []
-    if dev:
-        before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}]
+    before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}] if dev else []
     dev_data: list[dict[str, Any]] = []
     dev_rows = 0
     if data.dev is not None:
@@ -98,9 +96,7 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
         json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
     )
     has_code = any(folder.glob("*.py"))  # of the CNN head, for sentence-transformers
-    template = "card.md"
-    if not record["space"]:
-        template = "cross_encoder_card.md"
+    template = "cross_encoder_card.md" if not record["space"] else "card.md"
     card = _template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
     (folder / CARD).write_text(card, encoding="utf8")
     page = _template("training.html").render(

@@ -62,9 +62,7 @@ def spread_of(scores: Sequence[float | None]) -> dict[str, float] | None:
     known = [score for score in scores if score is not None]
     if len(known) < len(scores):
         return None
-    deviation = 0.0
-    if len(known) > 1:
-        deviation = statistics.stdev(known)
+    deviation = statistics.stdev(known) if len(known) > 1 else 0.0
     return {
         "mean": statistics.fmean(known),
         "deviation": deviation,

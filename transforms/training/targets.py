@@ -44,9 +44,7 @@ def _check_known(examples: Examples, labels: Sequence[str], given: bool) -> None
     """Raise OptionError for a row whose label is not among the labels."""
     for place, label in enumerate(examples.columns[LABEL]):
         if label not in labels:
-            reason = "a label that no training row has"
-            if given:
-                reason = "not among --labels"
+            reason = "not among --labels" if given else "a label that no training row has"
             raise OptionError(
                 f"{examples.where(place)}: {shown(label)} is {reason}; there are {_listed(labels)}"
             )

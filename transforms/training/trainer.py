@@ -100,15 +100,11 @@ def fit(job: Job, folder: Path, watch: TrainingWatch) -> TrainingResult:
         else:
             keeper.restore(last)
             trainer.train(resume_from_checkpoint=str(last))
-        best = None
-        if job.dev is not None:
-            best = trainer.state.best_model_checkpoint
+        best = trainer.state.best_model_checkpoint if job.dev is not None else None
         if best is not None:
             keeper.restore(Path(best))
     state = trainer.state
-    best_step = state.global_step
-    if best is not None:
-        best_step = int(best.rpartition("-")[2])
+    best_step = int(best.rpartition("-")[2]) if best is not None else state.global_step
     return TrainingResult(
         steps=state.global_step,
         best_step=best_step,
@@ -123,12 +119,8 @@ def _trainer(job: Job, folder: Path, keeper: ClassifierKeeper, watch: TrainingWa
     callbacks: list[TrainerCallback] = [keeper, ProgressTeller(watch)]
     if job.options.patience is not None:
         callbacks.append(EarlyStoppingCallback(job.options.patience))
-    scorer = None
-    if job.dev is not None:
-        scorer = _Scorer(job.dev, job, watch)
-    kind: Any = _EncoderTrainer
-    if job.options.cross_encoder:
-        kind = _CrossEncoderTrainer
+    scorer = _Scorer(job.dev, job, watch) if job.dev is not None else None
+    kind: Any = _CrossEncoderTrainer if job.options.cross_encoder else _EncoderTrainer
     trainer = kind(
         model=job.model,
         args=_arguments(job, folder, len(rows)),

@@ -49,9 +49,7 @@ class TrainingWatch:
     def scored(self, step: int, metric: str, score: float) -> None:
         """Tell a dev score, in percent, and whether it is the best so far."""
         self._parts["dev"] = f"dev {metric} {score:.2f}"
-        best = ""
-        if score > self._best:
-            best = ", the best so far"
+        best = ", the best so far" if score > self._best else ""
         self._best = max(self._best, score)
         self._say(f"step {step:,}: dev {metric} {score:.2f}{best}")
 

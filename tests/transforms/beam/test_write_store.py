@@ -57,9 +57,7 @@ def collection(n: int, start: int = 0) -> list[Row]:
     texts = sentences(n, start)
     rows = []
     for k in range(n):
-        text: str | None = texts[k]
-        if k % 5 == 1:
-            text = texts[k - 1]
+        text: str | None = texts[k - 1] if k % 5 == 1 else texts[k]
         if k % 10 == 9:
             text = None
         rows.append({"id": f"i{start + k}", "text": text, "lang": "de" if k % 3 else "en", "n": k})
@@ -200,9 +198,7 @@ def test_rows_of_any_shape_make_the_same_units(writing: Writing, shape: str) -> 
         "tables": [table.slice(0, 30), *table.slice(30).to_batches()],
         "mixed": [*rows[:20], table.slice(20)],
     }
-    said: dict[str, Any] = {}
-    if shape == "named":
-        said = {"keep_columns": ""}
+    said: dict[str, Any] = {"keep_columns": ""} if shape == "named" else {}
     writing.write(shapes[shape], **said)
     found = [(row["id"], row["text"]) for row in rows_of(writing.store)]
     assert sorted(found) == sorted((row["id"], row["text"]) for row in rows)

@@ -44,9 +44,7 @@ def loss(
 ) -> float:
     """The loss of an objective for vectors [sides, rows, dim]."""
     made = loss_of(Known(), TrainOptions(("x",), objective=objective, output="o", **options), 3)  # type: ignore[arg-type]
-    wanted = None
-    if targets is not None:
-        wanted = torch.from_numpy(targets).float()
+    wanted = torch.from_numpy(targets).float() if targets is not None else None
     return made([{"x": torch.from_numpy(side).float()} for side in sides], wanted).item()
 
 

@@ -40,9 +40,7 @@ def test_labels_are_sorted_or_as_given() -> None:
 def test_labels_that_cannot_be_learnt(
     values: list[str], held_out: list[str], given: tuple[str, ...], message: str
 ) -> None:
-    dev = None
-    if held_out:
-        dev = examples("label", held_out)
+    dev = examples("label", held_out) if held_out else None
     with pytest.raises(OptionError) as error:
         labels_of(examples("label", values), (dev,), given)
     assert message in str(error.value)

@@ -108,9 +108,7 @@ class CsvLines:
             if row:
                 size += self._size
             self._size = size
-            line = piece
-            if len(piece) >= PIECE or size > MOST_CHARACTERS:
-                line = self._long(piece)
+            line = self._long(piece) if len(piece) >= PIECE or size > MOST_CHARACTERS else piece
             if not self._has_marks and not line.isascii():
                 self._has_marks = any(mark in line for mark in self._marks)
                 self.is_plain = not self._has_marks
@@ -204,10 +202,7 @@ def _pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
             if after and piece.endswith("\r"):
                 piece = piece[:-1] + RETURN
         yield piece
-        if after == "\r":
-            piece = after
-        else:
-            piece = after + text.readline(PIECE)
+        piece = after if after == "\r" else after + text.readline(PIECE)
 
 
 def _ends_in_escape(piece: str) -> bool:

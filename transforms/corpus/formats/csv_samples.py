@@ -59,9 +59,7 @@ def read_samples(file: InputFile) -> Samples:
 
 
 def _read_head(file: InputFile, raw: BinaryIO) -> Samples:
-    most = SAMPLE
-    if not file.compression:
-        most = SAMPLES * SAMPLE
+    most = SAMPLES * SAMPLE if not file.compression else SAMPLE
     data = b"".join(whole(file, _blocks(decompressed(file, raw), most + 1)))
     ends = len(data) <= most
     encoding = encoding_of(data)
@@ -107,7 +105,5 @@ def _whole_lines(text: str, ends: bool) -> str:
     """Return the whole lines of text, unless it ends the file."""
     if ends:
         return text
-    line_end = "\r"
-    if "\n" in text:
-        line_end = "\n"
+    line_end = "\n" if "\n" in text else "\r"
     return text[: text.rfind(line_end) + 1] or text

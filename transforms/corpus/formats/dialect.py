@@ -83,10 +83,7 @@ class Dialect:
     def title(self) -> str:
         """The dialect in the words of a summary."""
         delimiter = {"\t": "tab", ONE_COLUMN: "one column"}.get(self.delimiter, self.delimiter)
-        if not self.quoting:
-            quotes = "no quotes"
-        else:
-            quotes = '" quoted'
+        quotes = "no quotes" if not self.quoting else '" quoted'
         if self.escape:
             quotes += ", \\ escapes"
         return f"{delimiter} {quotes}"

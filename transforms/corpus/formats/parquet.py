@@ -126,10 +126,7 @@ def _row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_RowGr
     footer = footer_of(file)
     if not footer.num_rows:  # whose columns may be of any type, or missing
         return
-    if isinstance(text, str):
-        columns = [_leaf(footer, text)]
-    else:
-        columns = _leaves(footer, text)
+    columns = [_leaf(footer, text)] if isinstance(text, str) else _leaves(footer, text)
     first_row = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)

@@ -68,8 +68,6 @@ def read_plain(columns: Columns, row_id: str, data: bytes) -> ParsedRow:
     """Read the row of a text; it is rejected for bytes that are not UTF-8."""
     plain, reason = decode(data)
     values = {**columns.path_values, columns.text: plain}
-    text: str | None = plain
-    if columns.of_text is not None:
-        text = columns.of_text.fill(values.get)
+    text: str | None = columns.of_text.fill(values.get) if columns.of_text is not None else plain
     kept, unread = read_kept(columns, {name: values.get(name) for name in columns.keep})
     return ParsedRow(text, row_id, reason or unread, kept, fill_prefix(columns, values.get))

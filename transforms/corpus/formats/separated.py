@@ -136,9 +136,7 @@ class HeaderColumns(FileColumns):
     def _not_once(self, name: str, option: str, times: int) -> str:
         """The message about a column that is missing or in the header several times."""
         header = dialect_of(self.file).header
-        fault = f"no column {name}"
-        if times:
-            fault = f"{times} columns {name}"
+        fault = f"{times} columns {name}" if times else f"no column {name}"
         columns = list_columns(BY_FIRST_ROW, name, self.names())
         mend = self._mend(header)
         return f"{self.file.path} has {fault} ({option}){columns}{mend}{not_utf8(header)}"
@@ -249,9 +247,7 @@ class _ValueReader:
         else:
             text = columns.of_text.fill(value_of)
         prefix = fill_prefix(columns, value_of)
-        row_id = default
-        if columns.id:
-            row_id = row[self.places[columns.id]] or None
+        row_id = row[self.places[columns.id]] or None if columns.id else default
         if not (is_utf8(text) and is_utf8(row_id) and all(map(is_utf8, prefix))):
             return ParsedRow(replace_undecodable((text or "")[:EXCERPT]), default, NOT_UTF8)
         if not all(map(is_utf8, kept.values())):

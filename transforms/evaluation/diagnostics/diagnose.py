@@ -52,9 +52,7 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     """
     source = _source(options)
     requested = _requested(options)
-    store = None
-    if options.store:
-        store = open_store(options.store, options.snapshot)
+    store = open_store(options.store, options.snapshot) if options.store else None
     settings = _model_settings(options, store)
     with progress.stage("drawing the sample"):
         sample = _sample(options, store)
@@ -71,9 +69,7 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     rows += pooler_figures.rows()
     with progress.stage("figures of tokens"):
         rows += model_figures.rows()
-    model = None
-    if pooler_figures.poolers or model_figures.is_requested:
-        model = settings.model
+    model = settings.model if pooler_figures.poolers or model_figures.is_requested else None
     return Diagnosis(source, model, rows, _notes(material, model_figures))
 
 

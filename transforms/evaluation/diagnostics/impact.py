@@ -138,9 +138,7 @@ def _with_masks(
         texts.append(ids)
     count = len(texts)
     length = len(tokenized.ids)
-    types = None
-    if tokenized.types is not None:
-        types = np.tile(tokenized.types, count)
+    types = np.tile(tokenized.types, count) if tokenized.types is not None else None
     whole = np.full(count, length, np.int32)
     return Tokenized(
         np.concatenate(texts), np.arange(count + 1) * length, whole, np.zeros(count, bool), types

@@ -103,9 +103,7 @@ class ModelFigures:
             return []
         mask = self._mask("--sentence")
         ids, matrix = impact.impact(self._reader, self.material.files.layers, sentence, mask)
-        words = None
-        if self.material.has_words:
-            words = self.material.words
+        words = self.material.words if self.material.has_words else None
         return impact.sentence_figures(ids, matrix, self._reader.tokenizer.pieces, words)
 
     @cached_property

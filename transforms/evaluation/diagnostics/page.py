@@ -164,9 +164,7 @@ def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
 def _place(value: float, values: Sequence[float], size: int) -> float:
     least = min(values)
     most = max(values)
-    share = 0.5
-    if most > least:
-        share = (value - least) / (most - least)
+    share = (value - least) / (most - least) if most > least else 0.5
     return round(MARGIN + (size - 2 * MARGIN) * share, 1)
 
 
@@ -185,9 +183,7 @@ def _heat(
     for name, row in zip(names[0], values, strict=True):
         cells = []
         for column, value in zip(names[1], row, strict=True):
-            share = 0.0
-            if value is not None:
-                share = (value - least) / spread
+            share = (value - least) / spread if value is not None else 0.0
             cells.append(MapCell(value, share, f"{name}, {column}"))
         named_rows.append((name, cells))
     return FigureMap(title, remark, names[1], named_rows, digits)

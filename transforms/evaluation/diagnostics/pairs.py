@@ -169,14 +169,8 @@ def pair_figures(
 
 def _each(pooler: str, pairs: Pairs, near: np.ndarray, edits: np.ndarray | None) -> list[Row]:
     """Return the cosine of every pair with its edits and gold score (BERT-flow, figure 2)."""
-    if edits is None:
-        counted = [None] * len(near)
-    else:
-        counted = edits.tolist()
-    if pairs.gold is None:
-        scores = [None] * len(near)
-    else:
-        scores = pairs.gold.tolist()
+    counted = [None] * len(near) if edits is None else edits.tolist()
+    scores = [None] * len(near) if pairs.gold is None else pairs.gold.tolist()
     return [
         figure("pair", value, 1, pooler, place=place, edits=edit, gold=gold, task=pairs.name)
         for place, (value, edit, gold) in enumerate(

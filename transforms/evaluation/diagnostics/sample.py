@@ -78,12 +78,8 @@ def _draw(
     row: int, pooled: np.ndarray, final: np.ndarray | None, batch: pa.RecordBatch, text: str | None
 ) -> _Drawn:
     """Copy one row out of a block."""
-    vector = None
-    if final is not None:
-        vector = final[row].copy()
-    kept = None
-    if text is not None:
-        kept = batch.column(text)[row].as_py()
+    vector = final[row].copy() if final is not None else None
+    kept = batch.column(text)[row].as_py() if text is not None else None
     return pooled[row].copy(), vector, kept
 
 
@@ -136,9 +132,7 @@ def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
     for shard in shards:
         path = store.manifest.shard(shard).full_path
         rows = selection.rows_of(shard)
-        selected = None
-        if rows is not None:
-            selected = frozenset(rows.tolist())
+        selected = frozenset(rows.tolist()) if rows is not None else None
         for key, drawn in _read_rows(store, path, selected):
             smallest.add(key, drawn)
     return _as_sampled(store, smallest, total)
@@ -159,9 +153,7 @@ def _read_rows(
     for pooled, batch in read_pooled(path, space.normalize, tuple(columns)):
         hashes = as_hashes(batch.column("row_hash"))
         keys = sample_keys(hashes, batch.column("id").to_pylist()).tolist()
-        final = None
-        if space.calibration:
-            final = store.vectors(batch.column("embedding"))
+        final = store.vectors(batch.column("embedding")) if space.calibration else None
         for row, key in enumerate(keys):
             if selected is None or start + row in selected:
                 yield key, _draw(row, pooled, final, batch, text)

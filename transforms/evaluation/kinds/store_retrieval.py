@@ -79,10 +79,7 @@ class StoreRetrieval:
     def predict(self, method: str) -> Predictions:
         """Return the measures of each query by one method, and its queries per second."""
         started = time.monotonic()
-        if method == POOLED:
-            found = self._search_pooled()
-        else:
-            found = self._search(method == EXACT)
+        found = self._search_pooled() if method == POOLED else self._search(method == EXACT)
         took = max(time.monotonic() - started, 1e-9)
         return {**self.judgements.measured(found), f"{ALL}/queries_s": np.array(len(found) / took)}
 

@@ -54,9 +54,7 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     entry = index.entry if index else None
     measures = index.measures if index else None
     figures = _answer_figures(facts)
-    answers = None
-    if figures is not None:
-        answers = figures.to_json()
+    answers = figures.to_json() if figures is not None else None
     found = _settled_or_problem(facts, run, figures)
     run = replace(_with_answers(facts, run), changes=recorded_changes(facts, run))
     result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
@@ -92,9 +90,7 @@ def _answer_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:
     if record is None or settled is None:
         return None
     changes = total(facts)
-    added = None
-    if changes is not None:
-        added = changes.added
+    added = changes.added if changes is not None else None
     return record.figures.with_growth(added, settled.tally.stored)
 
 

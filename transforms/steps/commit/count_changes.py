@@ -170,9 +170,7 @@ def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardsOfGate]
         return
     last = last_snapshot(run)
     files = read_plan(run.root, run.id).files
-    keys = None
-    if last is not None:
-        keys = row_keys(run.options, last, files)
+    keys = row_keys(run.options, last, files) if last is not None else None
     if keys is not None:
         yield from (ShardsOfGate(shards, keys, differ.buckets) for shards in differ.groups())
 

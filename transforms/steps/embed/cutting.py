@@ -64,9 +64,7 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
     if not job.chunks.cuts:
         return rows
     rows, found = _reject_unseen(rows, cut_texts(rows, cutter_of(job)))
-    text_column = None
-    if job.columns.of_text is None:
-        text_column = job.columns.text
+    text_column = job.columns.text if job.columns.of_text is None else None
     tokenizer = tokenizer_with(job.recipe, job.run.space)
     cut = with_inputs(rows, found, job.chunks, tokenizer, text_column)
     if cut.parts is None:

@@ -280,9 +280,7 @@ def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
         name for name in prefix.columns if name not in known and name.partition(".")[0] not in known
     ]
     if lacking:
-        existing = "being pairs of id and text"
-        if known:
-            existing = f"but {', '.join(known)}"
+        existing = f"but {', '.join(known)}" if known else "being pairs of id and text"
         raise OptionError(f"rows have no field {lacking[0]!r}, {existing} (chunk_prefix)")
 
 
@@ -312,9 +310,7 @@ def faults(texts: list[Any], name: str) -> dict[int, str]:
     found = {}
     for place, text in enumerate(texts):
         if not isinstance(text, str):
-            missing = TEXT_NOT_STRING
-            if text is NoField:
-                missing = f"no field {name!r}"
+            missing = f"no field {name!r}" if text is NoField else TEXT_NOT_STRING
             found[place] = NULL_TEXT if text is None else missing
         elif not text or text.isspace():
             found[place] = EMPTY_TEXT

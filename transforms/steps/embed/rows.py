@@ -134,9 +134,7 @@ class RowsJob:
 
         Raises SpaceMismatchError if this machine's files make another space than the job's.
         """
-        calibration = None
-        if self.recipe.calibration:
-            calibration = read_calibration(self.recipe.calibration)
+        calibration = read_calibration(self.recipe.calibration) if self.recipe.calibration else None
         encoder = encoder_of(self.recipe, self.machine, calibration, self.space)
         check_chunks(encoder, self.chunks)
         return encoder

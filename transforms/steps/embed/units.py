@@ -79,9 +79,7 @@ class UnitEmbedder:
         """Return the embedder of a run."""
         run = job.run
         space = job.run.first_space
-        ranges = None
-        if run.ranges:
-            ranges = kept_ranges(job.root, run.ranges)
+        ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
         store = UnitStore(
             job.root, space, ranges, run.id, run_form(space, run.generation, run.options)
         )
@@ -155,9 +153,7 @@ class UnitEmbedder:
             first, inverse = collapse(hashes)
             found = self._found(rows, items_at(hashes, first))
         new = np.delete(np.arange(len(first)), found.places)
-        inputs = None
-        if len(new):
-            inputs = self._inputs(rows, items_at(first, new.tolist()), watch)
+        inputs = self._inputs(rows, items_at(first, new.tolist()), watch) if len(new) else None
         unit = replace(unit, rows=replace(rows, parts=None, windows=None))
         if inputs is None:
             return UnitWork(unit, inverse, found, None, watch)

@@ -65,9 +65,7 @@ class Recalibration:
         self._old = job.old
         self._units = job.units
         space = job.run.first_space
-        ranges = None
-        if job.run.ranges:
-            ranges = kept_ranges(job.run.root, job.run.ranges)
+        ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
         form = run_form(space, job.run.generation, job.run.options)
         self._store = UnitStore(job.run.root, space, ranges, job.run.id, form)
         self._finisher = Finisher(space, partial(kept_calibration, job.run.root, space))

@@ -51,9 +51,7 @@ class Counted:
     def merge(self, other: "Counted") -> "Counted":
         """The counts of both parts; of two problems the one whose message sorts first."""
         known = [counted.statistics for counted in (self, other) if counted.statistics is not None]
-        statistics = None
-        if known:
-            statistics = reduce(operator.add, known)
+        statistics = reduce(operator.add, known) if known else None
         problems = [counted.problem for counted in (self, other) if counted.problem is not None]
         problem = None
         if problems:

@@ -54,9 +54,7 @@ class UnitEraser:
 
     @cached_property
     def _store(self) -> UnitStore:
-        ranges = None
-        if self.run.ranges:
-            ranges = kept_ranges(self.run.root, self.run.ranges)
+        ranges = kept_ranges(self.run.root, self.run.ranges) if self.run.ranges else None
         return UnitStore(self.run.root, self.run.space, ranges, self.run.id, self.run.form)
 
     @cached_property
@@ -89,9 +87,7 @@ class UnitEraser:
         finished = self._store.finished(prepared)
         if finished is not None:
             return reused(finished)
-        lost = 0
-        if len(left) and left.column("truncated").to_numpy().any():
-            lost = unit.lost
+        lost = unit.lost if len(left) and left.column("truncated").to_numpy().any() else 0
         return self._store.rewrite(prepared, left, lost)
 
     def _table(self, unit: UnitRecord) -> pa.Table:

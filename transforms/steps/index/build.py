@@ -264,9 +264,7 @@ def conclude(built: list[SegmentWork]) -> Iterator[RunFact]:
     segments = [item.segment for item in built if item.segment is not None]
     with progress.stage("index: measuring recall"):
         entry = index_entry(work, segments)
-    missed = None
-    if work.job.required:
-        missed = _missed(work.job.request, entry)
+    missed = _missed(work.job.request, entry) if work.job.required else None
     if missed is not None:
         yield RunFact(problem=Problem.of(missed))
     else:

@@ -351,9 +351,7 @@ def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntr
     is_new = np.concatenate([np.empty(0, np.int64), *fresh])
     target = known.request.target
     near, changed = recall.recall_at(current, target, found, K, is_new)
-    deep = None
-    if current.recall_100:
-        deep = recall.recall_at(current, target, found, DEEP, is_new)[0]
+    deep = recall.recall_at(current, target, found, DEEP, is_new)[0] if current.recall_100 else None
     segments = sorted((one.segment for one in built if one.segment), key=lambda one: one.number)
     plan = job.plan(known)
     entry = replace(

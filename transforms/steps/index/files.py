@@ -141,9 +141,7 @@ class Folder:
     ) -> SegmentEntry:
         """Write a segment, its locator, and its rows' vectors if candidates are scored again."""
         path, sha256 = self.write(made.data, "faiss")
-        refine_file = None
-        if refine is not None:
-            refine_file = self.file(refine.to_bytes(), "refine")
+        refine_file = self.file(refine.to_bytes(), "refine") if refine is not None else None
         empty = SegmentEntry(
             number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness,
             self.checksum(path),

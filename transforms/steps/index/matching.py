@@ -73,9 +73,7 @@ def read(
     ends = np.frombuffer(fetch(_OFFSET * first, _OFFSET * (first + count + 1)), "<i8")
     if ends[0] < 0 or (np.diff(ends) < 0).any():
         raise SentenceBeamError(f"{damaged}; run again")
-    data = b""
-    if ends[-1] > ends[0]:
-        data = fetch(int(ends[0]), int(ends[-1]))
+    data = fetch(int(ends[0]), int(ends[-1])) if ends[-1] > ends[0] else b""
     parts = [data[start:stop] for start, stop in pairwise((ends - ends[0]).tolist())]
     with refuse_damage(damaged, "run again"):
         return [_table(part, schema) for part in parts]

@@ -127,10 +127,7 @@ def _ask(
     keep: np.ndarray | None,
 ) -> Candidates:  # fmt: skip
     file: SegmentFile | RangeFile
-    if segment.lists:
-        file = RangeFile.local(path, keep)
-    else:
-        file = SegmentFile(path, keep)
+    file = RangeFile.local(path, keep) if segment.lists else SegmentFile(path, keep)
     index = SegmentedIndex.open([file], trained_index(folder, asking.trained))
     nprobes = list(asking.nprobes)
     return Candidates.search(index, queries, asking.depth, nprobes, segment=segment.number)

@@ -196,7 +196,5 @@ def _held_out_target(
         return [TargetSegment(number, HELD_OUT, ())]
     if not rows.held and current.live <= rows.deleted[current.number]:
         return []
-    work = KEPT
-    if rows.held or current.number in _with_erased_rows(update, rows):
-        work = WRITTEN
+    work = WRITTEN if rows.held or current.number in _with_erased_rows(update, rows) else KEPT
     return [TargetSegment(current.number, HELD_OUT, (current.number,), work=work)]

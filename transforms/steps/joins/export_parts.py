@@ -143,9 +143,7 @@ class _Names:
         """The name in the export of a file of the part."""
         top, slash, rest = name.partition("/")
         stem, _, ending = top.partition(".")
-        attempt = ""
-        if slash:
-            attempt = f"-{self.attempt}"
+        attempt = f"-{self.attempt}" if slash else ""
         return f"{stem}-{self.token}-{self.number:05d}{attempt}.{ending}{slash}{rest}"
 
 
@@ -153,9 +151,7 @@ def _only(manifest: Manifest, shards: Sequence[int]) -> Manifest:
     """Return the snapshot with these shards alone, by their numbers."""
     some = manifest.shards.take(index_array(np.array(shards, np.int64)))
     rows = total(some, "rows")
-    pieces = None
-    if manifest.rows.pieces is not None:
-        pieces = rows
+    pieces = rows if manifest.rows.pieces is not None else None
     counts = replace(manifest.rows, written=rows, pieces=pieces)
     return replace(manifest.with_shards(some), rows=counts)
 

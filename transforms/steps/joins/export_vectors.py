@@ -125,9 +125,7 @@ def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
             vectors = np.ascontiguousarray(prepared(ids.add(batch), metric))
             index.add_with_ids(vectors, np.arange(start, start + len(vectors), dtype=np.int64))
             start += len(vectors)
-        nprobe = 0
-        if entry is not None and factory.startswith("IVF"):
-            nprobe = entry.nprobe
+        nprobe = entry.nprobe if entry is not None and factory.startswith("IVF") else 0
         if nprobe:
             faiss.extract_index_ivf(plain).nprobe = nprobe  # a field of the file
         faiss.write_index(index, str(folder / INDEX))

@@ -207,14 +207,9 @@ class NeighbourSearch:
     def _texts(self, unit: UnitRows) -> Queries:
         names = unit.ids if self._job.columns.id else unit.texts
         _, searcher, _ = self._open()
-        if names:
-            vectors = searcher.queries.vectors(unit.texts)
-        else:
-            vectors = np.empty((0, 1), np.float32)
+        vectors = searcher.queries.vectors(unit.texts) if names else np.empty((0, 1), np.float32)
         none = np.full(len(names), -1)
-        texts = None
-        if self._job.texts and self._job.columns.id:
-            texts = list[str | None](unit.texts)
+        texts = list[str | None](unit.texts) if self._job.texts and self._job.columns.id else None
         return Queries(names, vectors, none, none, texts=texts)
 
     def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> PreparedBlock:
@@ -274,9 +269,7 @@ class NeighbourSearch:
         arrays = take_arrays(path)
         with refuse_damaged_work(path):
             names = json.loads(arrays["names"].tobytes())
-            texts = None
-            if "texts" in arrays:
-                texts = json.loads(arrays["texts"].tobytes())
+            texts = json.loads(arrays["texts"].tobytes()) if "texts" in arrays else None
             return Queries(
                 names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"), texts
             )

@@ -66,9 +66,7 @@ def with_answer_gates(run: Run, options: IndexOptions | RecalibrateOptions) -> R
         value = _tightest_last(getattr(options, name), getattr(run.options, name), OFF)
         if value != OFF:
             chosen[name] = value
-    used = chosen
-    if options.accept_answers:
-        used = {}
+    used = {} if options.accept_answers else chosen
     remembered: dict[str, Any] = {name: chosen.get(name) for name in ANSWER_GATES}
     return replace(
         run, gates=replace(run.gates, **used), options=replace(run.options, **remembered)

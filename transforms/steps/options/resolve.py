@@ -162,9 +162,7 @@ def _job(
     recipe = choice.recipe
     if options.worker_model:
         recipe = replace(recipe, model=options.worker_model, revision=None)
-    text_limit = None
-    if local and choice.partition == "content":
-        text_limit = memory_bytes() // 4
+    text_limit = memory_bytes() // 4 if local and choice.partition == "content" else None
     index_asked = None
     if choice.index is not None and options.index is not None:
         index_asked = choice.index.spec
@@ -291,10 +289,7 @@ def _erased_rows(options: EmbedOptions, previous: Manifest | None) -> ForgottenR
 
 def _ranges(options: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:
     """Return the store's ranges if they fit this run's vectors; else the run fits its own."""
-    if previous is None or options.reembed:
-        entry = None
-    else:
-        entry = fitting(previous.ranges, space)
+    entry = None if previous is None or options.reembed else fitting(previous.ranges, space)
     if previous is not None and entry is not None:
         kept_ranges(previous.root, entry)  # better found out here than by a worker
     return entry

@@ -69,8 +69,6 @@ def resolve_for_rows(options: EmbedOptions, in_process: bool) -> Resolved:
             " files; choose another store, or embed everything anew with reembed=True"
         )
     if options.id_column is None:
-        remembered = None
-        if previous is not None:
-            remembered = previous.options.id_column
+        remembered = previous.options.id_column if previous is not None else None
         options = replace(options, id_column=remembered or ID)
     return holding_lease(resolve_run(options, previous, local=in_process))

@@ -104,9 +104,7 @@ def take_store(run: Run, engine: Engine) -> None:
             Lease.of_this_process(run.id, engine.runner, engine.job, engine.in_process),
         )
     current = read_manifest(run.root)
-    version = None
-    if current is not None:
-        version = current.version
+    version = current.version if current is not None else None
     if current is not None and version != run.version:
         raise SentenceBeamError(
             f"{run.root}: run {current.run} committed after this pipeline was built; {AGAIN}"
@@ -114,9 +112,7 @@ def take_store(run: Run, engine: Engine) -> None:
 
 
 def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
-    last = None
-    if job.run.previous is not None:
-        last = last_snapshot(job.run)
+    last = last_snapshot(job.run) if job.run.previous is not None else None
     types = kept_types(summary, job, last)
     if not has_plan(job.root, job.run.id):
         check_collection(summary, job, last)
@@ -203,9 +199,7 @@ def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Ty
     Types of Arrow tables and of other values are joined as those of files.
     """
     names = [name for name in job.columns.keep if name not in job.columns.kinds]
-    stored: dict[str, pa.DataType] = {}
-    if names and last is not None:
-        stored = stored_types(last, names)
+    stored: dict[str, pa.DataType] = stored_types(last, names) if names and last is not None else {}
     found = []
     for name in names:
         kinds = [code_of(kind) for column, kind in summary.types if column == name]

@@ -193,9 +193,7 @@ def unchanged(files: pa.Table, states: pa.Table, job: EmbedJob) -> Manifest | No
 
     Names of files may differ if they show nowhere.
     """
-    manifest = None
-    if job.carry:
-        manifest = last_snapshot(job.run)
+    manifest = last_snapshot(job.run) if job.carry else None
     if manifest is None or not _is_same_input(manifest, files, job):
         return None
     return None if total(states, "is_damaged") else manifest

@@ -117,9 +117,7 @@ def estimate(found: Looked, pace: Pace | None, is_cut: bool = False) -> Estimate
     rows: float = found.rows
     if pace and found.uncounted:
         rows += found.uncounted / pace.tokens_per_row
-    pieces = None
-    if pace and is_cut:
-        pieces = found.tokens / pace.tokens_per_piece
+    pieces = found.tokens / pace.tokens_per_piece if pace and is_cut else None
     return Estimate(
         files=found.files,
         carried_files=found.carried_files,

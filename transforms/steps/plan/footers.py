@@ -37,9 +37,7 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
     Raises OptionError if the file lacks the text or the ids, or has a column in a wrong type.
     """
     columns = job.columns
-    text = None
-    if columns.of_text is None:
-        text = columns.text
+    text = columns.text if columns.of_text is None else None
     return columns_of(file).kept_types(text, columns.id, columns.keep, columns.kinds)
 
 
@@ -52,9 +50,7 @@ def open_file(file: InputFile, job: EmbedJob) -> OpenedFile:
     kept = kept_types(file, job)
     columns = job.columns
     there = columns_of(file)
-    text: str | tuple[str, ...] = columns.texts
-    if columns.of_text is None:
-        text = columns.text
+    text: str | tuple[str, ...] = columns.text if columns.of_text is None else columns.texts
     file = with_cut(file, text, job.run.unit_tokens)
     spans = tuple(plan_file(file, text, job.run.unit_tokens))
     if not spans:  # of no row: its columns may be of any type

@@ -53,9 +53,7 @@ def _filled(flags: pa.ChunkedArray) -> pa.ChunkedArray:
 def _found_types(opened: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
     """Return the code of the type of each kept column that was given none."""
     names = [name for name in job.columns.keep if name not in job.columns.kinds]
-    stored: dict[str, pa.DataType] = {}
-    if names and last is not None:
-        stored = stored_types(last, names)
+    stored: dict[str, pa.DataType] = stored_types(last, names) if names and last is not None else {}
     kept = [dict(pairs) for pairs in distinct_values(opened, "kept")]
     found = []
     for name in names:

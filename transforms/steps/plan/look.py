@@ -123,9 +123,7 @@ def _looked(job: EmbedJob, found: list[Any]) -> Looked:
     if problems:
         raise problems[0].error()
     files, types = put_together(found, job)
-    same = None
-    if job.by_content:
-        same = content.unchanged(files, states_in(found), job)
+    same = content.unchanged(files, states_in(found), job) if job.by_content else None
     unchanged = total(files, "carried")
     if job.by_content and same is None:
         files, types = content.checked_opened(content.open_files(files, job), job)

@@ -81,9 +81,7 @@ def _ids(rows: list[Row], name: str) -> tuple[list[str | None], Reasons]:
 
 def _values(rows: list[Row], name: str, is_kept: bool) -> tuple[list[str | None], Reasons]:
     """Return the values of a field as text, and reasons against them."""
-    bad = NOT_UTF8
-    if is_kept:
-        bad = KEPT_NOT_UTF8
+    bad = KEPT_NOT_UTF8 if is_kept else NOT_UTF8
     texts: list[str | None] = []
     reasons: list[str | None] = []
     for row in rows:

@@ -80,9 +80,7 @@ def ask(manifest: Manifest, vectors: np.ndarray, k: int) -> Asked:
 
     Without an index, all rows are compared, or those of a sample of the units if rows are many.
     """
-    rows = 1.0
-    if manifest.index is None:
-        rows = sampled_part(manifest.rows.stored)
+    rows = sampled_part(manifest.rows.stored) if manifest.index is None else 1.0
     searched = manifest
     if rows < 1:
         names = manifest.shards.column("unit").to_pylist()

@@ -109,9 +109,7 @@ def _compared(
     lost, gained = places
     old_keys = [fates.key(answer) for answer in before]
     new_keys = [fates.key(answer) for answer in after]
-    found: dict[int, Reason] = {}
-    if lost:
-        found = _reasons(fates, number, answers, places)
+    found: dict[int, Reason] = _reasons(fates, number, answers, places) if lost else {}
     return ComparedQuery(
         text=text,
         before=before,
@@ -134,9 +132,7 @@ def _reasons(
     before, after = answers
     lost, gained = places
     texts = {answer.text_hash for answer in before}
-    least = -np.inf
-    if after:
-        least = fates.exact(number, after[-1])
+    least = fates.exact(number, after[-1]) if after else -np.inf
     given = reasons(
         fates.lost(number, [before[place] for place in lost]),
         fates.gained(number, [after[place] for place in gained], texts, after),

@@ -53,9 +53,7 @@ def watch_answers(facts: Sequence[RunFact], job: WatchJob) -> Iterator[RunFact]:
         return
     ranges = next((fact.ranges for fact in facts if fact.ranges is not None), job.run.ranges)
     index = next((fact.index for fact in facts if fact.index is not None), None)
-    entry = None
-    if index is not None:
-        entry = index.entry
+    entry = index.entry if index is not None else None
     try:
         with progress.stage("comparing answers"):
             record = _record(replace(job.run, ranges=ranges), settled, entry, job.model)
@@ -121,9 +119,7 @@ def begin_watch(
 ) -> tuple[WatchEntry, Asked]:
     """Ask the current snapshot new queries; return its entry, whose files are written."""
     asked = ask(manifest, final_vectors(watched, manifest), k)
-    judgements = None
-    if grades:
-        judgements = keep_watch_file(manifest.root, judgements_to_bytes(grades))
+    judgements = keep_watch_file(manifest.root, judgements_to_bytes(grades)) if grades else None
     entry = WatchEntry(
         queries=keep_watch_file(manifest.root, watched.to_bytes()),
         judgements=judgements,

@@ -44,9 +44,7 @@ def check(path: str, sha256: str, checksum: str = "") -> None:
     `checksum` is the storage's for the file that was written, "" if it has none. While the storage
     still reports the same, nothing is read.
     """
-    entry = None
-    if checksum:
-        entry = storage.storage_of(path).stat(path)
+    entry = storage.storage_of(path).stat(path) if checksum else None
     if entry is not None and entry.checksum == checksum:
         return
     with _missing_named(path):

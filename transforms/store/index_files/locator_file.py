@@ -132,9 +132,7 @@ def _metadata_of(path: str, segment: SegmentEntry) -> pq.FileMetaData:
     """Return the parsed footer of a locator's file, checked."""
     size = segment.locator_bytes
     tail = index_files.part(path, max(0, size - TAIL), size)
-    length = 0
-    if len(tail) >= 8:
-        length = struct.unpack("<I", tail[-8:-4])[0] + 8
+    length = struct.unpack("<I", tail[-8:-4])[0] + 8 if len(tail) >= 8 else 0
     if length > len(tail):
         tail = index_files.part(path, max(0, size - length), size)
     footer = tail[-length:]

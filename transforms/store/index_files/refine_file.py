@@ -29,10 +29,7 @@ class RefineFile:
         Raises DamagedIndexError if the file is missing, or what is read of it is not what was
         written.
         """
-        if storage.is_local(self._path):
-            found = self._mapped[rows]
-        else:
-            found = self._by_ranges(rows)
+        found = self._mapped[rows] if storage.is_local(self._path) else self._by_ranges(rows)
         new = ~self._checked[rows]
         check_rows(found[new], rows[new], self._path)
         # what is fetched again may be changed by then

@@ -112,9 +112,7 @@ class CanaryFile:
         found = storage.storage_of(self.full_path).read_versioned(self.full_path)
         sha256 = hashlib.sha256(found[0]).hexdigest() if found else None
         if self.sha256 and sha256 != self.sha256:
-            what = "is missing"
-            if found:
-                what = "was changed after it was written (sha256 differs)"
+            what = "was changed after it was written (sha256 differs)" if found else "is missing"
             raise SentenceBeamError(
                 f"{self.full_path} {what}; restore it, or embed everything again with --reembed"
             )

@@ -193,9 +193,7 @@ def check_unknown(run: Run, ledger: Ledger) -> None:
 
     Unknown tokens represent text that the vocabulary lacks.
     """
-    least = LEAST_UNKNOWN
-    if run.previous is None:
-        least = LEAST_UNKNOWN_FIRST
+    least = LEAST_UNKNOWN_FIRST if run.previous is None else LEAST_UNKNOWN
     if ledger.has_too_many_unknown(run.gates.max_unknown, least):
         unknown = ledger.work["unknown"]
         raise DataGateError(

@@ -41,10 +41,7 @@ class RowKeys:
 
     def read(self, path: str, size: int, is_new: bool) -> "KeyedRows":
         """Return the rows of a shard by their keys. A document counts by its first piece."""
-        if self.by_text:
-            columns = ["row_hash", "doc_hash", "piece"]
-        else:
-            columns = ["id", "piece"]
+        columns = ["row_hash", "doc_hash", "piece"] if self.by_text else ["id", "piece"]
         parts = [self._keys(batch, is_new) for batch in read_shard(path, columns, size)]
         keys, rows = np.unique(
             np.concatenate(parts or [np.empty(0, np.uint64)]), return_counts=True

@@ -139,9 +139,7 @@ def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
 
 def failed(run: Run, error: Exception) -> Result:
     """Return the result of a run that left the manifest alone."""
-    exit_code = 1
-    if isinstance(error, SentenceBeamError):
-        exit_code = error.exit_code
+    exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
     return replace(_ended(run, "failed", first_line(error)), exit_code=exit_code)
 
 

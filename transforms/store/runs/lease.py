@@ -127,9 +127,7 @@ def is_alive(root: str, run: str) -> bool:
         return False
     path = storage.join(root, layout.LEASE)
     written = storage.storage_of(path).stat(path)
-    limit = ENGINE_STALE_SECONDS
-    if lease.pid is not None:
-        limit = STALE_SECONDS
+    limit = STALE_SECONDS if lease.pid is not None else ENGINE_STALE_SECONDS
     return written is not None and time.time() - written.modified <= limit
 
 
@@ -147,10 +145,7 @@ def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word)
 
 
 def _held(root: str, lease: Lease) -> SentenceBeamError:
-    if lease.pid:
-        where = f"process {lease.pid} on {lease.host}"
-    else:
-        where = f"submitted from {lease.host}"
+    where = f"process {lease.pid} on {lease.host}" if lease.pid else f"submitted from {lease.host}"
     until = f"{STALE_SECONDS // 60} minutes after its last sign of life"
     if lease.pid is None:
         until = (

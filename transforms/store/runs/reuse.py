@@ -135,10 +135,7 @@ class LastSnapshot:
         The last ones are kept: units of one file follow each other.
         """
         bucket = parse_name(unit.name)
-        if unit.file:
-            key = unit.file.relative
-        else:
-            key = unit.name.partition(".")[0]
+        key = unit.file.relative if unit.file else unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
             if bucket is not None:
                 units = self._known.of_bucket(bucket)
@@ -150,10 +147,7 @@ class LastSnapshot:
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
         """Return the shards of some of its units."""
-        if self._known.manifest:
-            space = self._known.manifest.space
-        else:
-            space = self._wanted
+        space = self._known.manifest.space if self._known.manifest else self._wanted
         return OldShards(self._root, space, units, self.is_final)
 
 
@@ -249,10 +243,7 @@ class OldShards:
     def _rows_by_key(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         try:
             path = storage.join(self._root, self._units[number].path or "")
-            if self._few:
-                rows = self._table(number).to_batches()
-            else:
-                rows = read_shard(path, ["row_hash"])
+            rows = self._table(number).to_batches() if self._few else read_shard(path, ["row_hash"])
             hashes = np.concatenate([as_hashes(batch.column("row_hash")) for batch in rows])
         except Exception:  # a damaged footer, which has no checksum, raises what it likes
             hashes = np.empty((0, 16), np.uint8)

@@ -122,14 +122,10 @@ class _Settling:
         stays = self._stays_of(column(rows, "unit"))
         if self._replaces:
             stays &= ~self._replaced(rows, new)
-        carried = rows
-        if not stays.all():
-            carried = rows.filter(mask_array(stays))
+        carried = rows.filter(mask_array(stays)) if not stays.all() else rows
         carried = self._with_checksums(carried)
         self._sums.add_carried(carried)
-        both = carried
-        if len(new):
-            both = pa.concat_tables([carried, new]).sort_by("unit")
+        both = pa.concat_tables([carried, new]).sort_by("unit") if len(new) else carried
         self._sums.add_units(both)
         self._count(both)
         if parts and both is rows:
@@ -284,9 +280,7 @@ def _split_at(
             count = pc.sum(pc.less_equal(waiting.column("unit"), bound)).as_py()
         before.append(waiting.slice(0, count))
         waiting = waiting.slice(count)
-        more = None
-        if not len(waiting):
-            more = next(new, None)
+        more = next(new, None) if not len(waiting) else None
         if more is None:
             return waiting, pa.concat_tables(before)
         waiting = more

@@ -88,9 +88,7 @@ def check_kept(options: RememberedOptions) -> None:
     """Raise OptionError for kept columns that a shard already has under that name."""
     for name in options.keep_columns:
         if name in own_columns(()):
-            mend = "rename it in the input"
-            if name == "id":
-                mend = "say --id-column id"
+            mend = "say --id-column id" if name == "id" else "rename it in the input"
             raise OptionError(
                 f"--keep-columns {name}: every shard has a column {name} of its own; {mend}"
             )

@@ -60,15 +60,11 @@ def inspect_shard(data: bytes) -> ShardInfo:
         metadata = parquet.schema_arrow.metadata or {}
         space = json.loads(metadata[b"space"])
         counts = json.loads(metadata[b"counts"])
-        ranges = None
-        if b"ranges" in metadata:
-            ranges = json.loads(metadata[b"ranges"])["digest"]
+        ranges = json.loads(metadata[b"ranges"])["digest"] if b"ranges" in metadata else None
         schema = parquet.schema_arrow.remove_metadata()
         if not _are_counts(counts):
             raise ValueError("its counts are none")
-        pieces = None
-        if "piece" in schema.names:
-            pieces = table.select(PIECE_COLUMNS)
+        pieces = table.select(PIECE_COLUMNS) if "piece" in schema.names else None
         return ShardInfo(parquet.metadata.num_rows, space["id"], ranges, counts, schema, pieces)
 
 
@@ -94,9 +90,7 @@ def open_shard(
     SentenceBeamError naming the shard if it is missing or damaged.
     """
     try:
-        source: Any = path
-        if not storage.is_local(path):
-            source = _remote(path, size, whole)
+        source: Any = _remote(path, size, whole) if not storage.is_local(path) else path
         with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
             _check_types(parquet.schema_arrow)
             yield parquet
@@ -166,10 +160,7 @@ def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[p
 
 def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTable], AnyTable]:
     """Return the function that decodes the column `embedding` of a shard's rows to float32."""
-    if "embedding" in columns:
-        kind = schema.field("embedding").type.value_type
-    else:
-        kind = pa.float32()
+    kind = schema.field("embedding").type.value_type if "embedding" in columns else pa.float32()
     # the latter is of another's making
     if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):
         return lambda rows: rows
@@ -178,9 +169,7 @@ def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTa
 
 def _decoded(coding: Coding, rows: AnyTable) -> AnyTable:
     column = rows.column("embedding")
-    whole = column
-    if isinstance(column, pa.ChunkedArray):
-        whole = column.combine_chunks()
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return rows.set_column(
         rows.schema.get_field_index("embedding"), "embedding", fixed_size(coding.decode(whole))
     )

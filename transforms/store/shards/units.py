@@ -90,10 +90,7 @@ class PreparedUnit:
             places = []
         else:
             places = [[reject.file, reject.row] for reject in self.rows.rejects]
-        if places:
-            digest = _sha256(json.dumps([self.digest, places]).encode())[:16]
-        else:
-            digest = self.digest
+        digest = _sha256(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
         return layout.rejects(self.rows.name, digest)
 
 
@@ -200,9 +197,7 @@ class UnitStore:
         )  # fmt: skip
 
     def _form_of(self, unit: PreparedUnit) -> str | None:
-        kept = None
-        if unit.rows.kept is not None:
-            kept = unit.rows.kept.schema
+        kept = unit.rows.kept.schema if unit.rows.kept is not None else None
         ranges = self.ranges.digest if self.ranges else None
         if self._form and unit.rows.ids:
             return shard_form(self._form, kept, ranges)
@@ -341,10 +336,7 @@ def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
 
 
 def counts_of(record: UnitRecord) -> dict[str, int]:
-    if record.documents is None:
-        documents = {}
-    else:
-        documents = {"documents": record.documents}
+    documents = {} if record.documents is None else {"documents": record.documents}
     return {name: getattr(record, name) for name in COUNTED} | documents
 
 
@@ -399,12 +391,8 @@ def prepared_of(
     kept_names = [name for name in table.column_names if name not in own]
     if kept_names:
         kept = table.select(kept_names)
-    pieces = None
-    if "piece" in table.column_names:
-        pieces = table.select(PIECE_COLUMNS)
-    file = None
-    if unit.file:
-        file = InputFile("", unit.file, "", "", 0, "", "")
+    pieces = table.select(PIECE_COLUMNS) if "piece" in table.column_names else None
+    file = InputFile("", unit.file, "", "", 0, "", "") if unit.file else None
     rows = UnitRows(
         name=unit.unit,
         file=file,

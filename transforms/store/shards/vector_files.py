@@ -66,9 +66,7 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
     table = parquet.read(columns)
     if written is not None:
         table = decoder(schema, path, columns)(table)
-    names = []
-    if "id" in columns:
-        names = table.column("id").cast(pa.string()).to_pylist()
+    names = table.column("id").cast(pa.string()).to_pylist() if "id" in columns else []
     return [str(name) for name in names], _matrix(table.column(COLUMN))
 
 

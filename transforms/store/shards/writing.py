@@ -47,10 +47,7 @@ def unit_digest(
     counts how often the whole store was embedded again: shards that are made again must not have
     their old names. `ranges` are the bounds of an int8 or uint8 precision.
     """
-    if rows.kept is not None:
-        kept = rows.kept.schema.remove_metadata()
-    else:
-        kept = pa.schema([])
+    kept = rows.kept.schema.remove_metadata() if rows.kept is not None else pa.schema([])
     schema = schema_of(space, kept, rows.pieces is not None)
     identity: list[object] = [space.id, str(schema)]
     if generation:
@@ -154,10 +151,7 @@ def _own_values(
     }
     if rows.pieces is not None:
         found |= {name: rows.pieces.column(name) for name in PIECE_COLUMNS}
-    if coding.is_exact:
-        pooled = vectors.pooled
-    else:
-        pooled = pooled_of(vectors, coding.space.normalize)
+    pooled = vectors.pooled if coding.is_exact else pooled_of(vectors, coding.space.normalize)
     if pooled is not None:
         found["pooled"] = fixed_size(pooled)
     return found

@@ -21,9 +21,7 @@ def collection(night: int = 0) -> Files:
     files: dict[str, list[tuple[str, str]]] = {"f0": [], "f1": []}
     for name, rows in files.items():
         for row in range(60):
-            edited = ""
-            if name == "f1" and row < 12:
-                edited = f" {night}"
+            edited = f" {night}" if name == "f1" and row < 12 else ""
             rows.append((f"{name}-{row}", f"{TOPICS[row % 4]} {name} {row}{edited}"))
     return files
 

@@ -151,9 +151,7 @@ def pieces_in(spans: list[Span], job: EmbedJob) -> list[tuple]:
         pieces = [None] * len(unit.ids)
         if unit.pieces is not None:
             pieces = unit.pieces.select(["piece", "start", "end"]).to_pylist()
-        texts: list[Any] = unit.texts
-        if unit.parts is not None:
-            texts = unit.parts.texts
+        texts: list[Any] = unit.parts.texts if unit.parts is not None else unit.texts
         found += zip(unit.ids, unit.positions, pieces, texts, strict=True)
     return found
 
