@@ -4,7 +4,6 @@ import argparse
 import sys
 import tempfile
 import uuid
-from dataclasses import asdict
 from functools import partial
 
 import apache_beam as beam
@@ -33,7 +32,7 @@ from sentence_beam.transforms.steps.index.decisions import budgets_of
 from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import resolve_run
-from sentence_beam.transforms.steps.plan.estimate import Estimate, Prediction, predict
+from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
 from sentence_beam.transforms.steps.plan.look import Looked, look, read_looked
 from sentence_beam.transforms.steps.plan.pace import Pace
 from sentence_beam.transforms.steps.plan.sizes import index_name, index_size, shard_bytes
@@ -62,7 +61,7 @@ def run_plan(
     root = resolved.job.root if store else None
     values = {
         "store": root,
-        **asdict(found.plan),
+        **found.plan.to_json(),
         "seconds": found.seconds,
         "index": index_name(found),
         "space": resolved.space.id,
@@ -90,11 +89,11 @@ def lines(found: Prediction, store: str | None) -> list[str]:
     """Return the lines about a plan, one fact a line; estimates follow "about"."""
     space = found.resolved.space
     return [
-        _files_line(found.plan),
-        *beside_lines(found.plan.beside),
-        *lacking_lines(found.plan.lacking),
+        _files_line(found.plan.counts),
+        *beside_lines(found.plan.counts.beside),
+        *lacking_lines(found.plan.counts.lacking),
         *syntax_lines(found.files),
-        *bad_lines(found.plan.bad),
+        *bad_lines(found.plan.counts.bad),
         *_work_lines(found),
         _output_line(found, store),
         _time_line(found),
@@ -113,7 +112,7 @@ def _prompt_lines(found: Prediction) -> list[str]:
     return [line("prompts", note)]
 
 
-def _files_line(plan: Estimate) -> str:
+def _files_line(plan: Looked) -> str:
     read = ", read like the others" if plan.unchanged_files > plan.carried_files else ""
     size = f"{plan.input_bytes / 1e6:,.1f} MB"
     return line("files", f"{plan.files:,} ({size}), {plan.unchanged_files:,} unchanged{read}")
@@ -121,7 +120,7 @@ def _files_line(plan: Estimate) -> str:
 
 def _at_most(found: Prediction) -> str:
     """Return "at most " if some texts may not be embedded, because the store has their vectors."""
-    if found.resolved.job.reuse and found.plan.tokens:
+    if found.resolved.job.reuse and found.plan.counts.tokens:
         return "at most "
     return ""
 
@@ -138,8 +137,8 @@ def _work_lines(found: Prediction) -> list[str]:
     if plan.pieces is not None:
         lines.append(line("pieces", f"{most}about {plan.pieces:,.0f}, by {job.chunks}"))
     lines.append(line("tokens", f"{most}about {found.real_tokens:,.0f}"))
-    units = f"{plan.units:,} to embed, {plan.carried_units:,} carried over"
-    if job.by_content and plan.units:
+    units = f"{plan.counts.units:,} to embed, {plan.counts.carried_units:,} carried over"
+    if job.by_content and plan.counts.units:
         units = f"about {units}"
     return [*lines, line("units", units)]
 

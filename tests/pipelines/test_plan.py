@@ -45,7 +45,7 @@ def test_every_row_of_a_small_collection_is_measured_once(uneven: Path, model: P
     found = predicted(uneven, model)
     assert found.pace is not None
     assert found.pace.rows == found.plan.rows == 360
-    assert found.pace.expected == pytest.approx(found.plan.tokens)
+    assert found.pace.expected == pytest.approx(found.plan.counts.tokens)
     assert found.seconds == pytest.approx(found.pace.loading + found.pace.seconds)
     assert not (uneven / "none").exists()
     tokens, host, device = (
@@ -71,8 +71,8 @@ def test_what_lies_beside_the_texts_is_no_text(
     write_parquet(inputs / "a.parquet", texts[:limit])
     same = predicted(inputs, model)
     assert same.pace is not None
-    assert found.plan.tokens * found.pace.real_share == pytest.approx(
-        same.plan.tokens * same.pace.real_share
+    assert found.plan.counts.tokens * found.pace.real_share == pytest.approx(
+        same.plan.counts.tokens * same.pace.real_share
     )
 
 

@@ -1,7 +1,8 @@
 """The size and the time of a run that is not started."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import InputFile, Span
@@ -14,31 +15,19 @@ from sentence_beam.transforms.steps.plan.pace import Pace, measure
 
 @dataclass(frozen=True)
 class Estimate:
-    """The size of a run: files and units carried or to embed, rows and tokens (estimated) to embed,
-    input bytes.
+    """The size of a run: the counts of its plan, and estimates of the rows and pieces to embed.
 
-    `unchanged_files` are as in the last snapshot; by content they are read all the same if another
-    changed. `exact_rows` says that the rows are counted, not estimated; `pieces` are those of
-    documents (estimated), None if they are not cut; `carried_rows` are those of carried units;
-    `beside` are the files that lie beside those of the input and are not taken, by reason; `bad`
-    are those that are left out, with the reason, by relative path; `lacking` counts the files that
-    lack a kept column, by its name.
+    `pieces` are those of documents, None if they are not cut.
     """
 
-    files: int
-    carried_files: int
-    unchanged_files: int
-    units: int
-    carried_units: int
+    counts: Looked
     rows: float
-    exact_rows: bool
-    tokens: int
-    input_bytes: int
-    beside: dict[str, int]
     pieces: float | None = None
-    carried_rows: int = 0
-    bad: dict[str, str] = field(default_factory=dict)
-    lacking: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def exact_rows(self) -> bool:
+        """True if the rows are counted, not estimated."""
+        return not self.counts.uncounted
 
     @property
     def vectors(self) -> float:
@@ -46,6 +35,13 @@ class Estimate:
         if self.pieces is None:
             return self.rows
         return self.pieces
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all counts and estimates, without the spans that are measured."""
+        counts = asdict(replace(self.counts, spans=()))
+        del counts["spans"], counts["uncounted"]
+        estimates = {"rows": self.rows, "exact_rows": self.exact_rows, "pieces": self.pieces}
+        return counts | estimates
 
 
 @dataclass(frozen=True)
@@ -64,15 +60,15 @@ class Prediction:
     def seconds(self) -> float:
         """Estimated seconds of embedding on this machine."""
         if self.pace:
-            return self.pace.time_for(self.plan.tokens)
+            return self.pace.time_for(self.plan.counts.tokens)
         return 0.0
 
     @property
     def real_tokens(self) -> float:
         """The tokens that the tokenizer should make, as far as its pace is known."""
         if self.pace:
-            return self.plan.tokens * self.pace.real_share
-        return self.plan.tokens
+            return self.plan.counts.tokens * self.pace.real_share
+        return self.plan.counts.tokens
 
 
 def predict(
@@ -118,19 +114,4 @@ def estimate(found: Looked, pace: Pace | None, is_cut: bool = False) -> Estimate
     if pace and found.uncounted:
         rows += found.uncounted / pace.tokens_per_row
     pieces = found.tokens / pace.tokens_per_piece if pace and is_cut else None
-    return Estimate(
-        files=found.files,
-        carried_files=found.carried_files,
-        unchanged_files=found.unchanged_files,
-        units=found.units,
-        carried_units=found.carried_units,
-        rows=rows,
-        exact_rows=not found.uncounted,
-        tokens=found.tokens,
-        pieces=pieces,
-        input_bytes=found.input_bytes,
-        carried_rows=found.carried_rows,
-        beside=found.beside,
-        bad=found.bad,
-        lacking=found.lacking,
-    )
+    return Estimate(found, rows, pieces)

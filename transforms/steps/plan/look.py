@@ -41,11 +41,14 @@ MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 
 @dataclass(frozen=True)
 class Looked:
-    """Counts of the files and units that a run would find.
+    """Counts of a run's plan: files and units carried or to embed, input bytes.
 
-    `spans` are read to measure the pace.
-    `rows` are those of spans that count them; the others have `uncounted` estimated tokens. The
-    other fields are those of `Estimate`.
+    `unchanged_files` are as in the last snapshot; by content they are read all the same if another
+    changed. `rows` are those of spans that count them; the others have `uncounted` estimated
+    tokens. `tokens` are estimated. `carried_rows` are those of carried units; `beside` counts the
+    files that lie beside those of the input and are not taken, by reason; `bad` has the files that
+    are left out, with the reason, by relative path; `lacking` counts the files that lack a kept
+    column, by its name. `spans` are read to measure the pace.
     """
 
     files: int = 0

@@ -19,7 +19,7 @@ def shard_bytes(found: Prediction) -> float:
     plan = found.plan
     size = plan.vectors * (vector_bytes(space.precision, space.dim) + ROW_BYTES)
     if found.resolved.job.keep_text:
-        text_tokens = max(0.0, plan.tokens - TOKENS_PER_ROW * plan.rows)
+        text_tokens = max(0.0, plan.counts.tokens - TOKENS_PER_ROW * plan.rows)
         size += TEXT_KEPT * BYTES_PER_TOKEN * text_tokens
     return size
 
@@ -33,7 +33,7 @@ def index_name(found: Prediction) -> str:
     plan = found.plan
     if request is None:
         return "none"
-    if plan.exact_rows and not plan.carried_units:
+    if plan.exact_rows and not plan.counts.carried_units:
         lack = request.spec.lack_of_rows(round(plan.rows))
         if lack:
             return f"auto: {lack}"
@@ -47,7 +47,7 @@ def index_size(found: Prediction) -> dict[str, Any] | None:
     """
     request = found.resolved.index
     plan = found.plan
-    rows = round(plan.vectors) + plan.carried_rows
+    rows = round(plan.vectors) + plan.counts.carried_rows
     if request is None or not rows or request.spec.lack_of_rows(rows):
         return None
     index = largest(request, rows, found.resolved.space.dim)

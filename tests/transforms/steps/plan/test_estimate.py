@@ -51,9 +51,9 @@ def predicted(plan: Estimate, pace: Pace | None = None, **values: Any) -> Predic
 
 def test_counted_rows_are_exact_and_need_no_pace() -> None:
     found = estimated(span_of(7, 70), span_of(5, 40, "b.txt"), pace=None)
-    assert (found.rows, found.exact_rows, found.tokens) == (12, True, 110)
+    assert (found.rows, found.exact_rows, found.counts.tokens) == (12, True, 110)
     assert isinstance(found.rows, int), "a count, not an estimate, in --json"
-    assert (found.files, found.units, found.input_bytes) == (2, 2, 2000)
+    assert (found.counts.files, found.counts.units, found.counts.input_bytes) == (2, 2, 2000)
 
 
 def test_rows_that_nobody_has_counted_follow_from_measured_rows() -> None:
@@ -78,7 +78,7 @@ def test_carried_and_bad_files_are_told_apart() -> None:
             row_of(file_of("bad.txt")) | bad,
         ]
     )
-    found = estimate(Looked.of(planned, Beside({"/in": {".md": 3}}), []), None)
+    found = Looked.of(planned, Beside({"/in": {".md": 3}}), [])
     assert (found.files, found.carried_files, found.unchanged_files) == (4, 2, 2)
     assert (found.carried_units, found.carried_rows) == (1, 2)
     assert found.bad == {"bad.txt": "bad.txt: not UTF-8"}
