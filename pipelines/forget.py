@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,6 @@ from sentence_beam.transforms.beam.rewrite import RewriteUnits
 from sentence_beam.transforms.steps.forget.erasure import Erasure, begin_erasure, find_rows
 from sentence_beam.transforms.steps.forget.finish import finish_erasure
 from sentence_beam.transforms.steps.forget.receipt import read_receipt
-from sentence_beam.transforms.steps.forget.request import ForgetRequest
 from sentence_beam.transforms.steps.forget.units import UnitEraser, units_of_run
 from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store import layout, open_store
@@ -52,14 +51,14 @@ def parser() -> argparse.ArgumentParser:
 
 def _forget(options: ForgetOptions, beam_options: PipelineOptions) -> CommandOutput:
     root = open_store(options.store).root
-    request = _request(options)
+    options = _with_ids(options)
     engines.check_shared(beam_options, store=root)
     if options.dry_run:
         lease.check(root, engine_jobs.state_of)
-        return _listed(find_rows(open_store(root).manifest, request))
+        return _listed(find_rows(open_store(root).manifest, options))
     run_id = new_run(root)
     with writing(root, run_id, beam_options) as writer:
-        erasure = find_rows(open_store(root).manifest, request)
+        erasure = find_rows(open_store(root).manifest, options)
         if erasure.is_empty:
             return _nothing_left(root)
         run = begin_erasure(erasure, run_id)
@@ -97,20 +96,15 @@ def build(
     return facts | "Commit" >> Commit(run, raises, ids=has_ids, changes=False)
 
 
-def _request(options: ForgetOptions) -> ForgetRequest:
+def _with_ids(options: ForgetOptions) -> ForgetOptions:
+    """Return the options with the ids of the file, each once."""
     ids = list(options.id)
     if options.ids is not None:
         text = storage.read_text(options.ids, "--ids")
         ids = [name for name in storage.lines_of(text) if name]
         if not ids:
             raise OptionError(f"--ids {options.ids}: it has no id; write one a line")
-    return ForgetRequest(
-        ids=tuple(dict.fromkeys(ids)),
-        where=options.where,
-        missing_ok=options.missing_ok,
-        max_deletes=options.max_deletes,
-        reason=options.reason,
-    )
+    return replace(options, id=tuple(dict.fromkeys(ids)), ids=None)
 
 
 def _listed(erasure: Erasure) -> CommandOutput:

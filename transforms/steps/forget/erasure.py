@@ -8,11 +8,11 @@ from sentence_beam.transforms.report.history import run_summaries
 from sentence_beam.transforms.steps.forget.index import erased_from_index
 from sentence_beam.transforms.steps.forget.receipt import fits_of
 from sentence_beam.transforms.steps.forget.record import ErasureRecord, write_record
-from sentence_beam.transforms.steps.forget.request import ForgetRequest
 from sentence_beam.transforms.steps.forget.select import SelectedRows, select
 from sentence_beam.transforms.steps.forget.watched import queries_left
 from sentence_beam.transforms.steps.index.update import ErasedFromIndex
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
+from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRow,
@@ -38,7 +38,7 @@ class Erasure:
     """
 
     manifest: Manifest
-    request: ForgetRequest
+    options: ForgetOptions
     selected: SelectedRows
     before: ForgottenRows
     index: ErasedFromIndex | None
@@ -76,13 +76,13 @@ def _hashes(key: bytes, texts: set[bytes]) -> tuple[str, ...]:
     return tuple(sorted(hash_of_text(key, text) for text in texts))
 
 
-def find_rows(manifest: Manifest, request: ForgetRequest) -> Erasure:
+def find_rows(manifest: Manifest, options: ForgetOptions) -> Erasure:
     """Return the rows to erase. Raises as `select` and `erased_from_index` do."""
     before = read_rows(manifest.root, manifest.forgotten)
     key = before.key_bytes
-    known = {name for name in request.ids if hash_of_id(key, name) in before.ids}
-    selected = select(manifest, request, known)
-    return Erasure(manifest, request, selected, before, erased_from_index(manifest, selected))
+    known = {name for name in options.id if hash_of_id(key, name) in before.ids}
+    selected = select(manifest, options, known)
+    return Erasure(manifest, options, selected, before, erased_from_index(manifest, selected))
 
 
 def begin_erasure(erasure: Erasure, run_id: str) -> Run:
@@ -101,7 +101,7 @@ def begin_erasure(erasure: Erasure, run_id: str) -> Run:
     record = ErasureRecord(
         run=run_id,
         started=run.started,
-        reason=erasure.request.reason,
+        reason=erasure.options.reason,
         rows=selected.rows,
         queries=left.removed,
         ids=tuple(erasure.hashed_ids),

@@ -20,7 +20,7 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.where import checked
-from sentence_beam.transforms.steps.forget.request import ForgetRequest
+from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.matches import matches
 from sentence_beam.transforms.store.shards.dataset import dataset_of
@@ -84,16 +84,16 @@ class SelectedRows:
         return table.column("unit").filter(pa.array(holds)).to_pylist()
 
 
-def select(current: Manifest, request: ForgetRequest, known: set[str]) -> SelectedRows:
+def select(current: Manifest, options: ForgetOptions, known: set[str]) -> SelectedRows:
     """Return the rows to erase. `known` are those of the ids that were erased before.
 
     Raises OptionError for ids that no row has, DataGateError if too many rows would be erased, and
     SentenceBeamError naming a shard or a file of rejected rows that cannot be read.
     """
     found = SelectedRows(by_id=current.options.id_column is not None)
-    ids = set(request.ids)
-    if request.where is not None:
-        ids |= _matching_ids(current, request.where, found)
+    ids = set(options.id)
+    if options.where is not None:
+        ids |= _matching_ids(current, options.where, found)
     found.texts = {name: TextHashes() for name in ids}
     sizes = {unit["path"]: unit for unit in current.shards.to_pylist()}
     wanted = pa.array(sorted(ids), pa.string())
@@ -102,11 +102,11 @@ def select(current: Manifest, request: ForgetRequest, known: set[str]) -> Select
     if not found.by_id:
         _find_same_texts(current.root, [*sizes], found)
     _find_rejects(current, found)
-    _check_missing(current, found, request, known)
-    if found.rows > request.max_deletes * current.rows.stored:
+    _check_missing(current, found, options, known)
+    if found.rows > options.max_deletes * current.rows.stored:
         raise DataGateError(
             f"{counted(found.rows, 'row')} of {current.rows.stored:,} would be erased, more than"
-            f" --max-deletes {request.max_deletes:g} allows; nothing was changed, narrow it or"
+            f" --max-deletes {options.max_deletes:g} allows; nothing was changed, narrow it or"
             " raise the limit"
         )
     for path in found.masks:
@@ -283,15 +283,15 @@ def reject_files(manifest: Manifest) -> list[tuple[str, str]]:
 
 
 def _check_missing(
-    current: Manifest, found: SelectedRows, request: ForgetRequest, known: set[str]
+    current: Manifest, found: SelectedRows, options: ForgetOptions, known: set[str]
 ) -> None:
     """Raise OptionError for ids that the store never had, unless they are allowed."""
     missing = [
         name
-        for name in request.ids
+        for name in options.id
         if not found.texts[name].rows and name not in found.rejected and name not in known
     ]
-    if not missing or request.missing_ok:
+    if not missing or options.missing_ok:
         return
     shown = ", ".join(repr(name) for name in missing[:NAMED])
     if len(missing) > NAMED:

@@ -7,8 +7,8 @@ from helpers.snapshots import night, numbered, units_of
 
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from sentence_beam.transforms.space import row_hashes
-from sentence_beam.transforms.steps.forget.request import ForgetRequest
 from sentence_beam.transforms.steps.forget.select import SelectedRows, select
+from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store.manifest import read_manifest
 
 
@@ -24,7 +24,8 @@ def selected(root: str, known: tuple[str, ...] = (), **values: object) -> Select
     """The rows of a store that a request names."""
     manifest = read_manifest(root)
     assert manifest is not None
-    return select(manifest, ForgetRequest(**values), set(known))  # type: ignore[arg-type]
+    options = ForgetOptions(root, **values)  # type: ignore[arg-type]
+    return select(manifest, options, set(known))
 
 
 def places(found: SelectedRows) -> list[list[int]]:
@@ -33,7 +34,7 @@ def places(found: SelectedRows) -> list[list[int]]:
 
 
 def test_a_row_is_found_by_its_id_with_its_text(root: str) -> None:
-    found = selected(root, ids=("r3", "r5"))
+    found = selected(root, id=("r3", "r5"))
     assert places(found) == [[0], [3]]
     assert found.rows == 2
     assert found.texts.keys() == {"r3", "r5"}
@@ -42,7 +43,7 @@ def test_a_row_is_found_by_its_id_with_its_text(root: str) -> None:
 
 def test_earlier_snapshots_tell_every_text_that_a_row_had(root: str) -> None:
     night(root, 1, {"r0": "other", "r1": "text 1"}, numbered(5, 9), id_column="id")
-    found = selected(root, ids=("r0", "r2"))
+    found = selected(root, id=("r0", "r2"))
     assert places(found) == [[0]]
     assert found.texts["r0"].rows == {*row_hashes(["text 0", "other"])}
     assert found.texts["r2"].rows == {*row_hashes(["text 2"])}
@@ -51,7 +52,7 @@ def test_earlier_snapshots_tell_every_text_that_a_row_had(root: str) -> None:
 
 def test_a_row_with_an_id_of_its_own_leaves_others_with_its_text(root: str) -> None:
     night(root, 1, {"a": "same", "b": "same", "c": "own"}, id_column="id")
-    found = selected(root, ids=("a", "c"), max_deletes=1.0)
+    found = selected(root, id=("a", "c"), max_deletes=1.0)
     assert places(found) == [[0, 2]]
     assert found.texts.keys() == {"a", "c"}
 
@@ -59,7 +60,7 @@ def test_a_row_with_an_id_of_its_own_leaves_others_with_its_text(root: str) -> N
 def test_rows_without_ids_of_their_own_are_known_by_their_text(tmp_path: Path) -> None:
     root = str(tmp_path / "places")
     night(root, 0, {"a.txt#0": "x", "a.txt#1": "y"}, {"b.txt#0": "x", "b.txt#1": "z"})
-    found = selected(root, ids=("a.txt#0",))
+    found = selected(root, id=("a.txt#0",))
     assert places(found) == [[0], [0]]
     assert found.texts.keys() == {"a.txt#0", "b.txt#0"}
 
@@ -70,19 +71,19 @@ def test_a_place_that_another_row_had_before_erases_only_the_row_that_has_it_now
     root = str(tmp_path / "places")
     night(root, 0, {"a#0": "x", "a#1": "y", "a#2": "z"}, {"b#0": "u"})
     night(root, 1, {"a#0": "y", "a#1": "z"}, {"b#0": "u"})
-    assert selected(root, ids=("a#0",)).texts.keys() == {"a#0"}
-    found = selected(root, ids=("a#2",))
+    assert selected(root, id=("a#0",)).texts.keys() == {"a#0"}
+    found = selected(root, id=("a#2",))
     assert places(found) == [[1]], "the row that was there is known by its text"
     assert found.hashes == {*row_hashes(["z"])}
 
 
 def test_an_id_that_no_row_has_is_refused_unless_it_was_erased_before(root: str) -> None:
     with pytest.raises(OptionError, match="no row with the id 'none'; leave it out"):
-        selected(root, ids=("r1", "none"))
-    assert selected(root, ids=("r1", "none"), missing_ok=True).rows == 1
-    assert selected(root, ids=("r1", "none"), known=("none",)).rows == 1
+        selected(root, id=("r1", "none"))
+    assert selected(root, id=("r1", "none"), missing_ok=True).rows == 1
+    assert selected(root, id=("r1", "none"), known=("none",)).rows == 1
     with pytest.raises(OptionError, match="'n4' and 2 more"):
-        selected(root, ids=tuple(f"n{n}" for n in range(7)))
+        selected(root, id=tuple(f"n{n}" for n in range(7)))
 
 
 @pytest.mark.parametrize(("share", "is_refused"), [(0.2, True), (0.25, False)])
@@ -90,9 +91,9 @@ def test_more_rows_than_allowed_are_a_gate(root: str, share: float, is_refused: 
     night(root, 1, numbered(0, 8), id_column="id")
     if is_refused:
         with pytest.raises(DataGateError, match="2 rows of 8 would be erased"):
-            selected(root, ids=("r1", "r2"), max_deletes=share)
+            selected(root, id=("r1", "r2"), max_deletes=share)
     else:
-        assert selected(root, ids=("r1", "r2"), max_deletes=share).rows == 2
+        assert selected(root, id=("r1", "r2"), max_deletes=share).rows == 2
 
 
 def test_a_damaged_shard_that_may_hold_a_row_ends_it(root: str) -> None:
@@ -100,11 +101,11 @@ def test_a_damaged_shard_that_may_hold_a_row_ends_it(root: str) -> None:
     path = Path(root) / damaged
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(SentenceBeamError, match=f"{damaged} is missing or damaged.*nothing was"):
-        selected(root, ids=("r5",))
+        selected(root, id=("r5",))
 
 
 def test_damage_of_an_earlier_snapshot_is_removed_with_it(root: str) -> None:
     before = units_of(root)[0]["path"]
     night(root, 1, {"r0": "other"}, numbered(5, 9), id_column="id")
     (Path(root) / before).write_bytes(b"?")
-    assert selected(root, ids=("r5",)).rows == 1
+    assert selected(root, id=("r5",)).rows == 1
