@@ -2,7 +2,7 @@
 `python docs/keywords.py`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from inspect import formatannotation
 from pathlib import Path
@@ -43,20 +43,23 @@ PATHS = ("DIR", "FILE", "GLOB", "MODEL", "PATH", "PATH|none", "STORE")  # metava
 
 def module() -> str:
     """Return the text of the module."""
-    embed = keywords(EmbedOptions, "input", "store", "dry_run")
     neighbours = keywords(NeighboursOptions, "store", "output", "k")
-    plan_class = typed_dict("PlanKeywords", "of `embed` and `plan`, without the store", embed)
-    refused = ("store", "partition", *REFUSED)
-    write = keywords(EmbedOptions, *refused)
-    write_class = typed_dict("WriteKeywords", "of `WriteStore`, beside store and fields", write)
+    write = [*keywords(EmbedOptions, "store", "partition", *REFUSED)]
+    embed = keywords(EmbedOptions, "input", "store", "dry_run")
+    more = [line for line in embed if line not in write]
+    beside = "of `WriteStore`, beside store and fields"
+    write_class = typed_dict("WriteKeywords", "TypedDict", beside, write)
+    plan_class = typed_dict(
+        "PlanKeywords", "WriteKeywords", "of `embed` and `plan`, without the store", more
+    )
     beside = "of `neighbours`, beside those that it needs"
-    neighbours_class = typed_dict("NeighboursKeywords", beside, neighbours)
-    return f"{HEAD}{plan_class}{STORE}{write_class}{neighbours_class}"
+    neighbours_class = typed_dict("NeighboursKeywords", "TypedDict", beside, neighbours)
+    return f"{HEAD}{write_class}{plan_class}{STORE}{neighbours_class}"
 
 
-def typed_dict(name: str, keywords_of: str, lines: Iterator[str]) -> str:
+def typed_dict(name: str, base: str, keywords_of: str, lines: Iterable[str]) -> str:
     """Return a class of keywords."""
-    head = f'class {name}(TypedDict, total=False):\n    """The keywords {keywords_of}."""\n\n'
+    head = f'class {name}({base}, total=False):\n    """The keywords {keywords_of}."""\n\n'
     return "\n\n" + head + "".join(f"    {line}\n" for line in lines)
 
 

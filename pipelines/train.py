@@ -53,11 +53,15 @@ class _PrintRecipe(argparse.Action):
 
 def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
     """Return the options of the command line, completed from the recipe that it names."""
-    given = [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
+    assert isinstance(parser, options.Parser)
+    given = [parser.get_default("recipe")]
+    given += [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
     given += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
     name = given[-1] if given and given[-1] in recipes.names() else None
-    from_recipe = config_file.arguments(parser, str(recipes.path_of(name)), argv) if name else []
-    return command.own_flags(parser, [*from_recipe, *argv])
+    if name:
+        recipe = config_file.read_options(str(recipes.path_of(name)), "train", TrainCommandOptions)
+        parser.take(recipe.own, argv)
+    return command.own_flags(parser, argv)
 
 
 def _train(command_options: TrainCommandOptions) -> CommandOutput:

@@ -32,7 +32,7 @@ import sentence_beam as sb
 from sentence_beam.pipelines.cli import COMMANDS, main, parser_of
 from sentence_beam.pipelines.common import config_file
 from sentence_beam.pipelines.common.options import every_command
-from sentence_beam.transforms.base.option import aliases_in, declared_in, flag_of
+from sentence_beam.transforms.base.option import declared_in, flag_of
 from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseCommandOptions
 from sentence_beam.transforms.evaluation.options import EvaluateCommandOptions
 from sentence_beam.transforms.steps.options import embed, index, joins, search, store
@@ -109,15 +109,12 @@ def test_the_flags_of_a_command_are_the_declared_fields(command: str) -> None:
 
 @pytest.mark.parametrize("command", KINDS)
 def test_a_key_of_a_toml_file_is_the_name_of_a_field(command: str, tmp_path: Path) -> None:
-    parser, file = parser_of(command), tmp_path / "options.toml"
+    file = tmp_path / "options.toml"
     for action in actions_of(command).values():
         key = (action.option_strings or [action.dest])[-1].lstrip("-").removeprefix("no-")
         file.write_text(f"{key} = {_toml(action)}\n")
-        assert (
-            aliases_in(KINDS[command]).get(key.replace("-", "_"), key.replace("-", "_"))
-            == action.dest
-        )
-        assert config_file.arguments(parser, str(file), []), action.dest
+        found = config_file.read_options(str(file), command, KINDS[command])
+        assert [*found.own] == [action.dest]
 
 
 def _toml(action: argparse.Action) -> str:
@@ -353,7 +350,11 @@ def test_the_width_has_two_names_and_one_value(run: Run, made: Path) -> None:
     ).failed(2)
     assert "--truncate-dim" in both
     (made / "options.toml").write_text("dim = 8\ntruncate-dim = 8\n")
-    assert config_file.arguments(parser_of("embed"), "options.toml", []) != []
+    found = config_file.read_options("options.toml", "embed", embed.EmbedOptions)
+    assert found.own == {"truncate_dim": 8}
+    (made / "options.toml").write_text("dim = 8\ntruncate-dim = 4\n")
+    with pytest.raises(sb.OptionError, match="give one$"):
+        config_file.read_options("options.toml", "embed", embed.EmbedOptions)
     with pytest.raises(sb.OptionError, match="give one$"):
         sb.plan("x.csv", dim=8, truncate_dim=4)
     with pytest.raises(sb.OptionError, match="^dim: 0 is not"):

@@ -25,6 +25,11 @@ def beam_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def flag_names() -> set[str]:
+    """Return the names of Beam's flags."""
+    return set(beam_parser()._option_string_actions)
+
+
 def _subclasses(cls: type) -> set[type]:
     direct: list[type] = cls.__subclasses__()
     return {*direct, *(sub for found in direct for sub in _subclasses(found))}

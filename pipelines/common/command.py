@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from sentence_beam.pipelines.cli import INTERRUPTED
 from sentence_beam.pipelines.common import config_file
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.options import RUNNER, as_options, check_text, every_command
+from sentence_beam.pipelines.common.options import (
+    RUNNER,
+    Parser,
+    as_options,
+    check_text,
+    every_command,
+)
 from sentence_beam.pipelines.common.progress import watched
 from sentence_beam.pipelines.common.sigterm import stopped_status
 from sentence_beam.transforms.base.errors import (
@@ -58,7 +64,8 @@ def main(
     parser: Callable[[], argparse.ArgumentParser],
     job: Callable[..., CommandOutput],
     parse: Callable[..., tuple[Any, ...]] = own_flags,
-    kind: type["DataclassInstance"] | None = None,
+    *,
+    kind: type["DataclassInstance"],
 ) -> Callable[..., int]:
     """Return the `main` of a command: arguments (None: those of the process) -> exit status.
 
@@ -75,14 +82,14 @@ def main(
         quiet_logs()
         any_text_printable()
         try:
-            front, given = front_options(options, list(sys.argv[1:] if argv is None else argv))
+            words = list(sys.argv[1:] if argv is None else argv)
+            front, given = front_options(options, words, kind)
             if front.help_beam:
                 print(help_beam(), end="")
                 return 0
             with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
                 arguments, *others = parse(options, given)
-                given_options = arguments if kind is None else as_options(kind, arguments)
-                said = job(given_options, *others)
+                said = job(as_options(kind, arguments), *others)
             show(said, options.prog.split()[-1], front)
             if said.error is not None:
                 raise said.error
@@ -111,19 +118,25 @@ def show(said: CommandOutput, name: str, front: argparse.Namespace) -> None:
 
 
 def front_options(
-    parser: argparse.ArgumentParser, argv: list[str]
+    parser: argparse.ArgumentParser, argv: list[str], kind: type["DataclassInstance"]
 ) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options of every command, and the other arguments, after those of a --config
-    file.
+    """Return the options of every command, and the other arguments, after Beam's flags of a
+    --config file, whose options of the class `kind` the parser takes.
     """
     at = len(argv)
     if "--" in argv:
         at = argv.index("--")
     nothing = argparse.Namespace(help_beam=False, config=None, quiet=False, json=False)
     front, rest = every_command().parse_known_args(argv[:at], nothing)
-    from_file = config_file.arguments(parser, front.config, rest) if front.config else []
-    told, from_file = every_command().parse_known_args(from_file, front)
-    return told, [*from_file, *rest, *argv[at:]]
+    if front.config is None:
+        return front, [*rest, *argv[at:]]
+    of_file = config_file.read_options(front.config, parser.prog.split()[-1], kind)
+    assert isinstance(parser, Parser)
+    parser.take(of_file.own, rest)
+    vars(front).update({name: True for name, is_on in of_file.output.items() if is_on})
+    flags = {text.split("=")[0] for text in rest}
+    beam = [text for text in of_file.beam if text.split("=")[0] not in flags]
+    return front, [*beam, *rest, *argv[at:]]
 
 
 def help_beam() -> str:

@@ -1,46 +1,59 @@
-"""The options of a command from a TOML file, as command-line arguments.
+"""The options of a command from a TOML file.
 
 Keys are the names of flags. Keys at the top and in the command's own table count; the tables of
 other commands are ignored.
 """
 
-import argparse
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.pipelines.cli import COMMANDS
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.keywords import without_aliases
+from sentence_beam.transforms.base.option import aliases_in, declared_in
 from sentence_beam.transforms.base.values import nearest
 
+OUTPUT = ("quiet", "json")  # options of every command that a file may have
 
-def arguments(parser: argparse.ArgumentParser, path: str, given: Sequence[str]) -> list[str]:
-    """Return the arguments that a file adds to the `given` ones, which win.
 
-    Raises OptionError for a file that cannot be read, unknown keys, and values that no option
-    takes.
+@dataclass(frozen=True)
+class FileOptions:
+    """The options of a file: those of the command, those of its `output`, and flags of Beam's."""
+
+    own: dict[str, Any] = field(default_factory=dict)
+    output: dict[str, bool] = field(default_factory=dict)
+    beam: list[str] = field(default_factory=list)
+
+
+def read_options(path: str, command: str, kind: type) -> FileOptions:
+    """Return the options that a file has for a command, by the fields of the class `kind`.
+
+    The class checks the values. Raises OptionError for a file that cannot be read, and for unknown
+    keys.
     """
-    flags = {text.split("=")[0] for text in given}
-    named = [action for action in parser._actions if flags & _names(parser, action)]
-    done = [
-        *named,
-        *(other for one in parser._mutually_exclusive_groups for other in _excluded(one, named)),
-    ]
-    found: list[str] = []
-    for key, value in options_of(path, parser.prog.split()[-1]).items():
-        where = f"--config {path}: {key}"
-        action = _action(parser, key, where)
-        if action is None:
-            flag = f"--{key.replace('-', '_')}"
-            if flag not in flags:
-                found += _of_beam(where, flag, value)
-        elif action not in done:
-            found += _of_action(where, action, value)
+    names = {name: name for name in declared_in(kind)} | aliases_in(kind)
+    found = FileOptions()
+    own: dict[str, Any] = {}
+    for key, value in _read(path, command).items():
+        where = f"--config {path}: {key.replace('_', '-')}"
+        name = key.replace("-", "_")
+        if name in names:
+            own[name] = value
+        elif name in OUTPUT:
+            found.output[name] = _switch(where, value)
+        elif _is_beams(name):
+            found.beam.extend(_of_beam(where, f"--{name}", value))
+        else:
+            known = [one.replace("_", "-") for one in (*names, *OUTPUT)]
+            raise OptionError(f"{where} is no option of {command}{_meant(key, known)}")
+    found.own.update(without_aliases(kind, own))
     return found
 
 
-def options_of(path: str, command: str) -> dict[str, Any]:
-    """The options of a command in a file, by key."""
+def _read(path: str, command: str) -> dict[str, Any]:
+    """Return the values of a file for a command, by key."""
     try:
         with open(path, "rb") as f:
             content = tomllib.load(f)
@@ -54,63 +67,26 @@ def options_of(path: str, command: str) -> dict[str, Any]:
         if name not in COMMANDS:
             raise OptionError(f"--config {path}: [{name}] is no command{_meant(name, COMMANDS)}")
     plain = {key: value for key, value in content.items() if key not in tables}
-    return {
-        key.replace("_", "-"): value for key, value in {**plain, **tables.get(command, {})}.items()
-    }
+    return {**plain, **tables.get(command, {})}
 
 
-def _action(parser: argparse.ArgumentParser, key: str, where: str) -> argparse.Action | None:
-    """The option that a key names; None for one of Beam's."""
-    known = {name.lstrip("-"): action for name, action in parser._option_string_actions.items()}
-    known |= {action.dest: action for action in parser._actions if not action.option_strings}
-    if key in known and key not in ("help", "help-beam", "config"):
-        return known[key]
-    from sentence_beam.pipelines.common.beam_parser import (
-        beam_parser,  # importing Beam takes two seconds
-    )
+def _is_beams(name: str) -> bool:
+    from sentence_beam.pipelines.common import beam_parser  # importing Beam takes two seconds
 
-    if f"--{key.replace('-', '_')}" in beam_parser()._option_string_actions:
-        return None
-    raise OptionError(f"{where} is no option of {parser.prog.split()[-1]}{_meant(key, known)}")
+    return f"--{name}" in beam_parser.flag_names()
 
 
-def _of_action(where: str, action: argparse.Action, value: Any) -> list[str]:
-    """The arguments that give an option its value."""
-    if not action.option_strings:
-        return [_text(where, value)]
-    flag = action.option_strings[-1]
-    if action.nargs == 0:
-        if not isinstance(value, bool):
-            raise OptionError(f"{where} is true or false, not {value!r}")
-        if isinstance(action, argparse.BooleanOptionalAction):
-            yes, no = action.option_strings[:2]
-            if value:
-                return [yes]
-            return [no]
-        if value:
-            return [flag]
-        return []
-    if isinstance(value, list) and not isinstance(action, argparse._AppendAction):
-        value = ",".join(_text(where, one) for one in value)
-    return _written(where, flag, value)
+def _switch(where: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise OptionError(f"{where} is true or false, not {value!r}")
 
 
 def _of_beam(where: str, flag: str, value: Any) -> list[str]:
-    """The arguments of one of Beam's flags, some of which take no value."""
+    """Return the arguments of one of Beam's flags: one for each item of a list."""
     if isinstance(value, bool):
-        if value:
-            return [flag]
-        return []
-    return _written(where, flag, value)
-
-
-def _written(where: str, flag: str, value: Any) -> list[str]:
-    """The arguments of a flag that takes a value, one for each item of a list."""
-    items = [value]
-    if isinstance(value, list):
-        items = value
-    if len(flag) == 2:
-        return [part for item in items for part in (flag, _text(where, item))]
+        return [flag] if value else []
+    items = value if isinstance(value, list) else [value]
     return [f"{flag}={_text(where, item)}" for item in items]
 
 
@@ -120,19 +96,6 @@ def _text(where: str, value: Any) -> str:
             f"{where}: {value!r} is no value of an option; give a text, a number, true or false"
         )
     return str(value)
-
-
-def _names(parser: argparse.ArgumentParser, action: argparse.Action) -> set[str]:
-    """The names of an option, those of earlier versions too."""
-    return {name for name, one in parser._option_string_actions.items() if one is action}
-
-
-def _excluded(
-    group: argparse._MutuallyExclusiveGroup, named: Sequence[argparse.Action]
-) -> list[argparse.Action]:
-    if any(action in named for action in group._group_actions):
-        return group._group_actions
-    return []
 
 
 def _meant(word: str, known: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """The options that commands share, their parser, and the types of their values."""
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import Field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sentence_beam.transforms.base import values
@@ -28,15 +28,27 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are OptionError, one line, and whose help has two lengths.
 
     --help leaves out the options of `advanced`, if there are any, and `words`, the text on SPECs;
-    --help-all shows everything.
+    --help-all shows everything. `own` are the options that a class declares, by field.
     """
 
     advanced: list[argparse.Action]
+    own: dict[str, "_OwnOption"]
     words: str = ""
 
     def __init__(self, *arguments: Any, **keywords: Any):
         super().__init__(*arguments, **keywords)
         self.advanced = []
+        self.own = {}
+
+    def take(self, values: Mapping[str, Any], argv: Sequence[str]) -> None:
+        """Take values of options from a file, except what `argv` or an earlier file gives."""
+        flags = {text.split("=")[0] for text in argv}
+        given = [one for one in self.own.values() if one.is_taken or one.flags & flags]
+        excluded = {one.exclusive for one in given} - {None}
+        for name, value in values.items():
+            option = self.own[name]
+            if option not in given and option.exclusive not in excluded:
+                option.take(value)
 
     def format_help(self) -> str:
         if not self.advanced:
@@ -73,6 +85,24 @@ class Parser(argparse.ArgumentParser):
             values.one_of(*action.choices)(value)
         except OptionError as error:
             raise argparse.ArgumentError(action, str(error)) from None
+
+
+@dataclass(eq=False)
+class _OwnOption:
+    """An option of a class in a parser: its action, its flags and the set that excludes it."""
+
+    action: argparse.Action
+    flags: set[str]
+    exclusive: argparse._MutuallyExclusiveGroup | None = None
+    is_taken: bool = False
+
+    def take(self, value: Any) -> None:
+        """Take the value of a file as the default, so that the option need not be given."""
+        self.is_taken = True
+        self.action.default = value
+        self.action.required = False
+        if self.exclusive is not None:
+            self.exclusive.required = False
 
 
 class _HelpAll(argparse._HelpAction):
@@ -144,10 +174,10 @@ def command(
     return parser
 
 
-def add_options(parser: argparse.ArgumentParser, kind: type["DataclassInstance"]) -> None:
+def add_options(parser: Parser, kind: type["DataclassInstance"]) -> None:
     """Add the options that a class declares, in the order of its fields."""
     groups: dict[str | None, argparse._ActionsContainer] = {None: parser}
-    sets: dict[Exclusive, argparse._ActionsContainer] = {}
+    sets: dict[Exclusive, argparse._MutuallyExclusiveGroup] = {}
     declarations = declared_in(kind)
     for item in fields(kind):
         if item.name not in declarations:
@@ -156,14 +186,17 @@ def add_options(parser: argparse.ArgumentParser, kind: type["DataclassInstance"]
         if declared.group not in groups:
             groups[declared.group] = parser.add_argument_group(declared.group)
         container = groups[declared.group]
+        exclusive = None
         if declared.exclusive is not None:
             if declared.exclusive not in sets:
                 sets[declared.exclusive] = container.add_mutually_exclusive_group(
                     required=declared.exclusive.required
                 )
-            container = sets[declared.exclusive]
+            container = exclusive = sets[declared.exclusive]
         action = _add_option(container, item, declared)
-        if declared.advanced and isinstance(parser, Parser):
+        flags = {*action.option_strings, *declared.aliases}
+        parser.own[item.name] = _OwnOption(action, flags, exclusive)
+        if declared.advanced:
             parser.advanced.append(action)
 
 

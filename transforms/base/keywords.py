@@ -23,7 +23,7 @@ def options_of(
     value.
     """
     required = {item.name: is_required(item) for item in fields(kind)}
-    given = {**_by_name(kind, function, arguments), **_without_aliases(kind, given)}
+    given = {**_by_name(kind, function, arguments), **without_aliases(kind, given)}
     for name in given:
         if name not in required:
             near = nearest(name, required)
@@ -49,7 +49,7 @@ def _by_name(
     return dict(zip(names, arguments, strict=False))
 
 
-def _without_aliases(kind: type["DataclassInstance"], given: Mapping[str, Any]) -> dict[str, Any]:
+def without_aliases(kind: type["DataclassInstance"], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords by the names of fields.
 
     Raises OptionError if one option is given by two of its names with different values.

@@ -10,79 +10,6 @@ from typing import Required, TypedDict
 from sentence_beam.transforms.base.values import StrPath
 
 
-class PlanKeywords(TypedDict, total=False):
-    """The keywords of `embed` and `plan`, without the store."""
-
-    input_version: int | None
-    input_filter: str | None
-    hidden: bool | None
-    format: str | None
-    delimiter: str | None
-    csv: str | None
-    json_rows: str | None
-    text_column: str | None
-    text_template: str | None
-    id_column: str | None
-    keep_columns: Sequence[str] | Mapping[str, str] | None
-    keep_text: bool | None
-    limit: int | None
-    model: StrPath | None
-    revision: str | None
-    pooler: str | None
-    prompt: str | None
-    prompt_name: str | None
-    max_tokens: int | None
-    normalize: bool | None
-    calibration: StrPath | None
-    dim: int | None
-    truncate_dim: int | None
-    dtype: str | None
-    query_prompt: str | None
-    chunks: str | None
-    chunk_prefix: str | None
-    precision: str | None
-    partition: str | None
-    unit_tokens: int | None
-    index: str | None
-    metric: str | None
-    max_rejects: float | None
-    max_deletes: float | None
-    max_unknown: float | None
-    max_bad_files: float
-    check_carried: float | None
-    max_drift: float | None
-    max_answer_change: float | None
-    max_ndcg_drop: float | None
-    accept_answers: bool
-    append: bool
-    require_space: str | None
-    allow_forgotten: Sequence[str]
-    reembed: bool
-    price_per_hour: float | None
-    currency: str | None
-    job: str | None
-    device: str
-    tokens_per_batch: int | None
-    deterministic: bool | None
-    accelerator: str | None
-    index_accelerator: str | None
-    index_min_ram: str | None
-    min_ram: str | None
-    worker_model: StrPath | None
-
-
-class EmbedKeywords(PlanKeywords, total=False):
-    """The keywords of `embed`."""
-
-    store: Required[StrPath]
-
-
-class RowsKeywords(EmbedKeywords, total=False):
-    """The keywords of `embed` for rows in memory."""
-
-    batch: str | None
-
-
 class WriteKeywords(TypedDict, total=False):
     """The keywords of `WriteStore`, beside store and fields."""
 
@@ -128,6 +55,37 @@ class WriteKeywords(TypedDict, total=False):
     index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
+
+
+class PlanKeywords(WriteKeywords, total=False):
+    """The keywords of `embed` and `plan`, without the store."""
+
+    input_version: int | None
+    input_filter: str | None
+    hidden: bool | None
+    format: str | None
+    delimiter: str | None
+    csv: str | None
+    json_rows: str | None
+    text_column: str | None
+    id_column: str | None
+    limit: int | None
+    partition: str | None
+    max_bad_files: float
+    append: bool
+    job: str | None
+
+
+class EmbedKeywords(PlanKeywords, total=False):
+    """The keywords of `embed`."""
+
+    store: Required[StrPath]
+
+
+class RowsKeywords(EmbedKeywords, total=False):
+    """The keywords of `embed` for rows in memory."""
+
+    batch: str | None
 
 
 class NeighboursKeywords(TypedDict, total=False):
