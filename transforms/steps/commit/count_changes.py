@@ -11,6 +11,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
@@ -19,12 +20,14 @@ from sentence_beam.transforms.store.changes_entry import ChangesEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.changed_rows import (
+    BLOCK,
     Changes,
     SnapshotShard,
+    block_of,
     by_bucket,
     changed_rows,
     count_changes,
-    read_block,
+    left_over,
     unpacked,
     value_columns,
     write_changes,
@@ -36,7 +39,13 @@ from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.runs.plan import read_plan
 from sentence_beam.transforms.store.runs.result import read_result
 from sentence_beam.transforms.store.runs.settle import Settled
-from sentence_beam.transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
+from sentence_beam.transforms.store.shards.id_hashes import (
+    hashes_by_bucket,
+    hashes_in,
+    id_hashes,
+    keep_hashes,
+)
+from sentence_beam.transforms.store.shards.reading import read_shard
 from sentence_beam.transforms.store.tables.columns import records_of
 from sentence_beam.transforms.store.tables.parts import read_table
 from sentence_beam.transforms.store.tables.units import differing_parts
@@ -49,24 +58,25 @@ READ_ROWS = 500_000  # of the shards that an element reads: some 100 MB
 
 
 @dataclass(frozen=True)
-class ChangedShards:
-    """Shards whose rows go into `buckets` buckets of ids.
+class ComparedShards:
+    """Shards that only one of two snapshots has, and what is counted of their rows.
 
-    Rows are compared by id, text and the values of some `columns`.
+    Rows go into `buckets` buckets. They are compared by id, text and the values of `columns` (None:
+    not compared), and counted by `keys` for the gate of deleted rows (None: not counted). The ids
+    of new shards go into `id_buckets` buckets (0: not counted).
     """
 
     shards: tuple[SnapshotShard, ...]
-    columns: tuple[str, ...]
     buckets: int
+    columns: tuple[str, ...] | None
+    keys: RowKeys | None
+    id_buckets: int = 0
 
-
-@dataclass(frozen=True)
-class ShardsOfGate:
-    """Changed shards to read for the gate of deleted rows, and the keys of their rows."""
-
-    shards: tuple[SnapshotShard, ...]
-    keys: RowKeys
-    buckets: int
+    @property
+    def read_columns(self) -> list[str]:
+        """The columns to read, each once; a shard may lack some."""
+        keyed = self.keys.columns if self.keys is not None else ()
+        return [*dict.fromkeys(("id", "row_hash", "piece", *keyed, *(self.columns or ())))]
 
 
 @dataclass(frozen=True)
@@ -79,11 +89,10 @@ class ShardsOfIds:
 
 @dataclass(frozen=True)
 class Counting:
-    """An element of the count: a known fact, or shards to read for one of the counts."""
+    """An element of the count: a known fact, or shards to read."""
 
     fact: RunFact | None = None
-    changed: ChangedShards | None = None
-    gate: ShardsOfGate | None = None
+    compared: ComparedShards | None = None
     ids: ShardsOfIds | None = None
 
 
@@ -94,17 +103,26 @@ CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and
 def rows_to_count(fact: RunFact, run: Run, ids: bool, changes: bool = True) -> Iterator[Counting]:
     """Yield the given fact, and the shards to read for gate, (`changes`) changes and (`ids`) ids.
 
-    If the run is to fail, there are no shards.
+    A shard that several of them need is read once. If the run is to fail, there are no shards.
     """
     yield Counting(fact)
     settled = fact.settled
-    if settled is not None:
-        differ = differing_units(settled, run)
-        if changes:
-            yield from shards_of_changes(settled, run, differ)
-        yield from (Counting(gate=shards) for shards in shards_of_gate(run, differ))
-        if ids:
-            yield from shards_of_ids(settled, run, differ)
+    if settled is None:
+        return
+    differ = differing_units(settled, run)
+    keys = keys_of_gate(run, differ)
+    if changes:
+        yield from known_changes(settled, run, differ)
+    compared: list[ComparedShards] = []
+    if differ is not None and (changes or keys is not None):
+        columns = differ.columns if changes else None
+        id_buckets = buckets_for(settled.tally.stored) if ids else 0
+        for shards in differ.groups():
+            compared.append(ComparedShards(shards, differ.buckets, columns, keys, id_buckets))
+    yield from (Counting(compared=shards) for shards in compared)
+    if ids:
+        known = {shard.path for group in compared for shard in group.shards if shard.is_new}
+        yield from shards_of_ids(settled, run, differ, known)
 
 
 @dataclass(frozen=True)
@@ -149,30 +167,25 @@ def differing_units(settled: Settled, run: Run) -> Differing | None:
     return Differing(records_of(old), records_of(new), columns)
 
 
-def shards_of_changes(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
-    """Yield the shards that only one of two snapshots has, or known changes."""
+def known_changes(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
+    """Yield the changes that are known without reading a shard."""
     if run.previous is None:
         yield Counting(RunFact(changes=Changes(added=settled.tally.stored)))
         return
     yield Counting(RunFact(changes=Changes()))
     if differ is None:
         yield Counting(RunFact(changes_unknown=True))
-        return
-    for shards in differ.groups():
-        yield Counting(changed=ChangedShards(shards, differ.columns, differ.buckets))
 
 
-def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardsOfGate]:
-    """Yield the changed shards, if they have rows enough for the gate to refuse the run."""
+def keys_of_gate(run: Run, differ: Differing | None) -> RowKeys | None:
+    """Return the keys for the gate of deleted rows; None if it cannot refuse the run."""
     if differ is None or not run.has_delete_gate:
-        return
+        return None
     if sum(unit.written for unit in differ.old) <= run.gates.max_deletes * run.previous_rows:
-        return
+        return None
     last = last_snapshot(run)
     files = read_plan(run.root, run.id).files
-    keys = row_keys(run.options, last, files) if last is not None else None
-    if keys is not None:
-        yield from (ShardsOfGate(shards, keys, differ.buckets) for shards in differ.groups())
+    return row_keys(run.options, last, files) if last is not None else None
 
 
 def hashes_of(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKey, Packed]]:
@@ -183,26 +196,51 @@ def hashes_of(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKe
     root, _ = run
     if element.fact is not None:
         yield (KNOWN, 0), element.fact
-    if element.changed is not None:
-        yield from _of_changed(root, element.changed)
-    if element.gate is not None:
-        yield from _of_gate(root, element.gate)
+    if element.compared is not None:
+        yield from _of_compared(root, element.compared)
     if element.ids is not None:
         yield from _of_ids(root, element.ids)
 
 
-def _of_changed(root: str, given: ChangedShards) -> Iterator[tuple[CountKey, bytes | None]]:
-    """Yield the rows that only one snapshot has, by bucket."""
-    try:
-        block = read_block(root, given.shards, given.columns)
-    except SentenceBeamError:
-        yield (CHANGES, 0), None
-        return
-    for number, rows in by_bucket(block, given.buckets):
-        yield (CHANGES, number), rows
+def _of_compared(root: str, given: ComparedShards) -> Iterator[tuple[CountKey, Packed]]:
+    """Yield what is counted of the rows that only one snapshot has, by bucket.
+
+    The gate counts the rows of a damaged old shard as rows that stay.
+    """
+    blocks = [BLOCK.empty_table()]
+    keyed: list[KeyedRows] = []
+    hashes = [np.empty(0, np.uint64)]
+    is_whole = True
+    for shard in given.shards:
+        path = storage.join(root, shard.path)
+        try:
+            batches = [*read_shard(path, given.read_columns, shard.size)]
+        except SentenceBeamError as error:
+            is_whole = False
+            if shard.is_new and (given.keys is not None or given.id_buckets):
+                yield (KNOWN, 0), RunFact(problem=Problem.of(error))
+            continue
+        if given.columns is not None:
+            blocks += [block_of(batch, shard, given.columns) for batch in batches]
+        if given.keys is not None:
+            keyed += [given.keys.keyed(batch, shard.is_new) for batch in batches]
+        if given.id_buckets and shard.is_new:
+            hashes.append(hashes_in(batches))
+            keep_hashes(root, shard.path, hashes[-1])
+    if given.columns is not None:
+        rows = by_bucket(left_over(pa.concat_tables(blocks)), given.buckets)
+        yield from _keyed(CHANGES, rows if is_whole else [(0, None)])
+    yield from _keyed(DELETES, KeyedRows.of(keyed).by_bucket(given.buckets))
+    yield from _keyed(IDS, hashes_by_bucket(np.concatenate(hashes), max(1, given.id_buckets)))
 
 
-def _of_ids(root: str, given: ShardsOfIds) -> Iterator[tuple[CountKey, RunFact | bytes]]:
+def _keyed(
+    what: str, buckets: Iterable[tuple[int, bytes | None]]
+) -> Iterator[tuple[CountKey, bytes | None]]:
+    return (((what, number), rows) for number, rows in buckets)
+
+
+def _of_ids(root: str, given: ShardsOfIds) -> Iterator[tuple[CountKey, Packed]]:
     """Yield the hashes of the shards' ids by bucket."""
     try:
         hashes = np.concatenate([id_hashes(root, path) for path in given.paths])
@@ -210,25 +248,7 @@ def _of_ids(root: str, given: ShardsOfIds) -> Iterator[tuple[CountKey, RunFact |
         # nothing may be committed that names a shard which cannot be read
         yield (KNOWN, 0), RunFact(problem=Problem.of(error))
         return
-    for number, ids in hashes_by_bucket(hashes, given.buckets):
-        yield (IDS, number), ids
-
-
-def _of_gate(root: str, given: ShardsOfGate) -> Iterator[tuple[CountKey, RunFact | bytes]]:
-    """Yield the keys of the shards' rows by bucket.
-
-    Rows of a damaged old shard count as rows that stay.
-    """
-    parts = []
-    for shard in given.shards:
-        try:
-            path = storage.join(root, shard.path)
-            parts.append(given.keys.read(path, shard.size, shard.is_new))
-        except SentenceBeamError as error:
-            if shard.is_new:
-                yield (KNOWN, 0), RunFact(problem=Problem.of(error))
-    for number, rows in KeyedRows.of(parts).by_bucket(given.buckets):
-        yield (DELETES, number), rows
+    yield from _keyed(IDS, hashes_by_bucket(hashes, given.buckets))
 
 
 def count_bucket(bucket: tuple[CountKey, Iterable[Any]], run: tuple[str, str]) -> list[RunFact]:
@@ -268,8 +288,13 @@ def total(facts: Sequence[RunFact]) -> Changes | None:
     return sum(changes, Changes())
 
 
-def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
-    """Yield the shards whose ids are to be counted, or the known number of duplicates."""
+def shards_of_ids(
+    settled: Settled, run: Run, differ: Differing | None, compared: set[str]
+) -> Iterator[Counting]:
+    """Yield the shards, beside those `compared`, whose ids are to be counted.
+
+    Yields the known number of duplicates if no row changed.
+    """
     unchanged = differ is not None and not differ.old and not differ.new
     known = previous_duplicate_ids(run) if unchanged else None
     if known is not None:
@@ -278,8 +303,8 @@ def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Itera
     yield Counting(RunFact(duplicate_ids=0))
     buckets = buckets_for(settled.tally.stored)
     units = read_table(run.root, "units", settled.units, ["path", "rows"])
-    shards = units.filter(units.column("path").is_valid()).to_pylist()
-    for group in group_by_size(shards, itemgetter("rows"), READ_ROWS):
+    rest = (unit for unit in units.to_pylist() if unit["path"] not in {None, *compared})
+    for group in group_by_size(rest, itemgetter("rows"), READ_ROWS):
         yield Counting(ids=ShardsOfIds(tuple(shard["path"] for shard in group), buckets))
 
 

@@ -95,24 +95,28 @@ def read_block(root: str, shards: Iterable[SnapshotShard], columns: Sequence[str
     """
     tables = [BLOCK.empty_table()]
     for shard in shards:
-        count = 1 if shard.is_new else -1
         path = storage.join(root, shard.path)
         for batch in read_shard(path, ["id", "row_hash", *columns], shard.size):
-            n = batch.num_rows
-            found = [
-                batch.column("id").cast(pa.string()),
-                batch.column("row_hash"),
-                pa.array(_digests(batch)),
-                pa.array(np.full(n, count)),
-                pa.repeat(shard.path, n),
-            ]
-            tables.append(pa.table(found, schema=BLOCK))
+            tables.append(block_of(batch, shard, columns))
     return left_over(pa.concat_tables(tables))
 
 
-def _digests(rows: pa.RecordBatch) -> np.ndarray:
+def block_of(batch: pa.RecordBatch, shard: SnapshotShard, columns: Sequence[str]) -> pa.Table:
+    """Return rows of a shard as those of `BLOCK`; `columns` are those whose values are compared."""
+    n = batch.num_rows
+    found = [
+        batch.column("id").cast(pa.string()),
+        batch.column("row_hash"),
+        pa.array(_digests(batch, columns)),
+        pa.array(np.full(n, 1 if shard.is_new else -1)),
+        pa.repeat(shard.path, n),
+    ]
+    return pa.table(found, schema=BLOCK)
+
+
+def _digests(rows: pa.RecordBatch, columns: Sequence[str]) -> np.ndarray:
     """Return uint64 [n], a digest of the values of each row; 0 without values."""
-    names = [name for name in rows.schema.names if name not in ("id", "row_hash")]
+    names = [name for name in rows.schema.names if name in columns]
     if not names:
         return np.zeros(rows.num_rows, np.uint64)
     columns = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]

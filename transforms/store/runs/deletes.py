@@ -21,7 +21,6 @@ from sentence_beam.transforms.corpus.files import is_unnamed
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
-from sentence_beam.transforms.store.shards.reading import read_shard
 from sentence_beam.transforms.store.tables.files import full_paths, rows_of_files_gone
 
 PLACE = re.compile(r"[#@][0-9]+$")  # in an id that was made: the number of a row, or its first byte
@@ -39,13 +38,14 @@ class RowKeys:
     by_file: bool = False
     renamed: dict[str, str] = field(default_factory=dict)
 
-    def read(self, path: str, size: int, is_new: bool) -> "KeyedRows":
-        """Return the rows of a shard by their keys. A document counts by its first piece."""
-        columns = ["row_hash", "doc_hash", "piece"] if self.by_text else ["id", "piece"]
-        parts = [self._keys(batch, is_new) for batch in read_shard(path, columns, size)]
-        keys, rows = np.unique(
-            np.concatenate(parts or [np.empty(0, np.uint64)]), return_counts=True
-        )
+    @property
+    def columns(self) -> list[str]:
+        """The columns of shards that the keys are made of."""
+        return ["row_hash", "doc_hash", "piece"] if self.by_text else ["id", "piece"]
+
+    def keyed(self, batch: pa.RecordBatch, is_new: bool) -> "KeyedRows":
+        """Return rows of a shard by their keys. A document counts by its first piece."""
+        keys, rows = np.unique(self._keys(batch, is_new), return_counts=True)
         sign = -1 if is_new else 1
         return KeyedRows(keys, sign * rows)
 

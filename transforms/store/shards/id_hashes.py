@@ -5,7 +5,7 @@ A shard never changes, nor do its hashes. `ids/<unit>-<digest>.xxh3` is a mark, 
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -36,13 +36,21 @@ def id_hashes(root: str, shard: str) -> np.ndarray:
     hashes = kept_hashes(root, shard)
     if hashes is not None:
         return hashes
-    batches = read_shard(storage.join(root, shard), ["id", "piece"])
+    hashes = hashes_in(read_shard(storage.join(root, shard), ["id", "piece"]))
+    keep_hashes(root, shard, hashes)
+    return hashes
+
+
+def hashes_in(batches: Iterable[pa.RecordBatch]) -> np.ndarray:
+    """Return uint64 [n], the hashes of the ids of rows, or of documents that begin there."""
     parts = [hash_ids(_first_pieces(batch).column("id")) for batch in batches]
-    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
-    # the count does not depend on it; the next run writes it
+    return np.concatenate([np.empty(0, np.uint64), *parts])
+
+
+def keep_hashes(root: str, shard: str, hashes: np.ndarray) -> None:
+    """Write the hashes of a shard's ids, if they can be written: the next run tries again."""
     with contextlib.suppress(Exception):
         _write(storage.join(root, layout.ids(shard)), hashes)
-    return hashes
 
 
 def kept_hashes(root: str, shard: str) -> np.ndarray | None:
