@@ -182,32 +182,39 @@ def _array(name: str, values: Any, columns: Columns | None) -> pa.Array | pa.Chu
             return pa.chunked_array(values)
         return pa.array(values)
     except _UNREAD:
-        texts = _texts_of(name, list(map(_value_or_none, values)), columns)
-    for row, text in enumerate(texts):
-        if not is_utf8(text):
-            raise OptionError(
-                f"row {row}: column {name} is {NOT_UTF8}; mend the row, or leave it out"
-            )
+        plain_values = list(map(_value_or_none, values))
+    texts, reasons = texts_of(plain_values, name, columns)
+    for row, (value, reason) in enumerate(zip(plain_values, reasons, strict=True)):
+        if reason is not None and value is not None:
+            what = f"{value!r:.80} ({type(value).__name__}): {reason}"
+            if reason == NOT_UTF8:
+                what = reason
+            raise OptionError(f"row {row}: column {name} is {what}; mend the row, or leave it out")
     return pa.array(texts, pa.string())
 
 
-def _texts_of(name: str, values: list[Any], columns: Columns | None) -> list[str | None]:
-    """Return values of several types as text."""
+def texts_of(
+    values: Iterable[Any], name: str, columns: Columns | None
+) -> tuple[list[str | None], list[str | None]]:
+    """Return the values of a column as text, and the reasons against those that cannot be.
+
+    A text that is not UTF-8 has question marks for what UTF-8 lacks.
+    """
     read: Callable[[Any], tuple[str | None, str | None]] = _any_as_text
     if columns is not None and name == columns.id:
         read = read_id
     elif columns is not None and name == columns.text and columns.of_text is None:
         read = read_text
-    texts = []
-    for row, value in enumerate(values):
+    texts: list[str | None] = []
+    reasons: list[str | None] = []
+    for value in values:
         text, reason = read(value)
-        if reason is not None and value is not None:
-            raise OptionError(
-                f"row {row}: column {name} is {value!r:.80} ({type(value).__name__}): {reason};"
-                " mend the row, or leave it out"
-            )
+        if text is not None and not is_utf8(text):
+            text = text.encode("utf8", errors="replace").decode("utf8")
+            reason = NOT_UTF8
         texts.append(text)
-    return texts
+        reasons.append(reason)
+    return texts, reasons
 
 
 def _value_or_none(value: Any) -> Any:
@@ -219,7 +226,7 @@ def _value_or_none(value: Any) -> Any:
 
 
 def _any_as_text(value: Any) -> tuple[str | None, None]:
-    return value_as_text(value), None
+    return value_as_text(plain_value(value)), None
 
 
 def read_id(value: Any) -> tuple[str | None, str | None]:
