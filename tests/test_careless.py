@@ -372,6 +372,11 @@ def test_a_file_of_options_gives_way_to_flags(run: Run, tmp_path: Path) -> None:
     run("search", "--config=o.toml", "-k=2").failed(2, "--full: 'yes' is not True or False")
     (tmp_path / "o.toml").write_text('store = "a"\nquery = ["x"]\nid = "y"\n')
     run("search", "--config=o.toml").failed(2, "--id --query-vectors is required, and one alone")
+    (tmp_path / "o.toml").write_text('store = "a"\nid = "x"\nquiet = "yes"\n')
+    run("search", "--config=o.toml").failed(2, "o.toml: quiet is true or false, not 'yes'")
+    (tmp_path / "o.toml").write_text('store = "a"\nindex = "Flat"\nrunner = "NoRunner"\n')
+    run("index", "--config=o.toml").failed(2, "--runner NoRunner cannot be used")
+    run("index", "--config=o.toml", "--runner=FnApiRunner").failed(2, f"{tmp_path}/a holds no")
     (tmp_path / "o.toml").write_text('[search]\nstroe = "a"\n')
     run("search", "--config", "o.toml", "--query", "x").failed(
         2, "stroe is no option of search", "did you mean store?"
