@@ -31,7 +31,10 @@ from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.run_ids import new_run
 
 pytest.importorskip("faiss")
-pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.usefixtures("one_model", "every_shard_checked"),
+    pytest.mark.timeout(7200),
+]
 # by those who read a snapshot
 UNREAD = ("sidecars", "runs", "report.json", "report.html", "lease.json")
 EVERY = 6  # flips for each run of embed over one
@@ -254,7 +257,7 @@ def flipped(
     assert found is not False, f"{what}: other rows or hits; verify: {verified}"
     assert verified.status or found, f"{what}: verify finds nothing, and it cannot be read"
     if with_embed:
-        ended = run("embed", "--store", store, *made.embed, "--check-carried", 1)
+        ended = run("embed", "--store", store, *made.embed)
         one_line(ended)
         if ended.status == 0:
             after = run("verify", "--store", store)

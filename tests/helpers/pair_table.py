@@ -85,7 +85,6 @@ PASSING: Mapping[str, Row] = {
     "deletes": Row(("too many", "allowed"), ("--max-deletes",)),
     "rejects": Row(("too many",), ("--max-rejects",)),
     "drift": Row(("checked",), ("--max-drift",)),
-    "carried": Row(("0", "1"), ("--check-carried",)),
     "damage": Row(("removed", "cut")),
 }
 COMMANDS = Row(

@@ -31,8 +31,6 @@ HOW = (
     "float32",
     "--max-rejects",
     "1",
-    "--check-carried",
-    "1",
 )
 CODES = ("--precision", "int8", "--index", "Flat")
 ALL = ("embed", "--input", "PLACE/in/*")

@@ -51,7 +51,6 @@ GIVEN: dict[str, Any] = {
     "max_answer_change": 0.05,
     "max_ndcg_drop": 0.02,
     "accept_answers": True,
-    "check_carried": 0.5,
     "price_per_hour": 1.5,
     "currency": "EUR",
     "device": "cpu",

@@ -202,9 +202,3 @@ INDEX_MIN_RAM = Declared(
     kind=values.memory,
     metavar="SIZE",
 )
-CHECK_CARRIED = Declared(
-    "share of the snapshot's shards to read, if listings have no checksums (default: all that the"
-    " current snapshot lacks, and the store's share of the others)",
-    kind=values.fraction,
-    metavar="FRACTION",
-)

@@ -82,7 +82,6 @@ class RememberedOptions(ShownOptions, JsonEntry):
     max_deletes: float = 0.5
     max_unknown: float | None = field(default=None, metadata=SPARSE)
     max_drift: float | None = field(default=None, metadata=SPARSE)
-    check_carried: float = 0.01
     max_answer_change: float | None = field(default=None, metadata=SPARSE)
     max_ndcg_drop: float | None = field(default=None, metadata=SPARSE)
     deterministic: bool = False

@@ -101,16 +101,6 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=0,
     )
-    check_carried: float | None = option(
-        "share of the carried shards to read again, others in each run, if listings have no"
-        f" checksums (default: {RememberedOptions.check_carried:g})",
-        kind=values.fraction,
-        metavar="FRACTION",
-        group=STORED,
-        remembered=RUN,
-        advanced=True,
-        default=None,
-    )
     max_drift: float | None = option(
         "cosine distance by which the model may have moved since the store was begun (default:"
         f" {MAX_DRIFT['float32']:g}, {MAX_DRIFT['float16']:g} for float16,"

@@ -120,7 +120,7 @@ def _run(options: EmbedOptions, choice: Choice, previous: Manifest | None, run_i
         started=now(),
         gates=choice.gates,
         check_from=0,
-        check_stride=stride(None, 0, choice.options.check_carried),
+        check_stride=stride(None, 0),
         command="embed",
         generation=_generation(options, previous),
         ranges=_ranges(options, choice.space, previous),
@@ -140,7 +140,7 @@ def _after(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
         watch=previous.watch,
         forgotten=_forgotten(options, previous),
         check_from=previous.check_from,
-        check_stride=stride(previous, previous.check_from, run.options.check_carried),
+        check_stride=stride(previous, previous.check_from),
     )
     if options.append:
         tables = {**previous.input.tables, **run.tables}

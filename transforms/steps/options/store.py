@@ -6,7 +6,6 @@ from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
 from sentence_beam.transforms.options.common import (
-    CHECK_CARRIED,
     NEIGHBOURS,
     SNAPSHOT,
     STORE,
@@ -138,7 +137,6 @@ class RollbackOptions:
         "run of the earlier snapshot; history lists them", metavar="RUN", positional=True
     )
     store: str = option(STORE, kw_only=False)
-    check_carried: float | None = option(CHECK_CARRIED, default=None)
     beam_flags: Sequence[str] = ()
 
 
