@@ -171,10 +171,8 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
             if not night:
                 forget = ["forget", "--store", folder / "store", "--id", "b7"]
                 assert main([str(option) for option in forget]) == 0
-        judged = folder / "judged.tsv"
-        judged.write_text(f"{sentences(1)[0]}\ta0\t1\n")
         (folder / "queries.txt").write_text("\n".join(sentences(5)))
-        asked = ["--queries", folder / "queries.txt", "--judgements", judged]
+        asked = ["--queries", folder / "queries.txt"]
         watch = ["watch", "--store", folder / "store", *asked]
         assert main([str(option) for option in watch]) == 0
         too_many = [*options, "--max-rejects", 0, "--reembed"]

@@ -108,7 +108,6 @@ NO_ROW: Mapping[str, str] = {
     "--require-space": "ends a run or changes nothing",
     "--max-unknown": "ends a run or changes nothing",
     "--max-answer-change": "ends a run or changes nothing",
-    "--max-ndcg-drop": "ends a run or changes nothing",
     "--allow-forgotten": "nothing without a row that was erased",
     "--accept-answers": "ends no run and changes nothing",
     "--price-per-hour": "figures of the report",

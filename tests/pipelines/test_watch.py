@@ -61,7 +61,7 @@ def watched(made: Path, tmp_path: Path, inputs: Path, store: Path) -> Path:
 def test_queries_of_a_file(run: Run, watched: Path, inputs: Path) -> None:
     manifest = manifest_of(watched)
     entry = manifest["watch"]
-    assert (entry["count"], entry["k"], entry["judgements"]) == (10, 3, None)
+    assert (entry["count"], entry["k"]) == (10, 3)
     assert sorted(files_in(watched, "watch")) == sorted(
         {entry["queries"]["path"], entry["answers"]["path"]}
     )
@@ -162,22 +162,6 @@ def test_no_model_is_loaded_for_an_unchanged_set(
     assert "beyond growth" in embed(inputs / "*").ok().out
 
 
-def test_judgements(run: Run, embed: Run, watched: Path, inputs: Path) -> None:
-    queries, qrels = inputs.parent / "q.tsv", inputs.parent / "qrels.tsv"
-    write_lines(queries, ["id\ttext", *(f"q{n}\t{sentences(1, n)[0]}" for n in range(6))])
-    write_lines(qrels, [*(f"q{n}\ta{n}\t1" for n in range(6)), "q0\tnowhere\t1", "q99\ta1\t1"])
-    named = ("--store", watched, "--queries", queries, "--judgements", qrels)
-    out = run("watch", *named).ok().out
-    assert "6 queries, 7 rows" in out
-    assert "1 judgement of unknown queries left out: 'q99'" in out
-    assert "1 judged row is not in the store, and count as never found: 'nowhere'" in out
-    write(inputs, ["quite another text " + text for text in sentences(20, 70)])
-    embed(inputs / "*", "--max-ndcg-drop", "0.1").failed(3, "nDCG@10 of 6 judged queries fell")
-    assert "nDCG@10" in embed(inputs / "*", "--accept-answers").ok().out
-    write_lines(qrels, [f"q{n} 0 a{n} 1" for n in range(6)])
-    assert "6 queries, 6 rows" in run("watch", *named).ok().out
-
-
 def test_drawn_queries_are_the_same_in_each_draw(
     run: Run, embed: Run, inputs: Path, store: Path
 ) -> None:
@@ -196,18 +180,12 @@ def test_bad_input(run: Run, embed: Run, watched: Path, inputs: Path, tmp_path: 
     def refused(*arguments: object) -> str:
         return run("watch", "--store", watched, *arguments).failed(2)
 
-    empty, twice, wrong = tmp_path / "empty.txt", tmp_path / "twice.tsv", tmp_path / "wrong.tsv"
+    empty, twice = tmp_path / "empty.txt", tmp_path / "twice.tsv"
     write_lines(empty, ["", " "])
     write_lines(twice, ["id\ttext", "q1\ta text", "q1\tanother text"])
-    write_lines(wrong, ["q1\ta1\tgood"])
     assert "holds no query" in refused("--queries", empty)
     assert "two queries have the id 'q1'" in refused("--queries", twice)
     assert "there is no such file" in refused("--queries", tmp_path / "none.txt")
-    queries = inputs.parent / "queries.txt"
-    assert "line 1" in refused("--queries", queries, "--judgements", wrong)
-    write_lines(wrong, ["q1\ta1\t1"])
-    assert "judges none of the queries" in refused("--queries", queries, "--judgements", wrong)
-    assert "--judgements is for --queries" in refused("--judgements", wrong)
     assert "--draw" in refused("--draw", "2", "--remove")
     embed(inputs / "*", "--no-keep-text").ok()
     assert "keeps no text" in refused("--draw", "2")

@@ -44,12 +44,6 @@ MAX_ANSWER_CHANGE = Declared(
     kind=values.fraction,
     metavar="FRACTION",
 )
-MAX_NDCG_DROP = Declared(
-    "drop of the judged watched queries' nDCG that is allowed, at the lower end of its interval"
-    " (default: 1, off)",
-    kind=values.fraction,
-    metavar="X",
-)
 ACCEPT_ANSWERS = Declared(
     "commit this run however the answers to watched queries changed (default: no)"
 )

@@ -50,7 +50,7 @@ class RunSummary(ShownOptions):
 
     Answers to watched queries: `answer_change` is the share of lost answers, `answers_beyond` the
     share beyond growth, `answer_overlap` the mean overlap with the snapshot before, `answer_causes`
-    counts the lost ones by cause. `ndcg` is that of the judged queries.
+    counts the lost ones by cause.
 
     `spent` and `saved` are in the `currency` of `price_per_hour`.
     """
@@ -96,7 +96,6 @@ class RunSummary(ShownOptions):
     answers_beyond: float | None = None
     answer_overlap: float | None = None
     answer_causes: dict[str, int] | None = None
-    ndcg: float | None = None
 
     @property
     def stored(self) -> int | None:
@@ -316,13 +315,11 @@ def _answers(watch: dict[str, Any] | None) -> dict[str, Any]:
     """Return the fields of a summary on the answers to watched queries, if these were compared."""
     if watch is None:
         return {}
-    judged = watch["judged"] or {}
     return {
         "answer_change": watch["change"],
         "answers_beyond": watch["beyond"],
         "answer_overlap": watch["overlap"],
         "answer_causes": watch["causes"],
-        "ndcg": judged.get("ndcg"),
     }
 
 

@@ -32,7 +32,6 @@ WORK = (
 ANSWERS = (
     ("answers_beyond", "changed answers", "beyond growth, of all answers"),
     ("answer_overlap", "overlap of answers", "with those of the snapshot before"),
-    ("ndcg", "nDCG", "of the judged queries"),
 )
 STATISTICS = ("count", "sum", "p50", "p95", "max")
 COLUMNS = (

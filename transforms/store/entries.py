@@ -83,7 +83,6 @@ class RememberedOptions(ShownOptions, JsonEntry):
     max_unknown: float | None = field(default=None, metadata=SPARSE)
     max_drift: float | None = field(default=None, metadata=SPARSE)
     max_answer_change: float | None = field(default=None, metadata=SPARSE)
-    max_ndcg_drop: float | None = field(default=None, metadata=SPARSE)
     deterministic: bool = False
     query_prompt: str | None = None
     own_prompts: tuple[str, ...] = field(default=(), metadata=SPARSE)
@@ -175,14 +174,13 @@ class WatchFileEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class WatchEntry(JsonEntry):
-    """The queries that a store watches, their judgements, and this snapshot's answers.
+    """The queries that a store watches, and this snapshot's answers.
 
-    Each query has `k` answers. `digest` covers queries, judgements and `k`, but not the vectors of
-    the queries, which change with the model.
+    Each query has `k` answers. `digest` covers queries and `k`, but not the vectors of the queries,
+    which change with the model.
     """
 
     queries: WatchFileEntry
-    judgements: WatchFileEntry | None
     answers: WatchFileEntry
     count: int
     k: int
@@ -191,8 +189,7 @@ class WatchEntry(JsonEntry):
     @property
     def files(self) -> list[WatchFileEntry]:
         """All files that the entry names."""
-        found = [self.queries, self.judgements, self.answers]
-        return [file for file in found if file is not None]
+        return [self.queries, self.answers]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from sentence_beam.transforms.store.verify_index import (
 )
 from sentence_beam.transforms.store.verify_manifest import manifest_faults
 from sentence_beam.transforms.store.verify_tables import count_faults, part_faults, table_faults
-from sentence_beam.transforms.store.watched import read_answers, read_grades, read_queries
+from sentence_beam.transforms.store.watched import read_answers, read_queries
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
 UNITS_IN_A_CHECK = 16
@@ -275,7 +275,6 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
         yield from _with_reading(_reads(read_rows, manifest.root, manifest.forgotten))
     if manifest.watch:
         yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
-        yield from _with_reading(_reads(read_grades, manifest.root, manifest.watch))
         yield from _with_reading(_reads(read_answers, manifest.root, manifest.watch))
 
 

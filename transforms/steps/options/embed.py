@@ -16,7 +16,6 @@ from sentence_beam.transforms.options.common import (
     INDEX_MIN_RAM,
     INDEXES,
     MAX_ANSWER_CHANGE,
-    MAX_NDCG_DROP,
     MAX_REJECTS,
     METRIC,
     STORE,
@@ -114,9 +113,6 @@ class EmbedOptions(VectorOptions):
     )
     max_answer_change: float | None = option(
         MAX_ANSWER_CHANGE, group=STORED, gate=True, advanced=True, default=None
-    )
-    max_ndcg_drop: float | None = option(
-        MAX_NDCG_DROP, group=STORED, gate=True, advanced=True, default=None
     )
     accept_answers: bool = option(ACCEPT_ANSWERS, group=STORED, advanced=True, default=False)
     append: bool = option(

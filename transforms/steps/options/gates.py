@@ -16,7 +16,7 @@ from sentence_beam.transforms.store.runs.gates import UsedGates
 
 NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
 OFF = 1.0
-ANSWER_GATES = ("max_answer_change", "max_ndcg_drop")
+ANSWER_GATES = ("max_answer_change",)
 DEFAULTS = {
     "max_rejects": RememberedOptions.max_rejects,
     "max_deletes": RememberedOptions.max_deletes,

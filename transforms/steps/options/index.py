@@ -17,7 +17,6 @@ from sentence_beam.transforms.options.common import (
     MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
     MAX_LATENCY_MS,
-    MAX_NDCG_DROP,
     METRIC,
     REVISION,
     STORE,
@@ -53,7 +52,6 @@ class IndexOptions:
         "train the index again, whatever changed since the last one (default: no)", default=False
     )
     max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
-    max_ndcg_drop: float | None = option(MAX_NDCG_DROP, default=None)
     accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
     index_min_ram: str | None = option(INDEX_MIN_RAM, default=None)
@@ -110,6 +108,5 @@ class RecalibrateOptions:
         metavar="PATH|none",
     )
     max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
-    max_ndcg_drop: float | None = option(MAX_NDCG_DROP, default=None)
     accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     beam_flags: Sequence[str] = ()

@@ -203,12 +203,6 @@ class WatchOptions:
     remove: bool = option(
         "watch no queries any more (default: no)", exclusive=WATCHED, default=False
     )
-    judgements: str | None = option(
-        "relevant rows of --queries: TREC's qrels, or query id, row id and grade in TSV or CSV"
-        " (default: none)",
-        metavar="FILE",
-        default=None,
-    )
     k: int = option(named_k(f"answers for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     report: str | None = option(
         "write a page with the answers that changed most since the snapshot before (default: none)",
@@ -217,11 +211,6 @@ class WatchOptions:
     )
     model: str | None = option(STORES_MODEL, default=None)
     beam_flags: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        read(self)
-        if self.judgements is not None and self.queries is None:
-            raise OptionError("--judgements is for --queries; name both files")
 
     @property
     def changes(self) -> bool:

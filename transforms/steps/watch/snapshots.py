@@ -18,7 +18,6 @@ from sentence_beam.transforms.store.watched import (
     Answers,
     WatchedQueries,
     read_answers,
-    read_grades,
     read_queries,
 )
 
@@ -42,8 +41,7 @@ def compare_snapshots(old: Manifest, new: Manifest, model: str | None = None) ->
     before = _answers(old, watch, watched, model)
     after = _asked(new, watch, for_new)
     vectors = final_vectors(for_new, new)
-    grades = read_grades(new.root, watch)
-    return compare((old, new), (before, after), watched, vectors, grades, watch.k)
+    return compare((old, new), (before, after), watched, vectors, watch.k)
 
 
 def _kept(manifest: Manifest, watch: WatchEntry) -> Answers | None:

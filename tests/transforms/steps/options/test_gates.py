@@ -54,12 +54,11 @@ def test_a_tighter_value_replaces_the_one_before_and_a_looser_one_is_for_one_run
 
 
 def test_answers_are_accepted_for_one_run() -> None:
-    kept = RememberedOptions(max_answer_change=0.05, max_ndcg_drop=0.01)
+    kept = RememberedOptions(max_answer_change=0.05)
     asked = EmbedOptions(input=("a",), store="s", accept_answers=True)
     gates = gates_of(asked, kept, "float32")
-    assert (gates.used.max_answer_change, gates.used.max_ndcg_drop) == (1.0, 1.0)
+    assert gates.used.max_answer_change == 1.0
     assert gates.remembered["max_answer_change"] == 0.05
-    assert gates.remembered["max_ndcg_drop"] == 0.01
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
