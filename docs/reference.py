@@ -78,7 +78,6 @@ OPTIONS = {
     "--max-unknown": "embedding.md#unknown-words",
     "--max-drift": "exactness.md#the-canary",
     "--max-answer-change": "watch.md#gates",
-    "--accept-answers": "watch.md#a-run-that-answers-worse",
     "--allow-forgotten": "erasing.md#rows-that-return",
     "--forgotten": "erasing.md#a-check",
     "--deterministic": "exactness.md#the-same-vectors-again",

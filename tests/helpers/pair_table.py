@@ -109,7 +109,6 @@ NO_ROW: Mapping[str, str] = {
     "--max-unknown": "ends a run or changes nothing",
     "--max-answer-change": "ends a run or changes nothing",
     "--allow-forgotten": "nothing without a row that was erased",
-    "--accept-answers": "ends no run and changes nothing",
     "--price-per-hour": "figures of the report",
     "--currency": "figures of the report",
     "--job": "a restart writes what the run would have written",

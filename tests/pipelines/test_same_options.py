@@ -49,7 +49,6 @@ GIVEN: dict[str, Any] = {
     "max_bad_files": 2,
     "max_drift": 0.1,
     "max_answer_change": 0.05,
-    "accept_answers": True,
     "price_per_hour": 1.5,
     "currency": "EUR",
     "device": "cpu",

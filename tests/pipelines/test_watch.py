@@ -102,7 +102,7 @@ def test_a_worse_night_does_not_go_live(run: Run, embed: Run, watched: Path, inp
     )
     assert result["watch"]["causes"]["file_gone"] > 10
     assert result["watch"]["examples"]["file_gone"]["before"].startswith("a")
-    out = embed(inputs / "*", "--max-deletes", "1", "--accept-answers").ok().out
+    out = embed(inputs / "*", "--max-deletes", "1", "--max-answer-change", "1").ok().out
     assert "file gone" in out
     assert manifest_of(watched)["options"]["max_answer_change"] == 0.05
     assert "file gone" in (watched / "report.html").read_text()
@@ -131,7 +131,15 @@ def test_a_calibration_moves_vectors(run: Run, watched: Path, tmp_path: Path) ->
     said = run("recalibrate", "--store", watched, "--calibration", calibration, *GATE)
     said.failed(3, "vector moved though its text did not")
     out = (
-        run("recalibrate", "--store", watched, "--calibration", calibration, "--accept-answers")
+        run(
+            "recalibrate",
+            "--store",
+            watched,
+            "--calibration",
+            calibration,
+            "--max-answer-change",
+            "1",
+        )
         .ok()
         .out
     )
@@ -143,7 +151,7 @@ def test_another_model_asks_with_new_vectors(
 ) -> None:
     queries = manifest_of(watched)["watch"]["queries"]
     embed(inputs / "*", "--reembed", "--pooler", "cls", *GATE).failed(3, "vector moved")
-    embed(inputs / "*", "--reembed", "--pooler", "cls", "--accept-answers").ok()
+    embed(inputs / "*", "--reembed", "--pooler", "cls", "--max-answer-change", "1").ok()
     assert manifest_of(watched)["watch"]["queries"] != queries
     check_ledger(watched, 40, embedded=40)
     run("verify", "--store", watched).ok()

@@ -44,9 +44,6 @@ MAX_ANSWER_CHANGE = Declared(
     kind=values.fraction,
     metavar="FRACTION",
 )
-ACCEPT_ANSWERS = Declared(
-    "commit this run however the answers to watched queries changed (default: no)"
-)
 
 # Files and their text
 

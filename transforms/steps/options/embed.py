@@ -10,7 +10,6 @@ from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.corpus.column_types import KeptColumn, parse_columns
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.options.common import (
-    ACCEPT_ANSWERS,
     DEVICE,
     INDEX_ACCELERATOR,
     INDEX_MIN_RAM,
@@ -114,7 +113,6 @@ class EmbedOptions(VectorOptions):
     max_answer_change: float | None = option(
         MAX_ANSWER_CHANGE, group=STORED, gate=True, advanced=True, default=None
     )
-    accept_answers: bool = option(ACCEPT_ANSWERS, group=STORED, advanced=True, default=False)
     append: bool = option(
         "files of earlier runs stay, though --input does not name them; needs --partition file"
         " (default: no)",

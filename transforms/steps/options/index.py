@@ -6,7 +6,6 @@ from dataclasses import replace
 from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.option import Declared, option, options
 from sentence_beam.transforms.options.common import (
-    ACCEPT_ANSWERS,
     CSV,
     DELIMITER,
     FORMAT,
@@ -52,7 +51,6 @@ class IndexOptions:
         "train the index again, whatever changed since the last one (default: no)", default=False
     )
     max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
-    accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
     index_min_ram: str | None = option(INDEX_MIN_RAM, default=None)
     range_bytes: int | None = None
@@ -108,5 +106,4 @@ class RecalibrateOptions:
         metavar="PATH|none",
     )
     max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
-    accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     beam_flags: Sequence[str] = ()

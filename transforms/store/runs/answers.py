@@ -109,7 +109,7 @@ def check_answers(gates: UsedGates, figures: AnswerFigures) -> None:
         raise DataGateError(
             f"{100 * figures.beyond:.1f} % of the answers to {queries} changed beyond growth,"
             f" more than --max-answer-change {gates.max_answer_change:g} allows"
-            f"{_largest(figures)}; mend that, or say --accept-answers"
+            f"{_largest(figures)}; mend that, or say --max-answer-change 1"
         )
 
 

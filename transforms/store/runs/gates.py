@@ -11,7 +11,8 @@ class UsedGates:
 
     `max_rejects` is a fraction of the rows read, `max_deletes` of the last snapshot's rows,
     `max_unknown` of the embedded tokens; `max_drift` is the cosine distance that the canary's
-    vectors may have moved. `max_answer_change` is a fraction of the answers to watched queries; 1 allows any.
+    vectors may have moved. `max_answer_change` is a fraction of the answers to watched
+    queries; 1 allows any.
     """
 
     max_rejects: float = RememberedOptions.max_rejects

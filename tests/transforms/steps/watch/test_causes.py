@@ -186,6 +186,6 @@ def test_the_gate_commits_nothing_and_names_an_example(nights: WatchedNights) ->
     example = figures.examples[ROW_CHANGED]
     assert first[example.query] == example.before
     assert f"as {example.query!r}, whose first hit was {example.before}" in result.message
-    assert "--accept-answers" in result.message
+    assert "--max-answer-change 1" in result.message
     _, accepted = nights.night(files)
     assert accepted.exit_code == 0
