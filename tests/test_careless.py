@@ -103,7 +103,7 @@ EMBED --limit ten                     | 2 | whole number above zero
 EMBED --max-rejects 2                 | 2 | number from 0 to 1
 EMBED --max-rejects 1%                | 2 | number from 0 to 1
 EMBED --unit-tokens 1.5k              | 2 | 256k
-EMBED --price-per-hour free           | 2 | amount of money
+plan --input x.txt --price-per-hour free | 2 | amount of money
 EMBED --min-ram lots                  | 2 | 16GB
 EMBED --store ''                      | 2 | is empty
 EMBED --store t                       | 2 | name one
@@ -177,8 +177,6 @@ embed --input x.txt --store s --max-tokens 3    | 2 | with --reembed
 embed --input x.txt --store s --partition content | 2 | partition would change
 embed --input x.txt --store s --dim 1000 | 2 | give 1 to
 embed --input x.txt --store s --prompt-name foo | 2 | its prompts: none
-embed --input x.txt --store s --require-space a | 2 | nor its first 6 or more hex digits
-embed --input x.txt --store s --require-space abcdef | 2 | mend them, or require that one
 plan --input s                                  | 2 | no file matches but
 fit --store s --method whitening --output mine  | 2 | holds notes.txt and was not made by fit
 fit --store s --method whitening --output s     | 2 | was not made by fit

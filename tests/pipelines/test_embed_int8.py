@@ -34,7 +34,6 @@ def corpus(inputs: Path) -> Path:
         (("--pooler", "mean+ditto:1-1"), ("pooler ditto", "--dtype float32")),
         (("--device", "cuda"), ("--dtype int8 runs on the CPU",)),
         (("--accelerator", "type:nvidia-l4;count:1"), ("--dtype int8 runs on the CPU",)),
-        (("--require-space", "abcdef"), ("--require-space", "leave it out")),
         (("--dry-run",), ("--dtype float32",)),
     ],
 )

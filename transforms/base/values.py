@@ -27,7 +27,6 @@ MEANT = {
 FOLDS = ("best", "none")  # how a search joins several pieces of a document
 # Words that differ little and mean the contrary.
 OPPOSITES = {frozenset(pair) for pair in (("min", "max"), ("new", "old"))}
-LEAST_DIGITS = 6  # of an id that is given by its beginning
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
@@ -215,15 +214,6 @@ def names(text: str) -> tuple[str, ...]:
     if len(set(columns)) != len(columns):
         raise OptionError(f"{text} names a column twice")
     return columns
-
-
-def digest(text: str) -> str:
-    """Read the id of a space, or its first digits, as `info` shows them."""
-    if re.fullmatch(rf"[0-9a-fA-F]{{{LEAST_DIGITS},64}}", text) is None:
-        raise OptionError(
-            f"{text} is not an id of a space, nor its first {LEAST_DIGITS} or more hex digits"
-        )
-    return text.lower()
 
 
 def delimiter(text: str) -> str:

@@ -33,6 +33,11 @@ WHERE = Declared(
     kind=values.filled,
     metavar="EXPR",
 )
+PRICE_PER_HOUR = Declared(
+    "what the machines cost; the page says what was spent and saved (default: none)",
+    kind=values.price,
+    metavar="P",
+)
 DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
     f"rejected rows allowed before the run fails (default: {RememberedOptions.max_rejects:g})",

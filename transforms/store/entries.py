@@ -1,6 +1,6 @@
 """The parts of a manifest and the checks of their fields; every path must be one of `layout`."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest
@@ -32,23 +32,8 @@ TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownOptions:
-    """The remembered options that the record of a run has too, and its line in the report."""
-
-    price_per_hour: float | None = None
-    currency: str = ""
-
-    def shown(self) -> dict[str, Any]:
-        """Return these options by name."""
-        return {name: getattr(self, name) for name in SHOWN}
-
-
-SHOWN = tuple(item.name for item in fields(ShownOptions))
-
-
 @dataclass(frozen=True)
-class RememberedOptions(ShownOptions, JsonEntry):
+class RememberedOptions(JsonEntry):
     """The options that a store remembers.
 
     The defaults are those of a new store, except `keep_text`.

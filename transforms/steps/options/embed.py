@@ -17,6 +17,7 @@ from sentence_beam.transforms.options.common import (
     MAX_ANSWER_CHANGE,
     MAX_REJECTS,
     METRIC,
+    PRICE_PER_HOUR,
     STORE,
     TOKENS_PER_BATCH,
 )
@@ -119,14 +120,6 @@ class EmbedOptions(VectorOptions):
         group=STORED,
         default=False,
     )
-    require_space: str | None = option(
-        "end with exit status 2 unless the run's space has this id, or begins so (default: any)",
-        kind=values.digest,
-        metavar="ID",
-        group=STORED,
-        advanced=True,
-        default=None,
-    )
     allow_forgotten: tuple[str, ...] = option(
         "take rows that were erased with `forget` in again, by id; several, or repeated (default:"
         " none)",
@@ -140,24 +133,6 @@ class EmbedOptions(VectorOptions):
         "embed everything again, in a new space if need be (default: no)",
         group=STORED,
         default=False,
-    )
-    price_per_hour: float | None = option(
-        "what the machines cost; the report says what was spent and saved (default: none)",
-        kind=values.price,
-        metavar="P",
-        group=STORED,
-        remembered=RUN,
-        advanced=True,
-        default=None,
-    )
-    currency: str | None = option(
-        "what the price is in, to stand beside amounts (default: none)",
-        kind=values.filled,
-        metavar="NAME",
-        group=STORED,
-        remembered=RUN,
-        advanced=True,
-        default=None,
     )
     job: str | None = option(
         "name of the run; a restart under it goes on with an unfinished run, options being equal"
@@ -231,7 +206,7 @@ class EmbedOptions(VectorOptions):
 
 @options
 class PlanOptions(EmbedOptions):
-    """The options of `plan`: those of `embed`, with an empty `store` for a new one."""
+    """The options of `plan`: those of `embed`, a price, and an empty `store` for a new one."""
 
     store: str = option(
         STORE,
@@ -239,6 +214,11 @@ class PlanOptions(EmbedOptions):
         aliases=("--output",),
         group=STORED,
         default="",
+    )
+    price_per_hour: float | None = option(
+        PRICE_PER_HOUR,
+        help="what the machine costs; adds the cost of the run (default: none)",
+        default=None,
     )
     beam_flags: Sequence[str] = ()
 
@@ -249,6 +229,7 @@ class PlanOptions(EmbedOptions):
             input: StrPath | Iterable[StrPath],
             *,
             store: StrPath = "",
+            price_per_hour: float | None = None,
             beam_flags: Sequence[str] = (),
             **options: Unpack[PlanKeywords],
         ) -> None: ...

@@ -7,6 +7,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
 from sentence_beam.transforms.options.common import (
     NEIGHBOURS,
+    PRICE_PER_HOUR,
     SNAPSHOT,
     STORE,
     STORES_MODEL,
@@ -234,6 +235,14 @@ class ReportOptions:
         metavar="FILE",
         default=None,
     )
+    price_per_hour: float | None = option(PRICE_PER_HOUR, default=None)
+
+    def __post_init__(self) -> None:
+        read(self)
+        if self.format != PAGE and self.price_per_hour is not None:
+            raise OptionError(
+                "--price-per-hour is for the page; leave it out with --format openmetrics"
+            )
 
 
 @options

@@ -156,5 +156,4 @@ def _ended(run: Run, status: str, message: str) -> Result:
         space=run.space.id,
         pooled=run.space.pooled_id,
         command=run.command,
-        **run.options.shown(),
     )
