@@ -43,7 +43,7 @@ PATHS = ("DIR", "FILE", "GLOB", "MODEL", "PATH", "PATH|none", "STORE")  # metava
 
 def module() -> str:
     """Return the text of the module."""
-    embed = keywords(EmbedOptions, "input", "store", "dry_run")
+    embed = keywords(EmbedOptions, "input", "store")
     neighbours = keywords(NeighboursOptions, "store", "output", "k")
     plan_class = typed_dict("PlanKeywords", "of `embed` and `plan`, without the store", embed)
     refused = ("store", "partition", *REFUSED)

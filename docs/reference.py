@@ -82,7 +82,6 @@ OPTIONS = {
     "--forgotten": "erasing.md#a-check",
     "--deterministic": "exactness.md#the-same-vectors-again",
     "--reembed": "embedding.md#another-model-pooler-or-prompt",
-    "--job": "operations.md#a-run-with-a-name",
     "--price-per-hour": "nightly.md#report",
     "--accelerator": "deploy.md",
     "--index-accelerator": "search.md#training",

@@ -1,4 +1,4 @@
-"""`sentence-beam plan` (and `embed --dry-run`): the work and the time that a run would take."""
+"""`sentence-beam plan`: the work and the time that a run would take."""
 
 import argparse
 import sys

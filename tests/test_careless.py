@@ -73,7 +73,7 @@ EMBED --force                         | 2 | did you mean --reembed?
 EMBED --quantize int8                 | 2 | did you mean --precision?
 EMBED --normalise                     | 2 | did you mean --normalize?
 EMBED --no-normalise                  | 2 | did you mean --no-normalize?
-EMBED --dryrun                        | 2 | did you mean --dry-run?
+EMBED --dry-run                       | 2 | unknown option --dry-run; say `sentence-beam plan`
 EMBED --quite                         | 2 | did you mean --quiet?
 EMBED --jsno                          | 2 | did you mean --json?
 EMBED --xyzzy                         | 2 | unknown option --xyzzy; see --help

@@ -75,7 +75,7 @@ KINDS: dict[str, type[Any]] = {
 }
 # The keywords of functions that take them as a TypedDict.
 KEYWORDS = {
-    "embed": {*get_type_hints(EmbedKeywords), "dry_run"},
+    "embed": get_type_hints(EmbedKeywords),
     "neighbours": get_type_hints(NeighboursKeywords),
 }
 # Of the command line alone: options that print and end the command.

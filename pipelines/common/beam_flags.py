@@ -147,6 +147,8 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     name = flag.split("=")[0]
     if "--index" in known and name in _OF_INDEX:
         return f"unknown option {flag}; it is an option of `sentence-beam index`"
+    if "--reembed" in known and name == "--dry-run":
+        return f"unknown option {flag}; say `sentence-beam plan`, with the same options"
     words = MEANT.get(name.replace("_", "-"), "").split("|")
     meant = next((word for word in words if word.split(" ")[0] in known), None)
     if meant is not None:

@@ -108,8 +108,6 @@ NO_ROW: Mapping[str, str] = {
     "--max-unknown": "ends a run or changes nothing",
     "--max-answer-change": "ends a run or changes nothing",
     "--allow-forgotten": "nothing without a row that was erased",
-    "--job": "a restart writes what the run would have written",
-    "--dry-run": "writes nothing",
     "--device": "where the model runs",
     "--tokens-per-batch": "how many rows go through the model together",
     "--accelerator": "a hint for Beam, and the device of an engine's workers; the dtype that it"

@@ -236,16 +236,18 @@ def test_a_prompt_name_that_the_model_has_not(embed: Run, glob: Path) -> None:
     embed(glob, "--prompt-name", "query").failed(2, "query")
 
 
-def test_a_dry_run_writes_nothing(embed: Run, glob: Path, store: Path) -> None:
-    assert "10 to embed" in embed(glob, "--dry-run").ok().out.replace("about ", "")
+def test_a_dry_run_writes_nothing(plan: Run, glob: Path, store: Path) -> None:
+    assert "10 to embed" in plan(glob).ok().out.replace("about ", "")
     assert not store.exists()
 
 
-def test_a_dry_run_over_a_store_touches_nothing_of_it(embed: Run, glob: Path, store: Path) -> None:
+def test_a_dry_run_over_a_store_touches_nothing_of_it(
+    embed: Run, plan: Run, glob: Path, store: Path
+) -> None:
     embed(glob).ok()
     before = files_in(store)
     write_lines(glob.parent / "b.txt", sentences(5, 100))
-    out = embed(glob.parent / "*.txt", "--dry-run").ok().out
+    out = plan(glob.parent / "*.txt").ok().out
     assert "1 unchanged" in out
     assert files_in(store) == before
 

@@ -167,7 +167,7 @@ def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
 @pytest.mark.parametrize(
     ("kind", "keywords", "others"),
     [
-        (EmbedOptions, EmbedKeywords, {"input", "dry_run", "output"}),
+        (EmbedOptions, EmbedKeywords, {"input", "output"}),
         (joins.NeighboursOptions, NeighboursKeywords, {"store", "output", "k", "limit"}),
     ],
 )

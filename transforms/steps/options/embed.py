@@ -134,16 +134,6 @@ class EmbedOptions(VectorOptions):
         group=STORED,
         default=False,
     )
-    job: str | None = option(
-        "name of the run; a restart under it goes on with an unfinished run, options being equal"
-        " (default: none)",
-        kind=values.filled,
-        metavar="NAME",
-        group=STORED,
-        advanced=True,
-        default=None,
-    )
-    dry_run: bool = option("the same as plan (default: no)", group=STORED, default=False)
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(
         TOKENS_PER_BATCH, group=MACHINE, advanced=True, default=None
@@ -184,8 +174,6 @@ class EmbedOptions(VectorOptions):
         def __init__(
             self,
             input: StrPath | Iterable[StrPath],
-            *,
-            dry_run: bool = False,
             **options: Unpack[EmbedKeywords],
         ) -> None: ...
 
