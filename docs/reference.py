@@ -84,8 +84,6 @@ OPTIONS = {
     "--reembed": "embedding.md#another-model-pooler-or-prompt",
     "--price-per-hour": "nightly.md#report",
     "--accelerator": "deploy.md",
-    "--index-accelerator": "search.md#training",
-    "--index-min-ram": "search.md#training",
     "--worker-model": "deploy.md",
 }
 HEAD = """# Commands

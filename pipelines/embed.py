@@ -150,7 +150,7 @@ def _naming_rows(file: str) -> Iterator[None]:
 
 
 def _embedded(options: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
-    beam_options = options_of_list(flags, options.accelerator, options.index_accelerator)
+    beam_options = options_of_list(flags, options.accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError(
             "rows in memory are embedded in this process; write them to files for another runner"
@@ -190,8 +190,7 @@ def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Resu
     with recorded(run, writer), writer.pipeline() as pipeline:
         embedding = hints(accelerator=options.accelerator, min_ram=options.min_ram)
         indexing = hints(
-            accelerator=options.index_accelerator,
-            min_ram=options.index_min_ram or index_ram(resolved),
+            accelerator=options.accelerator, min_ram=index_ram(resolved, options.min_ram)
         )
         build(pipeline, resolved, embedding, indexing, raises=not writer.waits)
     return result_of(run.root, run.id, writer)

@@ -51,10 +51,8 @@ def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutpu
 
     def build(manifest: Manifest, run: Run) -> BuildIndex:
         request = requested(options, manifest.index)
-        ram = least_ram(request, manifest.rows.written, manifest.space.dim)
-        hints = beam_flags.hints(
-            accelerator=options.index_accelerator, min_ram=options.index_min_ram or ram
-        )
+        ram = least_ram(request, manifest.rows.written, manifest.space.dim, options.min_ram)
+        hints = beam_flags.hints(accelerator=options.accelerator, min_ram=ram)
         kept = options.index is None and options.target_recall is None
         why = ASKED if options.retrain else ""
         return BuildIndex(run, request, remembered=kept, hints=hints, retrain=why)

@@ -83,11 +83,13 @@ def parse(
     unknown = beam_parser().parse_known_args(rest)[1] if rest else []
     if unknown:
         raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown[0]))
-    accelerators = (getattr(args, name, None) for name in ("accelerator", "index_accelerator"))
-    return args, pipeline_options(rest, after, *accelerators)
+    accelerator = getattr(args, "accelerator", None)
+    return args, pipeline_options(rest, after, accelerator, embeds=hasattr(args, "device"))
 
 
-def options_of_list(flags: Sequence[str], *accelerators: str | None) -> PipelineOptions:
+def options_of_list(
+    flags: Sequence[str], accelerator: str | None = None, embeds: bool = True
+) -> PipelineOptions:
     """Return Beam's options from a program's list; flags of a runner's Java side follow `--`.
 
     Raises OptionError for another type, an unknown flag, and an unusable runner.
@@ -101,24 +103,25 @@ def options_of_list(flags: Sequence[str], *accelerators: str | None) -> Pipeline
             f"beam_flags: Beam has no flag {unknown[0]}; what a runner's Java side alone knows"
             " follows '--'"
         )
-    return pipeline_options(ours, after, *accelerators)
+    return pipeline_options(ours, after, accelerator, embeds)
 
 
 def pipeline_options(
     flags: Sequence[str] = (),
     after: Sequence[str] = (),
     accelerator: str | None = None,
-    index_accelerator: str | None = None,
+    embeds: bool = True,
 ) -> PipelineOptions:
     """Return Beam's options for the runner; `after` are flags that only its Java side knows.
 
+    `accelerator` and `embeds` are as for `engines.prepare`.
     Raises OptionError for an unusable runner.
     """
     options = OptionsWithViews([*flags, *after])
     if options.view_as(StandardOptions).runner is None:
         options.view_as(StandardOptions).runner = RUNNER
     _check_runner(options.view_as(StandardOptions).runner)
-    engines.prepare(options, list(flags), accelerator, index_accelerator)
+    engines.prepare(options, list(flags), accelerator, embeds)
     FileSystems.set_options(options)
     return options
 

@@ -112,8 +112,6 @@ NO_ROW: Mapping[str, str] = {
     "--tokens-per-batch": "how many rows go through the model together",
     "--accelerator": "a hint for Beam, and the device of an engine's workers; the dtype that it"
     " means is a row of its own",
-    "--index-accelerator": "a hint for Beam",
-    "--index-min-ram": "a hint for Beam",
     "--min-ram": "a hint for Beam",
     "--worker-model": "where workers have the same model",
 }

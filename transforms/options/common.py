@@ -188,13 +188,13 @@ MAX_LATENCY_MS = Declared(
     kind=values.milliseconds,
     metavar="T",
 )
-INDEX_ACCELERATOR = Declared(
-    "Beam's accelerator hint for the steps that find the lists of an index (default: none)",
+ACCELERATOR = Declared(
+    "Beam's accelerator hint, for embedding and for finding the lists of an index (default: none)",
     metavar="HINT",
 )
-INDEX_MIN_RAM = Declared(
-    "Beam's memory hint for all steps of an index (default: what the index of the store's rows"
-    " needs, above 3 GB)",
+MIN_RAM = Declared(
+    "Beam's memory hint, for embedding and for all steps of an index (default: none; an index has"
+    " what its rows need, above 3 GB)",
     kind=values.memory,
     metavar="SIZE",
 )

@@ -10,13 +10,13 @@ from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.corpus.column_types import KeptColumn, parse_columns
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.options.common import (
+    ACCELERATOR,
     DEVICE,
-    INDEX_ACCELERATOR,
-    INDEX_MIN_RAM,
     INDEXES,
     MAX_ANSWER_CHANGE,
     MAX_REJECTS,
     METRIC,
+    MIN_RAM,
     PRICE_PER_HOUR,
     STORE,
     TOKENS_PER_BATCH,
@@ -34,7 +34,6 @@ MAX_UNKNOWN = 0.3
 MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3, "int8": 1e-2}
 STORED = "store"
 MACHINE = "machine"
-HINT = "hint, for the embedding step alone (default: none)"
 
 
 @options
@@ -146,21 +145,8 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
-    accelerator: str | None = option(
-        f"Beam's accelerator {HINT}", metavar="HINT", group=MACHINE, default=None
-    )
-    index_accelerator: str | None = option(
-        INDEX_ACCELERATOR, group=MACHINE, advanced=True, default=None
-    )
-    index_min_ram: str | None = option(INDEX_MIN_RAM, group=MACHINE, advanced=True, default=None)
-    min_ram: str | None = option(
-        f"Beam's memory {HINT}",
-        kind=values.memory,
-        metavar="SIZE",
-        group=MACHINE,
-        advanced=True,
-        default=None,
-    )
+    accelerator: str | None = option(ACCELERATOR, group=MACHINE, default=None)
+    min_ram: str | None = option(MIN_RAM, group=MACHINE, advanced=True, default=None)
     worker_model: str | None = option(
         "path of the model on the workers (default: as on this machine)",
         metavar="PATH",

@@ -6,17 +6,17 @@ from dataclasses import replace
 from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.option import Declared, option, options
 from sentence_beam.transforms.options.common import (
+    ACCELERATOR,
     CSV,
     DELIMITER,
     FORMAT,
-    INDEX_ACCELERATOR,
-    INDEX_MIN_RAM,
     INDEXES,
     JSON_ROWS,
     MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
     MAX_LATENCY_MS,
     METRIC,
+    MIN_RAM,
     REVISION,
     STORE,
     TARGET_RECALL,
@@ -51,8 +51,16 @@ class IndexOptions:
         "train the index again, whatever changed since the last one (default: no)", default=False
     )
     max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
-    index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
-    index_min_ram: str | None = option(INDEX_MIN_RAM, default=None)
+    accelerator: str | None = option(
+        ACCELERATOR,
+        help="Beam's accelerator hint, for finding the lists of the index (default: none)",
+        default=None,
+    )
+    min_ram: str | None = option(
+        MIN_RAM,
+        help="Beam's memory hint, for all steps (default: what the rows need, above 3 GB)",
+        default=None,
+    )
     range_bytes: int | None = None
     beam_flags: Sequence[str] = ()
 

@@ -325,9 +325,12 @@ def memory_bytes() -> int:
     return min(found)
 
 
-def index_ram(resolved: Resolved) -> str | None:
-    """Return the memory that the steps of a run's index need, by the rows of the last snapshot."""
+def index_ram(resolved: Resolved, given: str | None) -> str | None:
+    """Return the memory that the steps of a run's index need, by the rows of the last snapshot.
+
+    More is `given` by `--min-ram`.
+    """
     if resolved.index is None:
         return None
     run = resolved.job.run
-    return least_ram(resolved.index, run.previous_rows, run.space.dim)
+    return least_ram(resolved.index, run.previous_rows, run.space.dim, given)
