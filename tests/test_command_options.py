@@ -313,7 +313,7 @@ def test_serve_returns_when_its_server_has_ended(
     [
         ("info", {"snapshot": "nope"}, "has no snapshot nope"),
         ("vacuum", {"keep": 0}, "keep: 0 is not a whole number above zero"),
-        ("push", {"to": "lance:t#d", "since": "-1", "full": True}, "full: not allowed with since"),
+        ("forget", {"id": "a", "ids": "b"}, "ids: not allowed with id"),
     ],
 )
 def test_errors_name_keywords(

@@ -109,7 +109,7 @@ def test_a_worse_night_does_not_go_live(run: Run, embed: Run, watched: Path, inp
     metrics = run("report", "--store", watched, "--format", "openmetrics").ok().out
     assert 'sentence_beam_changed_answers{cause="file_gone"' in metrics
     assert "changed answers" in run("history", "--store", watched).ok().out
-    out = run("diff", "--store", watched, "--answers").ok().out
+    out = run("diff", "--store", watched).ok().out
     assert "file gone" in out
     page = inputs.parent / "answers.html"
     run("watch", "--store", watched, "--report", page).ok()
@@ -238,7 +238,7 @@ def test_whatever_the_store_is(
     assert "file gone" in out
     assert "row deleted" not in out
     run("verify", "--store", store).ok()
-    assert "file gone" in run("diff", "--store", store, "--answers").ok().out
+    assert "file gone" in run("diff", "--store", store).ok().out
 
 
 def answers_of(store: Path) -> int:

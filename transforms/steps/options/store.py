@@ -26,7 +26,6 @@ RUN = "a run or the beginning of one, latest, or -1 for the one before"
 TABLE = Declared(TABLE_FILE, metavar="FILE")
 WATCHED = Exclusive("queries to watch")
 ERASED = Exclusive("rows to erase")
-NO_MORE = Exclusive("what a push writes")
 
 
 @options
@@ -57,17 +56,12 @@ class VerifyOptions:
 
     store: str = option(STORE, kw_only=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
-    sample: float | None = option(
+    sample: float = option(
         "share of the shards to read, others for each snapshot; the rest is compared with a"
-        " listing, and below 1 the index is skipped (default: 1; 0 with --since)",
+        " listing, and below 1 the index is skipped (default: 1)",
         kind=values.fraction,
         metavar="FRACTION",
-        default=None,
-    )
-    since: str | None = option(
-        "read the shards that this snapshot does not have (default: all)",
-        metavar="RUN",
-        default=None,
+        default=1.0,
     )
     forgotten: bool = option(
         "check instead that no file of the store has an erased row (default: no)", default=False
@@ -118,9 +112,6 @@ class DiffOptions:
         default="latest",
     )
     store: str = option(STORE, kw_only=False)
-    answers: bool = option(
-        "compare the answers to the watched queries, not the rows (default: no)", default=False
-    )
     output: str | None = option(
         TABLE,
         help=(
@@ -305,16 +296,8 @@ class PushOptions:
         kind=values.filled,
         metavar="TARGET",
     )
-    since: str | None = option(
-        "also write what changed since this snapshot, even if the table claims to have it (default:"
-        " since the table's snapshot)",
-        metavar="RUN",
-        exclusive=NO_MORE,
-        default=None,
-    )
     full: bool = option(
         "write every row, and delete rows that the store does not have (default: no)",
-        exclusive=NO_MORE,
         default=False,
     )
     max_deletes: float = option(
@@ -323,12 +306,6 @@ class PushOptions:
         kind=values.fraction,
         metavar="FRACTION",
         default=RememberedOptions.max_deletes,
-    )
-    parallel: int = option(
-        "units of rows written at once into PostgreSQL or a server of Qdrant (default: 1)",
-        kind=values.positive,
-        metavar="N",
-        default=1,
     )
     dry_run: bool = option("only count what would be written (default: no)", default=False)
     beam_flags: Sequence[str] = ()
