@@ -22,27 +22,6 @@ from sentence_beam.transforms.steps.options.index import IndexOptions
 
 Options = TypeVar("Options", bound=PipelineOptions)
 FLAG = re.compile(r"--?[a-zA-Z]")
-# What other programs call an option; what it is here, and after a bar what it is in commands
-# without the former.
-MEANT = {
-    "--batch-size": "--tokens-per-batch (tokens, not rows)|--batch",
-    "--batch": "--tokens-per-batch (tokens, not rows)", "--fp16": "--dtype float16",
-    "--bf16": "--dtype bfloat16", "--gpu": "--device cuda", "--cuda": "--device cuda",
-    "--cpu": "--device cpu", "--model-name": "--model", "--model-id": "--model",
-    "--pooling": "--pooler", "--max-length": "--max-tokens", "--max-seq-length": "--max-tokens",
-    "--dimensions": "--dim", "--width": "--dim", "--top-k": "-k", "--topk": "-k",
-    "--limit-results": "-k", "--text": "--query", "--text-col": "--text-column",
-    "--text-field": "--text-column", "--id": "--id-column", "--file": "--input",
-    "--files": "--input", "--path": "--input", "--db": "--store", "--quantize": "--precision",
-    "--force": "--reembed|--overwrite", "--template": "--text-template",
-    "--chunk-size": "--chunks budget:tokens=N", "--chunk-overlap": "--chunks budget:overlap=N",
-    "--overlap": "--chunks budget:overlap=N", "--learning-rate": "--lr",
-    "--num-train-epochs": "--epochs", "--val": "--dev", "--eval": "--dev", "--loss": "--objective",
-    "--html": "--report", "-i": "--input", "-s": "--store", "-q": "--query", "-m": "--model",
-    "-o": "--output", "-n": "-k",
-    "--workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
-    "--num-workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
-}  # fmt: skip
 # the flags of `index`, some of which people give to `embed`
 _OF_INDEX = {flag_of(*item) for item in declared_in(IndexOptions).items()}
 # what people write without its flag, in this order
@@ -152,10 +131,6 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
         return f"unknown option {flag}; it is an option of `sentence-beam index`"
     if "--reembed" in known and name == "--dry-run":
         return f"unknown option {flag}; say `sentence-beam plan`, with the same options"
-    words = MEANT.get(name.replace("_", "-"), "").split("|")
-    meant = next((word for word in words if word.split(" ")[0] in known), None)
-    if meant is not None:
-        return f"unknown option {flag}; did you mean {meant}?"
     near = nearest(name, known) if name.startswith("--") else None
     if near:
         return f"unknown option {flag}; did you mean {near}?"

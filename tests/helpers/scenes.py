@@ -79,7 +79,7 @@ KINDS = {
     "neighbours": Kind(
         ("neighbours", "--of", "PLACE/store", "-k", "3", "--output", f"PLACE/{FILE}")
     ),
-    "dedup": Kind(("dedup", "--threshold", "0.9", "--output", f"PLACE/{FILE}")),
+    "dedup": Kind(("dedup", "--min-score", "0.9", "--output", f"PLACE/{FILE}")),
     "together": Kind(
         (*ALL, "--precision", "uint8"), options=CHUNKS, documents=True, small=20, in_parts=True
     ),

@@ -70,7 +70,7 @@ def test_the_store_keeps_its_canary(run: Run, embed: Run, glob: Path, store: Pat
     entry = manifest_of(store)["canary"]
     assert list(files_in(store, "canary")) == [entry["path"]]
     write_lines(glob.parent / "c.txt", sentences(5, 50))
-    embed(glob, "--normalize", "--truncate-dim", 8).ok()
+    embed(glob, "--normalize", "--dim", 8).ok()
     run("index", "--store", store).ok()
     assert manifest_of(store)["canary"] == entry
     run("verify", "--store", store).ok()

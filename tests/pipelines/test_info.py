@@ -67,11 +67,11 @@ def test_prefixes_name_snapshots_runs_and_spaces(
             ]
             == wanted
         )
-        assert f"in run {wanted}" in run("rejects", "--store", store, "--run", name).ok().out
+        assert f"in run {wanted}" in run("rejects", "--store", store, "--snapshot", name).ok().out
     run("info", "--store", store, "--snapshot", "2").failed(
         2, "2 begins the names of 2 snapshots", "say more"
     )
-    run("rejects", "--store", store, "--run", "2").failed(
+    run("rejects", "--store", store, "--snapshot", "2").failed(
         2, "2 begins the names of 2 runs", first, second
     )
 

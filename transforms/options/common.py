@@ -122,13 +122,12 @@ CALIBRATION = Declared(
     kind=calibration,
     metavar="PATH|none",
 )
-# Called `--truncate-dim` in earlier versions, and still so in a space and in manifests.
+# called `truncate_dim` in a space and in manifests
 TRUNCATE_DIM = Declared(
     "keep the first D components (default: all)",
     kind=values.positive,
     metavar="D",
     flag="--dim",
-    aliases=("--truncate-dim",),
     once=True,
 )
 DTYPE = Declared(
@@ -154,8 +153,8 @@ TOKENS_PER_BATCH = Declared(
 
 
 def named_k(help: str) -> Declared:
-    """Return the declaration of `-k`, which may be called `--limit`, as in SQL."""
-    return Declared(help, kind=values.positive, metavar="K", flag="-k", aliases=("--limit",))
+    """Return the declaration of `-k`."""
+    return Declared(help, kind=values.positive, metavar="K", flag="-k")
 
 
 MIN_SCORE = Declared(

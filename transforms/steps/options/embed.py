@@ -45,7 +45,7 @@ class EmbedOptions(VectorOptions):
     flag would not take.
     """
 
-    store: str = option(STORE, aliases=("--output",), group=STORED)
+    store: str = option(STORE, group=STORED)
     partition: str | None = option(
         f"how rows are cut into units (default: {PARTITIONS[0]})",
         choices=PARTITIONS,
@@ -185,7 +185,6 @@ class PlanOptions(EmbedOptions):
     store: str = option(
         STORE,
         help="folder or URL of the store (default: a new one)",
-        aliases=("--output",),
         group=STORED,
         default="",
     )

@@ -36,7 +36,7 @@ def _of_a_corpus(declared: Declared) -> Declared:
 class IndexOptions:
     """The options of `index`. Python's `range_bytes`, the most bytes of a range, has no flag."""
 
-    store: str = option(STORE, aliases=("--input",), kw_only=False)
+    store: str = option(STORE, kw_only=False)
     index: str | None = option(
         f"index to build; {INDEXES} (default: as the store's index was asked for, else auto, by the"
         " number of rows)",

@@ -74,12 +74,8 @@ class RejectsOptions:
     """The options of `rejects`."""
 
     store: str = option(STORE, kw_only=False)
-    run: str | None = option(
-        f"{RUN} (default: the last with a list)",
-        metavar="RUN",
-        flag="--snapshot",
-        aliases=("--run",),
-        default=None,
+    snapshot: str | None = option(
+        f"{RUN} (default: the last with a list)", metavar="RUN", default=None
     )
     output: str | None = option(
         TABLE,
