@@ -45,7 +45,7 @@ def module() -> str:
     """Return the text of the module."""
     neighbours = keywords(NeighboursOptions, "store", "output", "k")
     write = [*keywords(EmbedOptions, "store", "partition", *REFUSED)]
-    embed = keywords(EmbedOptions, "input", "store", "dry_run")
+    embed = keywords(EmbedOptions, "input", "store")
     more = [line for line in embed if line not in write]
     beside = "of `WriteStore`, beside store and fields"
     write_class = typed_dict("WriteKeywords", "TypedDict", beside, write)

@@ -78,19 +78,12 @@ OPTIONS = {
     "--max-unknown": "embedding.md#unknown-words",
     "--max-drift": "exactness.md#the-canary",
     "--max-answer-change": "watch.md#gates",
-    "--max-ndcg-drop": "watch.md#gates",
-    "--accept-answers": "watch.md#a-run-that-answers-worse",
     "--allow-forgotten": "erasing.md#rows-that-return",
     "--forgotten": "erasing.md#a-check",
     "--deterministic": "exactness.md#the-same-vectors-again",
     "--reembed": "embedding.md#another-model-pooler-or-prompt",
-    "--require-space": "embedding.md#another-model-pooler-or-prompt",
-    "--job": "operations.md#a-run-with-a-name",
     "--price-per-hour": "nightly.md#report",
-    "--currency": "nightly.md#report",
     "--accelerator": "deploy.md",
-    "--index-accelerator": "search.md#training",
-    "--index-min-ram": "search.md#training",
     "--worker-model": "deploy.md",
 }
 HEAD = """# Commands
@@ -250,7 +243,9 @@ def section(command: str) -> str:
         f"\n## {command}\n\n{parser.description} See [{title(PAGES[command])}]({PAGES[command]}).\n"
     )
     if command == "plan":
-        return f"{text}\nThe options are those of [`embed`](#embed).\n"
+        of_embed = {action.dest for action in parser_of("embed")._actions}
+        own = [action for action in parser._actions if action.dest not in of_embed]
+        return f"{text}\nThe options are those of [`embed`](#embed), and:\n{table(parser, own)}"
     without_title, groups = parser._action_groups[:2], parser._action_groups[2:]
     text += table(parser, [action for group in without_title for action in group._group_actions])
     for group in groups:

@@ -54,18 +54,6 @@ GROUPS = {
     },
 }
 COMMANDS = {name: what for commands in GROUPS.values() for name, what in commands.items()}
-# Names of these commands in other programs.
-MEANT = {
-    "encode": "embed", "run": "embed", "query": "search", "find": "search", "ls": "files",
-    "list": "files", "check": "verify", "fsck": "verify", "log": "history", "status": "history",
-    "gc": "vacuum", "clean": "vacuum", "prune": "vacuum", "revert": "rollback", "undo": "rollback",
-    "eval": "evaluate", "calibrate": "fit", "build-index": "index", "estimate": "plan",
-    "finetune": "train", "fine-tune": "train", "neighbors": "neighbours", "knn": "neighbours",
-    "join": "neighbours", "batch-search": "neighbours", "describe": "info", "stats": "info",
-    "show": "info", "inspect": "info", "server": "serve", "web": "serve", "ui": "serve",
-    "http": "serve", "sync": "push", "upload": "push", "deduplicate": "dedup",
-    "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster", "erase": "forget",
-}  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"
 
@@ -133,7 +121,7 @@ def unknown(name: str) -> str:
             f"a command comes before its options, as in sentence-beam embed {name}; there are"
             f" {', '.join(COMMANDS)}"
         )
-    near = MEANT.get(name) or nearest(name, COMMANDS)
+    near = nearest(name, COMMANDS)
     if near:
         return f"no command {name}; did you mean {near}?"
     return f"no command {name}; there are {', '.join(COMMANDS)}"

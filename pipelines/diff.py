@@ -11,7 +11,7 @@ import pyarrow as pa
 from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
-from sentence_beam.pipelines.common.output import check_output, write_rows, write_tables
+from sentence_beam.pipelines.common.output import check_output, write_tables
 from sentence_beam.pipelines.common.tables import Column, end, middle, table, wrapped
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.steps.options.store import SHOWN, DiffOptions
@@ -31,7 +31,6 @@ def parser() -> argparse.ArgumentParser:
         "List the ids that were added, changed or deleted between two snapshots.",
         "sentence-beam diff --store store",
         "sentence-beam diff -3 latest --store store --output changes.parquet",
-        "sentence-beam diff --store store --answers",
         kind=DiffOptions,
     )
 
@@ -40,8 +39,6 @@ def _diff(options: DiffOptions) -> CommandOutput:
     check_output(options.output)
     old = open_store(options.store, options.old).manifest
     new = open_store(options.store, options.new).manifest
-    if options.answers:
-        return _answers(options, old, new)
     counts = Counter[str]()
     shown = list[tuple[str, str]]()
 
@@ -60,13 +57,15 @@ def _diff(options: DiffOptions) -> CommandOutput:
     total = ", ".join(f"{number:,} {what}" for what, number in numbers.items())
     if new.rows.pieces is not None:
         total = f"{total} (pieces)"
-    values = {"store": new.root, "old": old.run, "new": new.run, **numbers}
+    more, answers = _answers(old, new)
+    values = {"store": new.root, "old": old.run, "new": new.run, **numbers, "answers": answers}
     if options.output:
-        return CommandOutput([f"{total} in {options.output}"], {**values, "output": options.output})
+        lines = [f"{total} in {options.output}", *more]
+        return CommandOutput(lines, {**values, "output": options.output})
     lines = wrapped([f"{total} from {old.run} to {new.run}"])
     lines += _first_rows(shown, counts.total())
     rows = [{"change": change, "id": row_id} for change, row_id in shown]
-    return CommandOutput(lines, {**values, "rows": rows}, always=True)
+    return CommandOutput([*lines, *more], {**values, "rows": rows}, always=True)
 
 
 def _first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
@@ -79,8 +78,13 @@ def _first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
     return lines
 
 
-def _answers(options: DiffOptions, old: Manifest, new: Manifest) -> CommandOutput:
-    """The watched queries whose answers differ most."""
+def _answers(old: Manifest, new: Manifest) -> tuple[list[str], dict[str, Any] | None]:
+    """Return lines and values on the watched queries whose answers differ most.
+
+    None if the snapshots do not have their answers to the same queries on record.
+    """
+    if old.watch is None or new.watch is None or old.watch.digest != new.watch.digest:
+        return [], None
     from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots
 
     compared = compare_snapshots(old, new)
@@ -88,24 +92,15 @@ def _answers(options: DiffOptions, old: Manifest, new: Manifest) -> CommandOutpu
     changed = [query for query in compared.queries if query.lost]
     changed.sort(key=lambda query: (-len(query.lost), query.rbo))
     rows = [row for query in changed for row in _lost_rows(query)]
-    total = (
-        f"{figures.lost:,} of {counted(figures.answers, 'answer')} changed from {old.run} to"
-        f" {new.run}"
-    )
-    values = {"store": new.root, "old": old.run, "new": new.run, **figures.to_json()}
-    if options.output:
-        write_rows(options.output, rows)
-        return CommandOutput(
-            [f"{total}, in {options.output}"], {**values, "output": options.output}
-        )
-    lines = wrapped([total, causes_in_words(figures.causes) or "no answer was lost"])
+    causes = f": {causes_in_words(figures.causes)}" if rows else ""
+    lines = wrapped([f"{figures.lost:,} of {counted(figures.answers, 'answer')} changed{causes}"])
     if rows:
         cells = [[CAUSES[row["cause"]], str(row["rank"]), row["id"], row["query"]] for row in rows]
         columns = [Column("cause"), Column("rank"), Column("id", middle), Column("query", end)]
         lines += table(columns, cells[:SHOWN])
     if len(rows) > SHOWN:
-        lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"]
-    return CommandOutput(lines, {**values, "rows": rows[:SHOWN]}, always=True)
+        lines.append(f"and {len(rows) - SHOWN:,} more")
+    return lines, {**figures.to_json(), "rows": rows[:SHOWN]}
 
 
 def _lost_rows(query: "ComparedQuery") -> list[dict[str, Any]]:

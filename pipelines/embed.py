@@ -32,13 +32,6 @@ from sentence_beam.transforms.corpus.row_columns import Rows
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.choose import used_columns
 from sentence_beam.transforms.steps.options.keywords import RowsKeywords
-from sentence_beam.transforms.steps.options.named import (
-    begun_run,
-    check_name,
-    go_on,
-    naming_of,
-    run_id_of,
-)
 from sentence_beam.transforms.steps.options.resolve import (
     Resolved,
     holding_lease,
@@ -50,6 +43,7 @@ from sentence_beam.transforms.steps.plan.int8_model import with_int8_model
 from sentence_beam.transforms.store import Store, open_store
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_ids import new_run
 
 # the batch of a call without append, so that the next rows replace these
 ROWS = "rows"
@@ -156,9 +150,7 @@ def _naming_rows(file: str) -> Iterator[None]:
 
 
 def _embedded(options: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
-    if options.dry_run:
-        raise OptionError("argument --dry-run: it prints; say sentence-beam plan")
-    beam_options = options_of_list(flags, options.accelerator, options.index_accelerator)
+    beam_options = options_of_list(flags, options.accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError(
             "rows in memory are embedded in this process; write them to files for another runner"
@@ -173,20 +165,16 @@ def _embedded(options: EmbedOptions, flags: Sequence[str], in_memory: bool = Fal
 def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved, Result | None]:
     """Run these options; returns the resolved run, and its result, None if nobody waits for it."""
     root = storage.absolute(options.store)
-    begun = begun_run(options, root)
-    run_id = run_id_of(begun, root)
+    run_id = new_run(root)
     engines.check_shared(beam_options, input=options.input[0], store=root)
     local = engines.in_process(beam_options)
     # a mistake should not touch the store
     resolved = resolve_run(options, read_manifest(root), run_id, local=local)
-    resolved = go_on(options, resolved, begun)
-    naming = naming_of(options, resolved)
-    with writing(root, run_id, beam_options, naming) as writer:
+    with writing(root, run_id, beam_options) as writer:
         current = writer.manifest
         version = current.version if current else None
         if version != resolved.job.run.version:
             resolved = resolve_run(options, current, run_id, local=local)
-            resolved = go_on(options, resolved, begun)
         with recorded(resolved.job.run, writer):
             resolved = with_int8_model(resolved)
         resolved = on_workers(resolved, options.accelerator)
@@ -202,8 +190,7 @@ def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Resu
     with recorded(run, writer), writer.pipeline() as pipeline:
         embedding = hints(accelerator=options.accelerator, min_ram=options.min_ram)
         indexing = hints(
-            accelerator=options.index_accelerator,
-            min_ram=options.index_min_ram or index_ram(resolved),
+            accelerator=options.accelerator, min_ram=index_ram(resolved, options.min_ram)
         )
         build(pipeline, resolved, embedding, indexing, raises=not writer.waits)
     return result_of(run.root, run.id, writer)
@@ -230,12 +217,7 @@ def build(
 
 
 def _embed(given_options: EmbedOptions, beam_options: PipelineOptions) -> CommandOutput:
-    check_name(given_options)
     with with_stdin(given_options, engines.in_process(beam_options)) as options:
-        if options.dry_run:
-            from sentence_beam.pipelines.plan import run_plan
-
-            return run_plan(options, beam_options)
         resolved, result = run(options, beam_options)
     root = resolved.job.root
     if result is None:

@@ -22,7 +22,7 @@ from sentence_beam.transforms.steps.options.from_snapshot import (
     record_plan,
     run_like,
 )
-from sentence_beam.transforms.steps.options.gates import with_answer_gates
+from sentence_beam.transforms.steps.options.gates import with_answer_gate
 from sentence_beam.transforms.steps.options.index import IndexOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.index_entries import IndexEntry
@@ -51,10 +51,8 @@ def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutpu
 
     def build(manifest: Manifest, run: Run) -> BuildIndex:
         request = requested(options, manifest.index)
-        ram = least_ram(request, manifest.rows.written, manifest.space.dim)
-        hints = beam_flags.hints(
-            accelerator=options.index_accelerator, min_ram=options.index_min_ram or ram
-        )
+        ram = least_ram(request, manifest.rows.written, manifest.space.dim, options.min_ram)
+        hints = beam_flags.hints(accelerator=options.accelerator, min_ram=ram)
         kept = options.index is None and options.target_recall is None
         why = ASKED if options.retrain else ""
         return BuildIndex(run, request, remembered=kept, hints=hints, retrain=why)
@@ -95,7 +93,7 @@ def index_store(
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         run = with_metric(run_like(manifest, run_id, "index"))
-        run = with_answer_gates(run, options)
+        run = with_answer_gate(run, options)
         record_plan(manifest, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
             settled = pipeline | "Commit/Settle" >> Settle(run)

@@ -1,4 +1,4 @@
-"""`sentence-beam plan` (and `embed --dry-run`): the work and the time that a run would take."""
+"""`sentence-beam plan`: the work and the time that a run would take."""
 
 import argparse
 import sys
@@ -28,6 +28,7 @@ from sentence_beam.transforms.base.numbers import amount
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.base.progress import duration
 from sentence_beam.transforms.beam.plan import LookAt
+from sentence_beam.transforms.report.costs import price_of
 from sentence_beam.transforms.steps.index.decisions import budgets_of
 from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
@@ -47,11 +48,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_plan(
-    options: EmbedOptions, beam_options: PipelineOptions, store: bool = True
+    options: EmbedOptions,
+    beam_options: PipelineOptions,
+    store: bool = True,
+    price: float | None = None,
 ) -> CommandOutput:
     """Return the plan of a run that is not started; nothing is written.
 
-    `store` says whether the store is named.
+    `store` says whether the store is named, `price` is that of an hour of the machine.
     """
     previous = read_manifest(storage.absolute(options.store))
     local = engines.in_process(beam_options)
@@ -67,9 +71,10 @@ def run_plan(
         "space": resolved.space.id,
         "dim": resolved.space.dim,
         "index_size": index_size(found),
+        "cost": None if price is None else price_of(found.seconds, price),
         **speeds(found.pace),
     }
-    return CommandOutput(wrapped(lines(found, root)), values, always=True)
+    return CommandOutput(wrapped(lines(found, root, price)), values, always=True)
 
 
 def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
@@ -85,7 +90,7 @@ def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
     return read_looked(output, job.root)
 
 
-def lines(found: Prediction, store: str | None) -> list[str]:
+def lines(found: Prediction, store: str | None, price: float | None = None) -> list[str]:
     """Return the lines about a plan, one fact a line; estimates follow "about"."""
     space = found.resolved.space
     return [
@@ -97,6 +102,7 @@ def lines(found: Prediction, store: str | None) -> list[str]:
         *_work_lines(found),
         _output_line(found, store),
         _time_line(found),
+        *_cost_lines(found, price),
         *_pace_lines(found.pace),
         line("index", index_name(found)),
         *_index_size_lines(found),
@@ -155,6 +161,14 @@ def _time_line(found: Prediction) -> str:
     return line("time", f"{time} on this machine ({measured})")
 
 
+def _cost_lines(found: Prediction, price: float | None) -> list[str]:
+    """Return the line about what the time costs, if the price of an hour is given."""
+    if price is None:
+        return []
+    cost = price_of(found.seconds, price)
+    return [line("cost", f"{_at_most(found)}about {cost:,.2f}, at {price:g} an hour")]
+
+
 def speeds(pace: Pace | None) -> dict[str, float | None]:
     """Tokens a second: of all, of the tokenizer alone and of the model alone; None each if nothing
     was measured.
@@ -196,7 +210,7 @@ def _plan(given_options: PlanOptions, beam_options: PipelineOptions) -> CommandO
             " embed"
         )
     with with_stdin(with_store(given_options), engines.in_process(beam_options)) as options:
-        return run_plan(options, beam_options, store=is_named)
+        return run_plan(options, beam_options, is_named, given_options.price_per_hour)
 
 
 def with_store(options: PlanOptions) -> EmbedOptions:

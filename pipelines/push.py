@@ -28,7 +28,6 @@ from sentence_beam.transforms.push.snapshot import RowsToWrite
 from sentence_beam.transforms.push.target import Target
 from sentence_beam.transforms.steps.options.store import PushOptions
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.open import named_run
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -48,8 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _push(options: PushOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     root = open_store(options.store).manifest.root
-    since = named_run(root, options.since) if options.since else None
-    how = PushRequest(since, options.full, options.dry_run, options.max_deletes, options.parallel)
+    how = PushRequest(options.full, options.dry_run, options.max_deletes)
     by_workers = None
     if beam_options is not None:
         check_runner(options, root, beam_options)
@@ -73,8 +71,6 @@ def check_runner(options: PushOptions, root: str, beam_options: "PipelineOptions
 
     engines.check_waits(beam_options, "push")
     engines.check_shared(beam_options, store=root)
-    if options.parallel > 1:
-        raise OptionError("--parallel is for one process: the workers of --runner share the rows")
     if has_password(options.to):
         raise OptionError(
             f"--to {redact(options.to)}: with --runner a password would be in the job's"

@@ -24,7 +24,7 @@ from sentence_beam.transforms.steps.fit.recalibrate import (
     recalibrating_run,
 )
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan, units_of_part
-from sentence_beam.transforms.steps.options.gates import with_answer_gates
+from sentence_beam.transforms.steps.options.gates import with_answer_gate
 from sentence_beam.transforms.steps.options.index import RecalibrateOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.calibrations import keep_calibration, read_calibration
@@ -65,7 +65,7 @@ def recalibrate_store(options: RecalibrateOptions, beam_options: PipelineOptions
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         check_fits(calibration, manifest, options.calibration)
-        run = with_answer_gates(recalibrating_run(manifest, run_id, calibration), options)
+        run = with_answer_gate(recalibrating_run(manifest, run_id, calibration), options)
         if calibration is not None:
             keep_calibration(root, calibration)
         record_plan(manifest, run_id, ALL)

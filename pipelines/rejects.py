@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
 def _rejects(options: RejectsOptions) -> CommandOutput:
     check_output(options.output)
     root = storage.absolute(options.store)
-    run, paths = rejecting_run(root, options.run)
+    run, paths = rejecting_run(root, options.snapshot)
     rows = list(rejected_rows(root, paths))
     if options.output:
         write_rows(options.output, rejects_table(rows).to_pylist())

@@ -38,7 +38,10 @@ def _report(options: ReportOptions) -> CommandOutput:
     store = open_store(options.store)
     root = store.root
     found = run_summaries(root, known_summaries(root))
-    text = page(root, found, store.manifest) if options.format == PAGE else openmetrics(root, found)
+    if options.format == PAGE:
+        text = page(root, found, store.manifest, options.price_per_hour)
+    else:
+        text = openmetrics(root, found)
     if output is None:
         return CommandOutput(
             [text.removesuffix("\n")],

@@ -51,8 +51,8 @@ def _rollback(options: RollbackOptions, beam_options: PipelineOptions) -> Comman
     with writing(root, run_id, beam_options) as writer:
         current = open_store(root).manifest
         earlier = snapshot_to_restore(root, restored)
-        run = restoring_run(earlier, current, run_id, options.check_carried)
-        checked = check_shards(earlier, current, run, every_returning=options.check_carried is None)
+        run = restoring_run(earlier, current, run_id)
+        checked = check_shards(earlier, current, run)
         record_plan(earlier, run_id, checked=checked)
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)

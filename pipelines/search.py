@@ -57,7 +57,7 @@ def _search(options: SearchOptions) -> CommandOutput:
     store = open_store(options.store, options.snapshot)
     from sentence_beam.transforms.search import Copies, Searcher
 
-    copies = Copies(options.local, options.cache_bytes)
+    copies = Copies(options.local)
     searcher = Searcher(
         store.manifest, options.model, options.query_prompt, alone=True, copies=copies
     )

@@ -43,7 +43,7 @@ def _serve(options: ServeOptions) -> CommandOutput:
             options.query_prompt,
             options.where,
             options.snapshot,
-            Copies(options.local, options.cache_bytes),
+            Copies(options.local),
         )
         if served.searcher.queries.lacks_prompt:
             aside(f"note: {NO_QUERY_PROMPT}")

@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "verify",
         "Check every file and count that the current snapshot names.",
         "sentence-beam verify --store store",
-        "sentence-beam verify --store store --since 20260314T031500_123Z-4f1d2a --sample 0.05",
+        "sentence-beam verify --store store --sample 0.05",
         kind=VerifyOptions,
     )
 
@@ -39,19 +39,14 @@ def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> C
     manifest = open_store(options.store, options.snapshot).manifest
     if options.forgotten:
         return _without_erased_rows(manifest)
-    since = open_store(options.store, options.since).manifest if options.since else None
-    sample = options.sample
-    if sample is None:
-        sample = float(since is None)
-    extent = Extent(sample, since)
+    extent = Extent(options.sample)
     if beam_options is None:
         found = faults(manifest, extent)
     else:
         found = by_workers(manifest, extent, beam_options)
-    gone = [one.run for one in (manifest, since) if found and one is not None and is_removed(one)]
-    if gone:
+    if found and is_removed(manifest):
         raise SentenceBeamError(
-            f"{manifest.root}: vacuum removed snapshot {gone[0]} meanwhile; run verify again"
+            f"{manifest.root}: vacuum removed snapshot {manifest.run} meanwhile; run verify again"
         )
     for fault in found:
         aside(fault)
@@ -95,7 +90,7 @@ def _sound(manifest: Manifest, extent: Extent) -> CommandOutput:
     read = manifest.units.rows
     whole = "whole"
     if not extent.is_whole:
-        units = manifest.read_units("unit", "path", "sha256")
+        units = manifest.read_units("unit")
         read = int(extent.reads(manifest, units).sum())
         whole = "sound as far as was read"
         parts = f"{counted(read, 'unit')} read, the others by size, the index not at all"
@@ -130,10 +125,7 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     output = storage.join(
         manifest.root, layout.scratch(manifest.run, f"verify-{uuid.uuid4().hex}.json")
     )
-    since: tuple[str | None, str | None] = (None, None)
-    if extent.since:
-        since = (extent.since.run, extent.since.digest)
-    job = VerifyJob(manifest.root, manifest.run, manifest.digest, output, extent.sample, *since)
+    job = VerifyJob(manifest.root, manifest.run, manifest.digest, output, extent.sample)
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Verify" >> Verify(job)
     lines = read_lines(output)

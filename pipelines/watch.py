@@ -27,11 +27,8 @@ from sentence_beam.transforms.steps.options.store import WatchOptions
 from sentence_beam.transforms.steps.watch.ask import Asked
 from sentence_beam.transforms.steps.watch.draw import draw_queries
 from sentence_beam.transforms.steps.watch.query_files import (
-    JudgementList,
     QueryList,
-    read_judgement_file,
     read_query_file,
-    unknown_rows,
 )
 from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots, shown_queries
 from sentence_beam.transforms.steps.watch.watch_run import begin_watch
@@ -54,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "watch",
         "Keep queries in a store, whose answers each run is compared by before it commits.",
         "sentence-beam watch --store store --draw 300",
-        "sentence-beam watch --store store --queries questions.tsv --judgements qrels.tsv",
+        "sentence-beam watch --store store --queries questions.tsv",
         "sentence-beam watch --store store --report answers.html",
         kind=WatchOptions,
     )
@@ -75,11 +72,8 @@ def _watch(options: WatchOptions, beam_options: PipelineOptions) -> CommandOutpu
 def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) -> CommandOutput:
     """Commit a snapshot with other watched queries, or without any."""
     queries = None
-    judged = JudgementList({})
     if options.queries is not None:
         queries = read_query_file(options.queries)
-    if options.judgements is not None and queries is not None:
-        judged = read_judgement_file(options.judgements, queries.ids)
     if options.remove and open_store(root).manifest.watch is None:
         return CommandOutput(
             [f"nothing to do: {root} watches no queries"], {"store": root, "run": None}
@@ -93,7 +87,7 @@ def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) ->
         if options.draw is not None:
             queries = _drawn(manifest, options.draw)
         if queries is not None:
-            entry, lines = _begun(options, manifest, queries, judged)
+            entry, lines = _begun(options, manifest, queries)
         run = replace(run_like(manifest, run_id, "watch"), watch=entry)
         record_plan(manifest, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
@@ -122,7 +116,7 @@ def _drawn(manifest: Manifest, number: int) -> QueryList:
 
 
 def _begun(
-    options: WatchOptions, manifest: Manifest, queries: QueryList, judged: JudgementList
+    options: WatchOptions, manifest: Manifest, queries: QueryList
 ) -> tuple[WatchEntry, list[str]]:
     """Embed and ask new queries; return the manifest's entry, and lines about them."""
     encoder = QueryEncoder(manifest, options.model, None, alone=True)
@@ -134,21 +128,15 @@ def _begun(
         manifest.space.pooled_id,
         manifest.options.query_prompt,
     )
-    entry, found = begin_watch(manifest, watched, judged.grades, options.k)
-    notes = [*queries.notes, *judged.notes]
+    entry, found = begin_watch(manifest, watched, options.k)
+    notes = [*queries.notes]
     if cut:
         limit = manifest.space.max_tokens
         many = counted(cut, "query is", "queries are")
         notes.append(f"{many} longer than the model takes, and cut at {limit} tokens")
-    if judged.grades:
-        notes += unknown_rows(manifest, judged.grades)
     answers = sum(len(answers) for answers in found.answers)
     text = f"{counted(entry.count, 'query', 'queries')}, {counted(answers, 'answer')} {_how(found)}"
     lines = [line("watch", text)]
-    if judged.grades:
-        rows = sum(len(rows) for rows in judged.grades.values())
-        of = counted(len(judged.grades), "query", "queries")
-        lines.append(line("judged", f"{of}, {counted(rows, 'row')}"))
     return entry, [*lines, *(line("note", note) for note in notes)]
 
 
@@ -168,15 +156,13 @@ def _state(manifest: Manifest) -> CommandOutput:
         text = "no queries; say --queries FILE or --draw N"
         return CommandOutput([line("watch", text)], values, always=True)
     text = f"{counted(entry.count, 'query', 'queries')}, {entry.k} answers each"
-    if entry.judgements is not None:
-        text = f"{text}, with judgements"
     return CommandOutput([line("watch", text)], values, always=True)
 
 
 def _values(entry: WatchEntry | None) -> dict[str, object]:
     if entry is None:
-        return {"queries": 0, "k": None, "judged": False}
-    return {"queries": entry.count, "k": entry.k, "judged": entry.judgements is not None}
+        return {"queries": 0, "k": None}
+    return {"queries": entry.count, "k": entry.k}
 
 
 def _with_page(said: CommandOutput, options: WatchOptions, path: str) -> CommandOutput:

@@ -89,6 +89,12 @@ def _seeded() -> None:
     np.random.seed(0)
 
 
+@pytest.fixture
+def every_shard_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run reads all carried shards, not a hundredth of them."""
+    monkeypatch.setattr("sentence_beam.transforms.store.runs.carried.CHECKED", 1)
+
+
 @pytest.fixture(scope="module")
 def cached_beam_options() -> Iterator[None]:
     """For modules of many small pipelines: what Beam works out again and again of options and DoFns

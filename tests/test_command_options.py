@@ -75,7 +75,7 @@ KINDS: dict[str, type[Any]] = {
 }
 # The keywords of functions that take them as a TypedDict.
 KEYWORDS = {
-    "embed": {*get_type_hints(EmbedKeywords), "dry_run"},
+    "embed": get_type_hints(EmbedKeywords),
     "neighbours": get_type_hints(NeighboursKeywords),
 }
 # Of the command line alone: options that print and end the command.
@@ -310,7 +310,7 @@ def test_serve_returns_when_its_server_has_ended(
     [
         ("info", {"snapshot": "nope"}, "has no snapshot nope"),
         ("vacuum", {"keep": 0}, "keep: 0 is not a whole number above zero"),
-        ("push", {"to": "lance:t#d", "since": "-1", "full": True}, "full: not allowed with since"),
+        ("forget", {"id": "a", "ids": "b"}, "ids: not allowed with id"),
     ],
 )
 def test_errors_name_keywords(
@@ -336,35 +336,12 @@ def test_mistaken_arguments_are_type_errors() -> None:
         sb.info("s", "x")  # type: ignore[misc, call-arg]
 
 
-# Names of earlier versions
-
-
-def test_the_width_has_two_names_and_one_value(run: Run, made: Path) -> None:
-    for flag in ("--dim", "--truncate-dim"):
-        assert (
-            parser_of("embed").parse_args(["--input", "x", "--store", "s", flag, "8"]).truncate_dim
-            == "8"
-        )
-    both = run(
-        "embed", "--input", "x.csv", "--store", "new", "--dim", "8", "--truncate-dim", "4"
-    ).failed(2)
-    assert "--truncate-dim" in both
-    (made / "options.toml").write_text("dim = 8\ntruncate-dim = 8\n")
-    found = config_file.read_options("options.toml", "embed", embed.EmbedOptions)
-    assert found.own == {"truncate_dim": 8}
-    (made / "options.toml").write_text("dim = 8\ntruncate-dim = 4\n")
-    with pytest.raises(sb.OptionError, match="give one$"):
-        config_file.read_options("options.toml", "embed", embed.EmbedOptions)
-    with pytest.raises(sb.OptionError, match="give one$"):
-        sb.plan("x.csv", dim=8, truncate_dim=4)
+def test_the_width_is_dim_on_the_command_line(run: Run) -> None:
+    asked = ("embed", "--input", "x.csv", "--store", "new")
+    assert parser_of("embed").parse_args([*asked[1:], "--dim", "8"]).truncate_dim == "8"
+    run(*asked, "--dim", "8", "--dim", "4").failed(2, "--dim")
     with pytest.raises(sb.OptionError, match="^dim: 0 is not"):
         sb.plan("x.csv", dim=0)
-
-
-def test_rejects_takes_the_earlier_name_of_snapshot(run: Run) -> None:
-    found = json.loads(run("rejects", "--store", "s", "--snapshot", "latest", "--json").ok().out)
-    assert json.loads(run("rejects", "--store", "s", "--run", "latest", "--json").ok().out) == found
-    assert sb.rejects("s", run="latest")["run"] == found["run"]  # type: ignore[call-arg]
 
 
 def test_diagnose_and_evaluate_take_keywords_or_an_object(

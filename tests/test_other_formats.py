@@ -20,7 +20,7 @@ COMMAND_LINES = {
     "search": "--query dog",
     "serve": "--port 0",
     "neighbours": "--of STORE --output OUT.jsonl",
-    "dedup": "--threshold 0.9 --output OUT.jsonl",
+    "dedup": "--min-score 0.9 --output OUT.jsonl",
     "cluster": "--clusters 2 --output OUT.jsonl",
     "export": "--output OUT",
     "push": "--to lance:OUT#rows",

@@ -20,7 +20,6 @@ OTHERS = {
     ("steps/plan/planned.py", "distinct_values"): "bytes that workers of the run hand on",
     ("store/watched.py", "from_bytes"): "called within refuse_damage",
     ("store/watched.py", "answers_from_bytes"): "called within refuse_damage",
-    ("store/watched.py", "judgements_from_bytes"): "called within refuse_damage",
     ("store/shards/writing.py", "_leaves"): "the bytes were made here",
     ("store/index_files/locator_file.py", "_part_of"): "the footer is right, by its sha256",
     (

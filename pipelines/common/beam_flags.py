@@ -22,27 +22,6 @@ from sentence_beam.transforms.steps.options.index import IndexOptions
 
 Options = TypeVar("Options", bound=PipelineOptions)
 FLAG = re.compile(r"--?[a-zA-Z]")
-# What other programs call an option; what it is here, and after a bar what it is in commands
-# without the former.
-MEANT = {
-    "--batch-size": "--tokens-per-batch (tokens, not rows)|--batch",
-    "--batch": "--tokens-per-batch (tokens, not rows)", "--fp16": "--dtype float16",
-    "--bf16": "--dtype bfloat16", "--gpu": "--device cuda", "--cuda": "--device cuda",
-    "--cpu": "--device cpu", "--model-name": "--model", "--model-id": "--model",
-    "--pooling": "--pooler", "--max-length": "--max-tokens", "--max-seq-length": "--max-tokens",
-    "--dimensions": "--dim", "--width": "--dim", "--top-k": "-k", "--topk": "-k",
-    "--limit-results": "-k", "--text": "--query", "--text-col": "--text-column",
-    "--text-field": "--text-column", "--id": "--id-column", "--file": "--input",
-    "--files": "--input", "--path": "--input", "--db": "--store", "--quantize": "--precision",
-    "--force": "--reembed|--overwrite", "--template": "--text-template",
-    "--chunk-size": "--chunks budget:tokens=N", "--chunk-overlap": "--chunks budget:overlap=N",
-    "--overlap": "--chunks budget:overlap=N", "--learning-rate": "--lr",
-    "--num-train-epochs": "--epochs", "--val": "--dev", "--eval": "--dev", "--loss": "--objective",
-    "--html": "--report", "-i": "--input", "-s": "--store", "-q": "--query", "-m": "--model",
-    "-o": "--output", "-n": "-k",
-    "--workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
-    "--num-workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
-}  # fmt: skip
 # the flags of `index`, some of which people give to `embed`
 _OF_INDEX = {flag_of(*item) for item in declared_in(IndexOptions).items()}
 # what people write without its flag, in this order
@@ -83,11 +62,13 @@ def parse(
     unknown = beam_parser().parse_known_args(rest)[1] if rest else []
     if unknown:
         raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown[0]))
-    accelerators = (getattr(args, name, None) for name in ("accelerator", "index_accelerator"))
-    return args, pipeline_options(rest, after, *accelerators)
+    accelerator = getattr(args, "accelerator", None)
+    return args, pipeline_options(rest, after, accelerator, embeds=hasattr(args, "device"))
 
 
-def options_of_list(flags: Sequence[str], *accelerators: str | None) -> PipelineOptions:
+def options_of_list(
+    flags: Sequence[str], accelerator: str | None = None, embeds: bool = True
+) -> PipelineOptions:
     """Return Beam's options from a program's list; flags of a runner's Java side follow `--`.
 
     Raises OptionError for another type, an unknown flag, and an unusable runner.
@@ -101,24 +82,25 @@ def options_of_list(flags: Sequence[str], *accelerators: str | None) -> Pipeline
             f"beam_flags: Beam has no flag {unknown[0]}; what a runner's Java side alone knows"
             " follows '--'"
         )
-    return pipeline_options(ours, after, *accelerators)
+    return pipeline_options(ours, after, accelerator, embeds)
 
 
 def pipeline_options(
     flags: Sequence[str] = (),
     after: Sequence[str] = (),
     accelerator: str | None = None,
-    index_accelerator: str | None = None,
+    embeds: bool = True,
 ) -> PipelineOptions:
     """Return Beam's options for the runner; `after` are flags that only its Java side knows.
 
+    `accelerator` and `embeds` are as for `engines.prepare`.
     Raises OptionError for an unusable runner.
     """
     options = OptionsWithViews([*flags, *after])
     if options.view_as(StandardOptions).runner is None:
         options.view_as(StandardOptions).runner = RUNNER
     _check_runner(options.view_as(StandardOptions).runner)
-    engines.prepare(options, list(flags), accelerator, index_accelerator)
+    engines.prepare(options, list(flags), accelerator, embeds)
     FileSystems.set_options(options)
     return options
 
@@ -147,10 +129,8 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     name = flag.split("=")[0]
     if "--index" in known and name in _OF_INDEX:
         return f"unknown option {flag}; it is an option of `sentence-beam index`"
-    words = MEANT.get(name.replace("_", "-"), "").split("|")
-    meant = next((word for word in words if word.split(" ")[0] in known), None)
-    if meant is not None:
-        return f"unknown option {flag}; did you mean {meant}?"
+    if "--reembed" in known and name == "--dry-run":
+        return f"unknown option {flag}; say `sentence-beam plan`, with the same options"
     near = nearest(name, known) if name.startswith("--") else None
     if near:
         return f"unknown option {flag}; did you mean {near}?"

@@ -159,12 +159,12 @@ def prepare(
     options: PipelineOptions,
     given: Sequence[str],
     accelerator: str | None = None,
-    index_accelerator: str | None = None,
+    embeds: bool = True,
 ) -> None:
     """Set what the runner needs and the command line left open.
 
-    `given` are Beam's flags as they were typed, `accelerator` is the hint for the embedding step,
-    `index_accelerator` that for training an index. Raises OptionError if they do not fit each
+    `given` are Beam's flags as they were typed, `accelerator` is the hint of `--accelerator`.
+    `embeds` says that the job's workers load a model. Raises OptionError if options do not fit each
     other, or the engine does not answer.
     """
     if not _is_given(given, "save_main_session", "no_save_main_session"):
@@ -181,7 +181,7 @@ def prepare(
         _prepare_flink(options, given)
     if runner_of(options) == "dataflowrunner":
         _prepare_dataflow(options, given)
-        _prepare_gpus(options, given, accelerator, index_accelerator)
+        _prepare_gpus(options, given, accelerator, embeds)
 
 
 def _prepare_dataflow(options: PipelineOptions, given: Sequence[str]) -> None:
@@ -202,22 +202,17 @@ def _prepare_gpus(
     options: PipelineOptions,
     given: Sequence[str],
     accelerator: str | None,
-    index_accelerator: str | None,
+    embeds: bool,
 ) -> None:
+    if not accelerator:
+        return
     services = options.view_as(GoogleCloudOptions).dataflow_service_options or []
-    if (accelerator or index_accelerator) and any(
-        service.startswith("worker_accelerator") for service in services
-    ):
-        name = "index-"
-        step = "training"
-        if accelerator:
-            name = ""
-            step = "embedding"
+    if any(service.startswith("worker_accelerator") for service in services):
         raise OptionError(
-            f"--{name}accelerator gives a GPU to the {step} step,"
+            "--accelerator gives a GPU to the steps that use one,"
             " --dataflow_service_options=worker_accelerator to all workers; leave one of them out"
         )
-    if not accelerator:
+    if not embeds:
         return
     debug = options.view_as(DebugOptions)
     if debug.lookup_experiment("use_multiple_sdk_containers", None) is None:

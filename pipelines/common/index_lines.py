@@ -43,20 +43,8 @@ def answer_lines(root: str, result: Result) -> list[str]:
         f" {100 * found['first_changed']:.1f} % of the queries changed"
     )
     lines = [line("answers", changed), line("overlap", measures)]
-    judged = found["judged"]
-    if judged is not None:
-        lines.append(line("judged", _judged(found["k"], judged)))
     lines += [line("answers", note) for note in _answer_notes(root, found)]
     return lines
-
-
-def _judged(k: int, judged: dict[str, Any]) -> str:
-    change = judged["ndcg"] - judged["ndcg_before"]
-    return (
-        f"nDCG@{k} {judged['ndcg']:.3f} ({change:+.3f}, {judged['low']:+.3f} to"
-        f" {judged['high']:+.3f}), recall@{k} {judged['recall']:.3f}, it was"
-        f" {judged['recall_before']:.3f}; {counted(judged['queries'], 'query', 'queries')}"
-    )
 
 
 def _answer_notes(root: str, found: dict[str, Any]) -> list[str]:

@@ -52,8 +52,9 @@ def pipeline_function(
             options_of_list,  # importing Beam takes two seconds
         )
 
-        hints = (getattr(asked, hint, None) for hint in ("accelerator", "index_accelerator"))
-        return job(asked, options_of_list(asked.beam_flags, *hints))
+        accelerator = getattr(asked, "accelerator", None)
+        embeds = hasattr(asked, "device")
+        return job(asked, options_of_list(asked.beam_flags, accelerator, embeds))
 
     return _named(name, kind, run)
 

@@ -217,7 +217,6 @@ def _add_option(
     action = container.add_argument(
         flag_of(item.name, declared), dest=item.name, required=required, **how
     )
-    container._option_string_actions.update(dict.fromkeys(declared.aliases, action))
     return action
 
 

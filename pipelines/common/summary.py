@@ -10,9 +10,6 @@ from sentence_beam.transforms.base.measures import EMBED_PARTS
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.nvidia import find_driver
 from sentence_beam.transforms.base.progress import duration
-from sentence_beam.transforms.report.history import (
-    RunSummary,
-)
 from sentence_beam.transforms.report.report import summary_of
 from sentence_beam.transforms.report.snapshot import describe_prompts
 from sentence_beam.transforms.space.chunks import LATE_TOKENS
@@ -110,14 +107,11 @@ def int8_note(resolved: Resolved) -> str | None:
 
 
 def _path_lines(root: str, result: Result) -> list[str]:
-    """The lines about the paths of the results, with the cost between them."""
+    """The lines about the paths of the results."""
     lines = [line("store", f"{root} (snapshot {result.run})")]
     if result.ledger["rejected"]:
         lines.append(line("rejects", storage.join(root, "rejects")))
-    reported = summary_of(root, result.run)
-    if reported and reported.spent is not None:
-        lines.append(line("money", money_line(reported)))
-    if reported:
+    if summary_of(root, result.run) is not None:
         lines.append(line("report", storage.join(root, layout.PAGE)))
     return [*lines, line("manifest", storage.join(root, layout.MANIFEST))]
 
@@ -241,17 +235,6 @@ def stages_line(result: Result) -> str:
     if told:
         return f"{told}; the limit is {result.limit}"
     return f"the limit is {result.limit}"
-
-
-def money_line(run: RunSummary) -> str:
-    """The cost of a run, and what embedding every row again would have cost more."""
-    spent = f"{run.spent:,.2f}"
-    if run.currency:
-        spent = f"{spent} {run.currency}"
-    spent = f"{spent} spent"
-    if run.saved is not None:
-        spent = f"{spent}, {run.saved:,.2f} saved"
-    return f"{spent}, at {run.price_per_hour:g} an hour"
 
 
 def padding(ledger: dict[str, int]) -> float:

@@ -25,7 +25,6 @@ from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.finish import failed
 from sentence_beam.transforms.store.runs.lease_file import Lease
-from sentence_beam.transforms.store.runs.named import UNNAMED, Naming
 from sentence_beam.transforms.store.runs.plan import has_plan
 from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
@@ -72,14 +71,12 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(
-    root: str, run: str, beam_options: PipelineOptions, naming: Naming = UNNAMED
-) -> Iterator[Writer]:
+def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writer]:
     """Hold the store's lease as `holding` does, once the last erasure of rows has ended.
 
     If that was interrupted after its commit, it is brought to its end.
     """
-    with holding(root, run, beam_options, naming) as writer:
+    with holding(root, run, beam_options) as writer:
         writer.manifest = read_manifest(root)
         finished = finish_erasure(writer.manifest) if writer.manifest else None
         if finished is not None:
@@ -89,21 +86,17 @@ def writing(
 
 
 @contextlib.contextmanager
-def holding(
-    root: str, run: str, beam_options: PipelineOptions, naming: Naming = UNNAMED
-) -> Iterator[Writer]:
+def holding(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writer]:
     """Hold the store's lease while the body runs, and longer if an engine still works for the
     run.
 
-    Such a job outlives this process, and only its end releases the lease. `naming` is that of a
-    run with a name.
+    Such a job outlives this process, and only its end releases the lease.
     """
     local = engines.in_process(beam_options)
     writer = Writer(beam_options)
     runner = beam_options.view_as(StandardOptions).runner
     job = engine_jobs.name_job(beam_options, run)
     own = Lease.of_this_process(run, runner, job, local, engine_jobs.address(beam_options))
-    own = own.named(naming)
     try:
         lease.acquire(root, own, engine_jobs.state_of)
     except OSError as error:
@@ -124,7 +117,7 @@ def holding(
         if not writer.is_elsewhere():
             # a full disk or a lost connection must not hide what went wrong
             with contextlib.suppress(Exception):
-                lease.release(root, run, own)
+                lease.release(root, run)
         release_memory()
 
 

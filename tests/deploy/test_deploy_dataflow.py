@@ -99,8 +99,8 @@ def test_gcloud_builds_the_template(tmp_path: Path) -> None:
 
 VALUES = {
     "input": "gs://b/{a,b}/*.parquet", "store": "gs://b/store", "limit": "10", "input-version": "17", "max-tokens": "512", "dim": "64",
-    "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "max-deletes": "1", "check-carried": ".5", "require-space": "0" * 64,
-    "price-per-hour": "1.20", "device": "cuda:own", "max-drift": "1e-7", "max-answer-change": ".05", "max-ndcg-drop": "0.02", "max-unknown": "0.3",
+    "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "max-deletes": "1",
+    "device": "cuda:own", "max-drift": "1e-7", "max-answer-change": ".05", "max-unknown": "0.3",
     "max-bad-files": "2", "disk_size_gb": "100", "number_of_worker_harness_threads": "2", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
 }  # fmt: skip
 

@@ -23,7 +23,10 @@ from helpers.scenes import FILE, KINDS, Content, Scene, maker
 from sentence_beam.transforms.store.runs import lease
 
 pytest.importorskip("faiss")
-pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.usefixtures("one_model", "every_shard_checked"),
+    pytest.mark.timeout(7200),
+]
 CHANGING = WRITING | {"delete"}
 # for the short form, beside `file`: a run, a database and a folder of files
 CHEAP = ("append", "push", "dedup")

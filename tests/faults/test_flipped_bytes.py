@@ -31,7 +31,10 @@ from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.run_ids import new_run
 
 pytest.importorskip("faiss")
-pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.usefixtures("one_model", "every_shard_checked"),
+    pytest.mark.timeout(7200),
+]
 # by those who read a snapshot
 UNREAD = ("sidecars", "runs", "report.json", "report.html", "lease.json")
 EVERY = 6  # flips for each run of embed over one
@@ -168,10 +171,8 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
             if not night:
                 forget = ["forget", "--store", folder / "store", "--id", "b7"]
                 assert main([str(option) for option in forget]) == 0
-        judged = folder / "judged.tsv"
-        judged.write_text(f"{sentences(1)[0]}\ta0\t1\n")
         (folder / "queries.txt").write_text("\n".join(sentences(5)))
-        asked = ["--queries", folder / "queries.txt", "--judgements", judged]
+        asked = ["--queries", folder / "queries.txt"]
         watch = ["watch", "--store", folder / "store", *asked]
         assert main([str(option) for option in watch]) == 0
         too_many = [*options, "--max-rejects", 0, "--reembed"]
@@ -254,7 +255,7 @@ def flipped(
     assert found is not False, f"{what}: other rows or hits; verify: {verified}"
     assert verified.status or found, f"{what}: verify finds nothing, and it cannot be read"
     if with_embed:
-        ended = run("embed", "--store", store, *made.embed, "--check-carried", 1)
+        ended = run("embed", "--store", store, *made.embed)
         one_line(ended)
         if ended.status == 0:
             after = run("verify", "--store", store)

@@ -117,7 +117,7 @@ def test_erased_rows_do_not_come_back(
     assert manifest_of(store)["forgotten"]["rows"] == 2
     assert not set(gone) & set(ids_of(store))
     lists = set(store.glob("forgotten/*"))
-    run(*command, "--allow-forgotten", gone[0], "--dry-run").ok()
+    run("plan", *command[1:], "--allow-forgotten", gone[0]).ok()
     assert set(store.glob("forgotten/*")) == lists
     run(*command, "--allow-forgotten", gone[0]).ok()
     assert gone[0] in ids_of(store)

@@ -64,7 +64,7 @@ class Asked:
 
 
 _FLAGS = {
-    "calibration": "--calibration", "precision": "--precision", "keep": "--keep-columns", "dim": "--truncate-dim",
+    "calibration": "--calibration", "precision": "--precision", "keep": "--keep-columns", "dim": "--dim",
     "index": "--index", "metric": "--metric",
 }  # fmt: skip
 _VALUES: dict[str, list[Any]] = {

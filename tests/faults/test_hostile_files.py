@@ -303,14 +303,14 @@ def watch_files(folder: Path) -> tuple[Any, Check]:
     nights = watched_nights(folder)
     rows = [(f"r{i}", f"text {i}") for i in range(6)]
     nights.commit({"a.txt": rows})
-    entry = nights.watch(["text 1", "text 4"], **{"text 1": {"r1": 1}})
+    entry = nights.watch(["text 1", "text 4"])
     run, units = nights.begin({"a.txt": [("r1", "another text"), *rows[2:]]})
     facts = [settled(run, units)]
     whole = {file: (nights.root / file.path).read_bytes() for file in entry.files}
 
     def check(case: tuple[int, Callable[[bytes], bytes], bool]) -> None:
         number, change, named = case
-        names = ("queries", "answers", "judgements")
+        names = ("queries", "answers")
         old = getattr(entry, names[number])
         data = change(whole[old])
         path = nights.root / old.path

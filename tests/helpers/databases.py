@@ -164,6 +164,8 @@ class MadeUp:
 
     where = "memory:#docs"
 
+    takes_parallel = False
+
     def __init__(self, database: Database, fate: Fate | None = None) -> None:
         self.turn = Turn(self.where, self)
         self.base = 0

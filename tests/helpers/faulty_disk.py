@@ -10,8 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
+
+import pytest
 
 # The kind of each function of `os`; the first argument is the path, or the number of an open file.
 FUNCTIONS = {
@@ -154,3 +157,11 @@ def die(path: object) -> None:
 def freeze(path: object) -> None:
     """What a call is met with whose process stands still until it is woken."""
     os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def free_bytes(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Let disks have so many free bytes."""
+    usage = SimpleNamespace(free=number)
+    patch.setattr(
+        "sentence_beam.transforms.storage.bounded_cache.shutil.disk_usage", lambda path: usage
+    )

@@ -368,7 +368,7 @@ class History:
         flags += [f"--{name}" for name in ("append", "reembed") if name in asked]
         flags += ["--limit", asked["limit"]] if "limit" in asked else []
         flags += ["--max-drift", "0.01"] if "drift" in asked else []
-        return flags + (["--check-carried", asked["carried"]] if "carried" in asked else [])
+        return flags
 
     def _lasting(self, name: str, value: str, now: Mapping[str, str]) -> list[str]:
         """The flags of one lasting option."""

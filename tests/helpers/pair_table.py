@@ -85,7 +85,6 @@ PASSING: Mapping[str, Row] = {
     "deletes": Row(("too many", "allowed"), ("--max-deletes",)),
     "rejects": Row(("too many",), ("--max-rejects",)),
     "drift": Row(("checked",), ("--max-drift",)),
-    "carried": Row(("0", "1"), ("--check-carried",)),
     "damage": Row(("removed", "cut")),
 }
 COMMANDS = Row(
@@ -106,22 +105,13 @@ NO_ROW: Mapping[str, str] = {
     "--input-filter": "of a table: which files there are; a file of a table is a Parquet file",
     "--revision": "of a model of the hub: which files it has, as another --model",
     "--query-prompt": "stands before queries; remembered, and no vector depends on it",
-    "--require-space": "ends a run or changes nothing",
     "--max-unknown": "ends a run or changes nothing",
     "--max-answer-change": "ends a run or changes nothing",
-    "--max-ndcg-drop": "ends a run or changes nothing",
     "--allow-forgotten": "nothing without a row that was erased",
-    "--accept-answers": "ends no run and changes nothing",
-    "--price-per-hour": "figures of the report",
-    "--currency": "figures of the report",
-    "--job": "a restart writes what the run would have written",
-    "--dry-run": "writes nothing",
     "--device": "where the model runs",
     "--tokens-per-batch": "how many rows go through the model together",
     "--accelerator": "a hint for Beam, and the device of an engine's workers; the dtype that it"
     " means is a row of its own",
-    "--index-accelerator": "a hint for Beam",
-    "--index-min-ram": "a hint for Beam",
     "--min-ram": "a hint for Beam",
     "--worker-model": "where workers have the same model",
 }

@@ -31,8 +31,6 @@ HOW = (
     "float32",
     "--max-rejects",
     "1",
-    "--check-carried",
-    "1",
 )
 CODES = ("--precision", "int8", "--index", "Flat")
 ALL = ("embed", "--input", "PLACE/in/*")
@@ -81,7 +79,7 @@ KINDS = {
     "neighbours": Kind(
         ("neighbours", "--of", "PLACE/store", "-k", "3", "--output", f"PLACE/{FILE}")
     ),
-    "dedup": Kind(("dedup", "--threshold", "0.9", "--output", f"PLACE/{FILE}")),
+    "dedup": Kind(("dedup", "--min-score", "0.9", "--output", f"PLACE/{FILE}")),
     "together": Kind(
         (*ALL, "--precision", "uint8"), options=CHUNKS, documents=True, small=20, in_parts=True
     ),

@@ -30,12 +30,12 @@ def watched_nights(folder: Path, options: RememberedOptions = BY_ID) -> "Watched
 class WatchedNights(Nights):
     """A store that asks watched queries in each night after `watch`."""
 
-    def watch(self, texts: Iterable[str], k: int = 3, **grades: dict[str, int]) -> WatchEntry:
+    def watch(self, texts: Iterable[str], k: int = 3) -> WatchEntry:
         """Watch these queries, named by their texts, from now on; the entry with the answers."""
         names = tuple(texts)
         vectors = np.array([vector_of(text) for text in names])
         queries = WatchedQueries(names, names, vectors, self.space.pooled_id)
-        self.entry, _ = begin_watch(self.manifest, queries, grades, k)
+        self.entry, _ = begin_watch(self.manifest, queries, k)
         return self.entry
 
     def night(

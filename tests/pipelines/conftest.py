@@ -50,11 +50,20 @@ def embed(run: Run, model: Path, store: Path, partition: str) -> Run:
     """`embed` into the test's store with the tiny model: one input or a list of them, then further
     options.
     """
+    return _command("embed", run, model, store, partition)
 
+
+@pytest.fixture
+def plan(run: Run, model: Path, store: Path, partition: str) -> Run:
+    """`plan` with the same options."""
+    return _command("plan", run, model, store, partition)
+
+
+def _command(name: str, run: Run, model: Path, store: Path, partition: str) -> Run:
     def call(inputs: object, *options: object) -> Outcome:
         globs = inputs if isinstance(inputs, list) else [inputs]
         named = [argument for glob in globs for argument in ("--input", glob)]
         how = () if partition == "file" else ("--partition", partition)
-        return run("embed", *named, "--store", store, "--model", model, *how, *options)
+        return run(name, *named, "--store", store, "--model", model, *how, *options)
 
     return call

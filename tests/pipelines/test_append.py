@@ -30,14 +30,14 @@ def days(inputs: Path) -> list[Path]:
 
 
 def test_earlier_files_stay_with_their_rows_and_their_index(
-    embed: Run, run: Run, days: list[Path], store: Path
+    embed: Run, plan: Run, run: Run, days: list[Path], store: Path
 ) -> None:
     embed(
         days[0] / "*", "--id-column", "id", "--keep-columns", "n", "--index", "Flat", "--append"
     ).ok()
     first, vectors = files_in(store, "embeddings"), vectors_of(store)
     shutil.rmtree(days[0])
-    out = embed(days[1] / "*", "--append", "--dry-run").ok().out
+    out = plan(days[1] / "*", "--append").ok().out
     assert "files       2 " in out
     assert "1 unchanged" in out
     embed(days[1] / "*", "--append").ok()

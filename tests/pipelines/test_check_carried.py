@@ -16,6 +16,7 @@ from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.runs import carried
 
 
 def flip(path: Path) -> None:
@@ -45,6 +46,7 @@ def glob(inputs: Path) -> Path:
 
 @variants("damage", DAMAGE, kept=(0,))
 @variants("partition", ["file", "content"], kept=(0,))
+@pytest.mark.usefixtures("every_shard_checked")
 def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
     run: Run, embed: Run, glob: Path, store: Path, partition: str, damage: str
 ) -> None:
@@ -54,7 +56,7 @@ def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
     path = store / units_of(store, before)[0]["path"]
     whole = path.read_bytes()
     DAMAGE[damage](path)
-    out = embed(glob, "--check-carried", 1).ok().out
+    out = embed(glob).ok().out
     assert f"damaged     {path.relative_to(store)}: missing or changed" in out
     assert path.read_bytes() == whole
     after = check_ledger(store, 30, embedded=units_of(store, before)[0]["rows"])
@@ -69,7 +71,7 @@ def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
     )
     assert "checked" in json.loads((store / "report.json").read_text())["nights"][-1]
     run("verify", "--store", store).ok()
-    out = embed(glob).ok().out  # the fraction is remembered
+    out = embed(glob).ok().out
     n = len(units_of(store, before))
     assert (
         f"{n} of {n} carried shards are sound: 0 by the checksum of a listing, {n} by reading them"
@@ -77,12 +79,13 @@ def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
     )
 
 
-def test_every_shard_is_read_in_as_many_runs_as_the_fraction_says(
-    embed: Run, inputs: Path, store: Path
+def test_every_shard_is_read_in_as_many_runs_as_the_share_says(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(carried, "CHECKED", 0.25)
     for place in range(12):
         write_lines(inputs / f"{place}.txt", sentences(1, place))
-    embed(inputs / "*", "--check-carried", 0.25).ok()
+    embed(inputs / "*").ok()
     read = 0
     for _ in range(4):
         embed(inputs / "*").ok()
@@ -105,6 +108,7 @@ def test_of_few_shards_another_one_is_read_in_each_run(
     assert len(places) == 4
 
 
+@pytest.mark.usefixtures("every_shard_checked")
 def test_of_a_file_that_is_not_named_a_damaged_shard_ends_the_run(
     embed: Run, glob: Path, store: Path
 ) -> None:
@@ -114,9 +118,7 @@ def test_of_a_file_that_is_not_named_a_damaged_shard_ends_the_run(
         if unit["file"] == "a.txt":
             flip(store / unit["path"])
     again = write_lines(glob.parent / "d.txt", sentences(3, 50))
-    embed(again, "--append", "--check-carried", 1).failed(
-        1, "was changed", glob.parent / "a.txt", "--input"
-    )
+    embed(again, "--append").failed(1, "was changed", glob.parent / "a.txt", "--input")
     assert (store / "manifest.json").read_bytes() == before
-    embed([again, glob.parent / "a.txt"], "--append", "--check-carried", 1).ok()
+    embed([again, glob.parent / "a.txt"], "--append").ok()
     check_ledger(store, 33)

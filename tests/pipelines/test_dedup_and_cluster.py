@@ -72,19 +72,19 @@ def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path) -> None:
         2, "--clusters 41", "there are 40 rows"
     )
     run("cluster", "--store", store, "--output", out).failed(2, "--clusters --min-score")
-    run("cluster", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(
+    run("cluster", "--store", made / "empty", "--min-score", 0.5, "--output", out).failed(
         2, "holds no rows"
     )
-    run("dedup", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(
+    run("dedup", "--store", made / "empty", "--min-score", 0.5, "--output", out).failed(
         2, "holds no rows"
     )
-    run("dedup", "--store", store, "--threshold", 1.1, "--output", out).failed(
+    run("dedup", "--store", store, "--min-score", 1.1, "--output", out).failed(
         2, "--min-score", "not a cosine"
     )
-    run("dedup", "--store", store, "--threshold", 0.9, "--output", tmp_path / "x.txt").failed(
+    run("dedup", "--store", store, "--min-score", 0.9, "--output", tmp_path / "x.txt").failed(
         2, "must end in"
     )
-    run("dedup", "--store", made / "no", "--threshold", 0.9, "--output", out).failed(
+    run("dedup", "--store", made / "no", "--min-score", 0.9, "--output", out).failed(
         2, "holds no store"
     )
     assert not out.exists()

@@ -211,20 +211,20 @@ def test_truncation_comes_after_the_calibration(
 ) -> None:
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
     forbid(monkeypatch)
-    embed(glob, "--calibration", folder, "--truncate-dim", 3).ok()
+    embed(glob, "--calibration", folder, "--dim", 3).ok()
     wanted = expected(model, folder, store)[:, :3]
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     assert np.allclose(list(vectors_of(store).values()), wanted, atol=1e-4)
-    embed(glob, "--truncate-dim", 8).ok()
+    embed(glob, "--dim", 8).ok()
     assert_calibrated(store, model, folder)
-    embed(glob, "--truncate-dim", 9).failed(2, "truncate dim 9", "8 components")
+    embed(glob, "--dim", 9).failed(2, "truncate dim 9", "8 components")
 
 
 def test_a_truncation_wider_than_the_calibration_is_forgotten(
     run: Run, embed: Run, glob: Path, store: Path, tmp_path: Path
 ) -> None:
     for night, command in enumerate(("recalibrate", "embed")):
-        embed(glob, "--truncate-dim", 12, "--calibration", "").ok()
+        embed(glob, "--dim", 12, "--calibration", "").ok()
         folder = fit_on(store, "whitening:8", tmp_path / str(night))
         if command == "embed":
             embed(glob, "--calibration", folder).ok()

@@ -70,7 +70,7 @@ def test_the_store_keeps_its_canary(run: Run, embed: Run, glob: Path, store: Pat
     entry = manifest_of(store)["canary"]
     assert list(files_in(store, "canary")) == [entry["path"]]
     write_lines(glob.parent / "c.txt", sentences(5, 50))
-    embed(glob, "--normalize", "--truncate-dim", 8).ok()
+    embed(glob, "--normalize", "--dim", 8).ok()
     run("index", "--store", store).ok()
     assert manifest_of(store)["canary"] == entry
     run("verify", "--store", store).ok()
@@ -161,22 +161,6 @@ def test_a_damaged_canary_is_named(run: Run, embed: Run, glob: Path, store: Path
 @pytest.mark.parametrize("distance", ["-1", "2.5", "nan", "far"])
 def test_distances_that_cannot_be(embed: Run, glob: Path, distance: str) -> None:
     embed(glob, "--max-drift", distance).failed(2, "--max-drift", distance)
-
-
-# --- spaces
-
-
-def test_a_required_space(embed: Run, glob: Path, store: Path) -> None:
-    embed(glob, "--require-space", "0" * 64).failed(2, "--require-space", "0" * 64)
-    assert not store.exists()
-    embed(glob).ok()
-    wanted = manifest_of(store)["space"]["id"]
-    embed(glob, "--require-space", wanted).ok()
-    before = manifest_of(store)
-    for options in (["--normalize"], ["--truncate-dim", 8], ["--pooler", "max", "--reembed"]):
-        embed(glob, "--require-space", wanted, *options).failed(2, "--require-space", wanted)
-    assert manifest_of(store) == before
-    embed(glob, "--reembed", "--require-space", wanted).ok()
 
 
 def test_another_index_is_all_that_is_built(embed: Run, glob: Path, store: Path) -> None:

@@ -500,13 +500,19 @@ def test_a_million_rows_of_no_text_at_all_are_spread(embed: Run, inputs: Path, s
 
 
 def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
-    run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, model: Path
+    run: Run,
+    embed: Run,
+    plan: Run,
+    inputs: Path,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model: Path,
 ) -> None:
     write_lines(inputs / "a.txt", sentences(200))
     monkeypatch.setattr(resolve, "memory_bytes", lambda: 20_000)
     embed(inputs / "*").failed(2, "--partition content", "quarter", "--partition file", "--runner")
     assert manifest_of(store) is None
-    embed(inputs / "*", "--dry-run").failed(2, "--partition file")
+    plan(inputs / "*").failed(2, "--partition file")
     given = ("--input", inputs / "*", "--store", store, "--model", model)
     run("embed", *given, "--partition", "file").ok()
 
@@ -522,10 +528,10 @@ def test_a_large_corpus_that_has_not_changed_is_not_refused(
 
 
 def test_plan_says_how_many_buckets_and_writes_nothing(
-    run: Run, embed: Run, inputs: Path, store: Path, model: Path
+    run: Run, embed: Run, plan: Run, inputs: Path, store: Path, model: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(80))
-    out = embed(inputs / "*", *UNIT, "--dry-run").ok().out
+    out = plan(inputs / "*", *UNIT).ok().out
     assert not store.exists()
     planned = int(re.search(r"units +about (\d+) to embed", out)[1])
     assert "80 to embed" in out

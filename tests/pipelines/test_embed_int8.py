@@ -34,8 +34,6 @@ def corpus(inputs: Path) -> Path:
         (("--pooler", "mean+ditto:1-1"), ("pooler ditto", "--dtype float32")),
         (("--device", "cuda"), ("--dtype int8 runs on the CPU",)),
         (("--accelerator", "type:nvidia-l4;count:1"), ("--dtype int8 runs on the CPU",)),
-        (("--require-space", "abcdef"), ("--require-space", "leave it out")),
-        (("--dry-run",), ("--dtype float32",)),
     ],
 )
 def test_options_that_do_not_fit_are_refused_by_name(
@@ -43,6 +41,10 @@ def test_options_that_do_not_fit_are_refused_by_name(
 ) -> None:
     embed(corpus, "--dtype", "int8", *options).failed(2, *names)
     assert not (store / "manifest.json").exists()
+
+
+def test_plan_says_that_int8_cannot_be_planned(plan: Run, corpus: Path) -> None:
+    plan(corpus, "--dtype", "int8").failed(2, "--dtype float32")
 
 
 def test_only_embed_quantises(model: Path) -> None:

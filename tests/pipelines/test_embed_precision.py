@@ -188,7 +188,7 @@ def test_calibrations_and_truncation_come_before_and_fit_ranges_of_their_own(
     names = [unit["path"] for unit in units_of(store, manifest)]
     run("recalibrate", "--store", store, "--calibration", folder).ok()
     assert [unit["path"] for unit in units_of(store)] == names
-    make("binary", "--truncate-dim", 3)
+    make("binary", "--dim", 3)
     assert codes(store).shape == (40, 1)
     run("verify", "--store", store).ok()
 

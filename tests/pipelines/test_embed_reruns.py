@@ -208,7 +208,7 @@ def test_flags_are_remembered(run: Run, model: Path, inputs: Path, store: Path) 
         "--pooler": "max",
         "--prompt": "say: ",
         "--max-tokens": 9,
-        "--truncate-dim": 12,
+        "--dim": 12,
         "--id-column": "name",
     }
     chosen |= {"--keep-columns": "n", "--unit-tokens": 20, "--model": model, "--dtype": "float32"}
@@ -292,7 +292,7 @@ def test_normalization_and_truncation_go_through_without_reembed(
     embed: Run, two_files: Path, store: Path
 ) -> None:
     embed(two_files, "--normalize").ok()
-    embed(two_files, "--no-normalize", "--truncate-dim", 8).ok()
+    embed(two_files, "--no-normalize", "--dim", 8).ok()
     check_ledger(store, 20, carried=0)
     assert {len(vector) for vector in vectors_of(store).values()} == {8}
 

@@ -176,7 +176,7 @@ def test_tokens_and_truncation_of_reused_rows_are_counted_as_before(
 
 @variants("options", [
         ("--keep-columns", "text,key"), ("--unit-tokens", 60), ("--id-column", ""),
-        ("--no-normalize",), ("--truncate-dim", 8), ("--truncate-dim", 5, "--no-normalize"),
+        ("--no-normalize",), ("--dim", 8), ("--dim", 5, "--no-normalize"),
     ], kept=(0, 5))  # fmt: skip
 def test_other_columns_units_and_output_need_no_model(
     run: Run,
@@ -203,8 +203,8 @@ def test_output_options_can_be_taken_back(
 ) -> None:
     forbid_model()
     first, before = manifest_of(store), vectors_of(store)
-    embed(parquet, "--truncate-dim", 8, "--normalize").ok()
-    embed(parquet, "--truncate-dim", 24, "--no-normalize").ok()
+    embed(parquet, "--dim", 8, "--normalize").ok()
+    embed(parquet, "--dim", 24, "--no-normalize").ok()
     last, after = manifest_of(store), vectors_of(store)
     assert last["space"] == first["space"]
     assert np.allclose([before[i] for i in before], [after[i] for i in before], atol=1e-6)

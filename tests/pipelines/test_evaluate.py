@@ -88,9 +88,7 @@ def test_every_pooler_scores_as_it_does_alone(
     out = tmp_path / "scores.jsonl"
     poolers = [argument for pooler in POOLERS for argument in ("--pooler", pooler)]
     task = f"t={tasks[0]},{tasks[1]}"
-    run(
-        "evaluate", "--model", model, "--task", task, *poolers, "--truncate-dim", 8, "--output", out
-    ).ok()
+    run("evaluate", "--model", model, "--task", task, *poolers, "--dim", 8, "--output", out).ok()
     found = {(r["pooler"], r["dim"], r["subset"]): r for r in rows_of(out)}
     both = PAIRS[:4] + PAIRS[2:]
     for pooler in POOLERS:
@@ -234,7 +232,7 @@ def test_calibrations_are_scored_beside_the_poolers_they_were_fitted_on(
         Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1]
     )
     options = [word for path in paths for word in ("--calibration", path)]
-    options += ["--pooler", "mean", "--pooler", "cls", "--pooler", "max", "--truncate-dim", 3]
+    options += ["--pooler", "mean", "--pooler", "cls", "--pooler", "max", "--dim", 3]
     run("evaluate", "--model", model, "--task", f"t={tasks[0]}", *options, "--output", out).ok()
     assert len(seen) == len(set(seen))
     monkeypatch.undo()
@@ -379,7 +377,7 @@ def test_what_is_in_the_cache_is_not_computed_again(
         "mean",
         "--pooler",
         "cls",
-        "--truncate-dim",
+        "--dim",
         8,
     ]
     rows, _ = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]}", *asked)
@@ -452,7 +450,7 @@ def test_all_kinds_share_one_forward_pass(
         "mean",
         "--pooler",
         "ditto:1-2",
-        "--truncate-dim",
+        "--dim",
         6,
     )
     assert sorted(seen) == sorted(set(texts))
@@ -603,7 +601,7 @@ def test_a_store_is_searched_exactly_and_by_its_index(
         "id",
         "--model",
         model,
-        "--truncate-dim",
+        "--dim",
         8,
         "--dtype",
         "float32",

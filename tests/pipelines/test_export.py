@@ -90,7 +90,7 @@ def check_sentence_transformers(store: Path, folder: Path) -> None:
     ("options", "method"),
     [
         (["--pooler", "mean", "--prompt", "the "], "whitening:8"),
-        (["--truncate-dim", "5"], "standardize+remove-top:2"),
+        (["--dim", "5"], "standardize+remove-top:2"),
     ],
     kept=(0,),
 )

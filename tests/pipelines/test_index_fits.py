@@ -32,7 +32,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_model")
 def test_an_index_asked_for_that_has_too_few_rows_is_refused_before_anything_is_embedded(
-    embed: Run, inputs: Path, store: Path
+    embed: Run, plan: Run, inputs: Path, store: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(50))
     embed(inputs / "*", "--index", "IVF64,Flat").failed(
@@ -44,9 +44,7 @@ def test_an_index_asked_for_that_has_too_few_rows_is_refused_before_anything_is_
         ("IVF30,Flat", "--limit", 20): ("30 rows", "there are 20"),
         ("IVF4,PQ7x4",): ("7 equal parts",),
     }.items():
-        embed(inputs / "*", "--dry-run", "--index", *options).failed(
-            2, f"--index {options[0]}", *names
-        )
+        plan(inputs / "*", "--index", *options).failed(2, f"--index {options[0]}", *names)
     assert manifest_of(store) is None
     assert files_in(store, "embeddings") == {}
 
@@ -60,7 +58,7 @@ def test_by_content_rows_of_text_are_counted_first(embed: Run, inputs: Path) -> 
 
 @pytest.mark.usefixtures("no_model")
 def test_rows_of_files_without_a_footer_are_counted_as_far_as_the_index_needs(
-    embed: Run, inputs: Path, store: Path
+    embed: Run, plan: Run, inputs: Path, store: Path
 ) -> None:
     write_lines(inputs / "a.txt.gz", sentences(50))
     embed(inputs / "*", "--index", "IVF64,Flat").failed(
@@ -68,7 +66,7 @@ def test_rows_of_files_without_a_footer_are_counted_as_far_as_the_index_needs(
     )
     embed(inputs / "*", "--index", "IVF30,Flat", "--limit", 20).failed(2, "30 rows", "there are 20")
     embed(inputs / "*", "--index", "IVF4,PQ7x4").failed(2, "7 equal parts")
-    embed(inputs / "*", "--dry-run", "--index", "IVF64,Flat").failed(2, "there are 50")
+    plan(inputs / "*", "--index", "IVF64,Flat").failed(2, "there are 50")
     assert manifest_of(store) is None
     assert files_in(store, "embeddings") == {}
 
@@ -108,12 +106,12 @@ def test_as_many_rows_as_lists_are_enough(embed: Run, run: Run, inputs: Path, st
 
 
 def test_a_remembered_index_becomes_what_auto_gives_and_the_run_says_so(
-    embed: Run, run: Run, inputs: Path, store: Path
+    embed: Run, plan: Run, run: Run, inputs: Path, store: Path
 ) -> None:
     path = write_parquet(inputs / "a.parquet", sentences(100))
     embed(inputs / "*", "--index", "IVF64,Flat").ok()
     write_parquet(path, sentences(55))
-    assert "auto: IVF64,Flat" in embed(inputs / "*", "--dry-run").ok().out
+    assert "auto: IVF64,Flat" in plan(inputs / "*").ok().out
     out = embed(inputs / "*").ok().out
     line = next(line for line in out.splitlines() if line.startswith("trained"))
     assert "IVF64,Flat has to be trained on 64 rows or more, and there are 55" in line
@@ -143,7 +141,7 @@ def test_budgets_that_no_index_can_keep_leave_the_store_as_it_was(
 
 
 def test_budgets_choose_a_kind_that_the_summary_plan_and_manifest_tell(
-    embed: Run, run: Run, inputs: Path, store: Path
+    embed: Run, plan: Run, run: Run, inputs: Path, store: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(100))
     embed(inputs / "*").ok()
@@ -154,7 +152,7 @@ def test_budgets_choose_a_kind_that_the_summary_plan_and_manifest_tell(
     index = check_ledger(store, 100, carried=100)["index"]
     assert index["choice"]["row_bytes"] <= 40
     assert index["request"]["max_bytes_per_row"] == 40
-    out = embed(inputs / "*", "--dry-run").ok().out
+    out = plan(inputs / "*").ok().out
     assert "at most about" in out
     assert "of memory to serve" in out
     assert "chosen" not in embed(inputs / "*").ok().out

@@ -67,19 +67,12 @@ def test_prefixes_name_snapshots_runs_and_spaces(
             ]
             == wanted
         )
-        assert f"in run {wanted}" in run("rejects", "--store", store, "--run", name).ok().out
+        assert f"in run {wanted}" in run("rejects", "--store", store, "--snapshot", name).ok().out
     run("info", "--store", store, "--snapshot", "2").failed(
         2, "2 begins the names of 2 snapshots", "say more"
     )
-    run("rejects", "--store", store, "--run", "2").failed(
+    run("rejects", "--store", store, "--snapshot", "2").failed(
         2, "2 begins the names of 2 runs", first, second
-    )
-    space = current["space"]["id"]
-    embed(inputs / "*", "--require-space", space[:6].upper(), "--quiet").ok()
-    other = ("0" if space[0] != "0" else "1") + space[1:6]
-    embed(inputs / "*", "--require-space", other).failed(2, f"--require-space {other}", space)
-    embed(inputs / "*", "--require-space", space[:5]).failed(
-        2, "--require-space", "first 6 or more hex digits"
     )
 
 

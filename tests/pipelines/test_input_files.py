@@ -49,9 +49,11 @@ def said(out: str, head: str) -> str:
 
 
 @BOTH
-def test_a_run_says_what_it_took_and_what_lay_beside(embed: Run, files: Path, store: Path) -> None:
+def test_a_run_says_what_it_took_and_what_lay_beside(
+    embed: Run, plan: Run, files: Path, store: Path
+) -> None:
     write_bytes(files / "d" / "empty.txt", b"")
-    planned = embed(files / "**/*.txt", "--dry-run").ok().out
+    planned = plan(files / "**/*.txt").ok().out
     out = embed(files / "**/*.txt").ok().out
     assert said(out, "files") == "4 taken, 1 of them empty"
     beside = "not taken: 2 .csv, 2 hidden, 1 hidden folder, 1 without an ending"
@@ -125,11 +127,11 @@ def test_alternatives(embed: Run, files: Path, store: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["[b-a].txt", "a/**/[9-0]*", "{a,b}" * 14])
 def test_a_pattern_without_a_meaning_is_one_line(
-    embed: Run, run: Run, inputs: Path, store: Path, pattern: str
+    embed: Run, plan: Run, run: Run, inputs: Path, store: Path, pattern: str
 ) -> None:
     write_lines(inputs / "a.txt", ["one"])
     embed(inputs / pattern).failed(2, inputs / pattern, "pattern")
-    embed(inputs / pattern, "--dry-run").failed(2, inputs / pattern, "pattern")
+    plan(inputs / pattern).failed(2, inputs / pattern, "pattern")
     run("pairs", "--input", inputs / pattern).failed(2, inputs / pattern, "pattern")
     assert not store.exists()
 

@@ -153,7 +153,7 @@ def test_other_vectors_of_the_same_rows_keep_it(
     for command in (
         lambda: run("recalibrate", "--store", store, "--calibration", folder),
         lambda: embed(inputs / "*", "--precision", "int8"),
-        lambda: embed(inputs / "*", "--truncate-dim", 8),
+        lambda: embed(inputs / "*", "--dim", 8),
     ):
         command().ok()
         assert sorted(texts_in(store).values()) == sorted(TEXTS)

@@ -34,6 +34,7 @@ def parts(inputs: Path) -> list[Path]:
 
 def test_too_few_rows_are_refused_before_anything_is_embedded(
     embed: Run,
+    plan: Run,
     run: Run,
     parts: list[Path],
     inputs: Path,
@@ -53,7 +54,7 @@ def test_too_few_rows_are_refused_before_anything_is_embedded(
         embed(inputs / "*").failed(
             3, "15 of the 20 rows", store, "--max-deletes 0.5", "--max-deletes 1"
         )
-        embed(inputs / "*", "--dry-run").failed(3, "15 of the 20 rows")
+        plan(inputs / "*").failed(3, "15 of the 20 rows")
     assert (manifest_of(store), files_in(store, "embeddings")) == (before, shards)
     assert "15 of the 20 rows" in run("history", "--store", store).ok().out
     embed(inputs / "*", "--max-deletes", 1).ok()

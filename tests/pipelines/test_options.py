@@ -9,7 +9,6 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_lines
 from helpers.engines import start
-from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import COMMANDS
 
@@ -67,38 +66,6 @@ def test_an_unknown_command_names_the_known_ones(run: Run) -> None:
     assert outcome.err.count("\n") == 1
     assert "embedd" in outcome.err
     assert "did you mean embed?" in outcome.err
-
-
-# --- the store's name
-
-
-@variants(
-    ("command", "old"),
-    [("embed", "--output"), ("plan", "--output"), ("index", "--input")],
-    kept=(0,),
-)
-def test_an_old_name_of_the_store_is_taken_and_not_shown(
-    run: Run, embed: Run, glob: Path, store: Path, command: str, old: str
-) -> None:
-    embed(glob).ok()
-    shown = run(command, "--help").ok().out
-    assert "--store STORE" in shown
-    assert f"{old} STORE" not in shown
-    more = () if command == "index" else ("--input", glob)
-    for flag in (old, "--store"):
-        assert str(store) in run(command, *more, flag, store).ok().out
-        assert str(store) in run(command, *more, f"{flag}={store}").ok().out
-    run(command, *more, old, store, "--store", store).ok()
-    run(command, *more, "--store", store, old, f"{store}2").failed(
-        2, f"{old} {store}2", store, "name one"
-    )
-    run(command, *more, old, "").failed(2, "--store", "empty")
-
-
-def test_a_corpus_is_no_old_name(run: Run) -> None:
-    shown = run("fit", "--help").ok().out
-    assert "--store STORE" in shown
-    assert "--input PATH" in shown
 
 
 # --- flags
@@ -228,7 +195,7 @@ def test_an_empty_keep_list_keeps_nothing(embed: Run, glob: Path, store: Path) -
 
 
 def test_truncate_dim_above_the_models(embed: Run, glob: Path, store: Path) -> None:
-    embed(glob, "--truncate-dim", 100_000).failed(2, "100000")
+    embed(glob, "--dim", 100_000).failed(2, "100000")
     assert manifest_of(store) is None
 
 
@@ -236,16 +203,18 @@ def test_a_prompt_name_that_the_model_has_not(embed: Run, glob: Path) -> None:
     embed(glob, "--prompt-name", "query").failed(2, "query")
 
 
-def test_a_dry_run_writes_nothing(embed: Run, glob: Path, store: Path) -> None:
-    assert "10 to embed" in embed(glob, "--dry-run").ok().out.replace("about ", "")
+def test_a_dry_run_writes_nothing(plan: Run, glob: Path, store: Path) -> None:
+    assert "10 to embed" in plan(glob).ok().out.replace("about ", "")
     assert not store.exists()
 
 
-def test_a_dry_run_over_a_store_touches_nothing_of_it(embed: Run, glob: Path, store: Path) -> None:
+def test_a_dry_run_over_a_store_touches_nothing_of_it(
+    embed: Run, plan: Run, glob: Path, store: Path
+) -> None:
     embed(glob).ok()
     before = files_in(store)
     write_lines(glob.parent / "b.txt", sentences(5, 100))
-    out = embed(glob.parent / "*.txt", "--dry-run").ok().out
+    out = plan(glob.parent / "*.txt").ok().out
     assert "1 unchanged" in out
     assert files_in(store) == before
 

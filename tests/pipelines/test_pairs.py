@@ -37,9 +37,7 @@ def brute_force(model: Path, texts: list[str], **options: Any) -> np.ndarray:
     return np.sort((vectors @ vectors.T)[np.triu_indices(len(texts), 1)])[::-1]
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--no-normalize",), ("--pooler", "max"), ("--truncate-dim", 8)]
-)
+@pytest.mark.parametrize("options", [(), ("--no-normalize",), ("--pooler", "max"), ("--dim", 8)])
 def test_the_pairs_are_those_of_brute_force(
     pairs: Run, inputs: Path, model: Path, options: tuple[object, ...]
 ) -> None:

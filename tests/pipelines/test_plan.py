@@ -1,5 +1,6 @@
 """What `plan` measures before it says how long a run will take."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from helpers.corpora import sentences, write_jsonl, write_parquet
 
 from sentence_beam.pipelines.common import beam_flags, embed_options
 from sentence_beam.pipelines.plan import speeds
-from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.embed import PlanOptions
 from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
 
@@ -26,7 +27,7 @@ def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -
     ]
     flags = [*arguments, "--dtype", "float32"]
     args, _ = beam_flags.parse(embed_options.parser("plan"), flags)
-    return predict(resolve_run(EmbedOptions(**vars(args)), None, "run", local=True), None)
+    return predict(resolve_run(PlanOptions(**vars(args)), None, "run", local=True), None)
 
 
 @pytest.fixture
@@ -111,3 +112,11 @@ def test_by_content_unchanged_files_are_told_though_all_are_read(
     assert "2 (0.0 MB), 2 unchanged\n" in run("plan", *options).ok().out
     write_parquet(inputs / "b.parquet", sentences(25, 20), id=pa.array(range(20, 45)))
     assert "2 (0.0 MB), 1 unchanged, read like the others\n" in run("plan", *options).ok().out
+
+
+def test_a_price_adds_the_cost(run: Run, inputs: Path, model: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(20))
+    asked = ("plan", "--input", inputs / "*", "--model", model, "--price-per-hour", "3600")
+    assert "at 3600 an hour" in run(*asked).ok().out
+    values = json.loads(run(*asked, "--json").ok().out)
+    assert values["cost"] == pytest.approx(values["seconds"], abs=1e-5)

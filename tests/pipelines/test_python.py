@@ -105,7 +105,7 @@ def test_paths_are_taken_wherever_a_name_is(model: Path, store: Path, inputs: Pa
     assert list(made.numpy()[0]) == list(sb.open_store(store).numpy()[0])
     assert len(sb.embed(inputs.glob("*.txt"), store=store)) == 6
     assert sb.embed(sb.EmbedOptions(input=files, store=store)).manifest.data["work"]["carried"] == 6
-    assert sb.dedup(store, threshold=0.999).rows.num_rows == 6
+    assert sb.dedup(store, min_score=0.999).rows.num_rows == 6
     assert sb.neighbours(store, of=store, output=inputs / "out", k=1)["queries"] == 6
     assert sb.Encoder.load(model, device="cpu").dim == made.space.dim
 

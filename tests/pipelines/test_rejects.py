@@ -110,7 +110,7 @@ def test_the_list_is_of_the_last_run_that_committed_or_was_ended_by_rejects(
     for earlier in (failed, committed):
         assert (
             f"1 row rejected in run {earlier}"
-            in run("rejects", "--store", store, "--run", earlier).ok().out
+            in run("rejects", "--store", store, "--snapshot", earlier).ok().out
         )
-    run("rejects", "--store", store, "--run", "no-such").failed(2, "no-such")
+    run("rejects", "--store", store, "--snapshot", "no-such").failed(2, "no-such")
     run("rejects", "--store", tmp_path).failed(2, tmp_path)

@@ -223,7 +223,7 @@ def test_a_carried_shard_that_changed_is_found_by_its_etag_and_made_again(
     run: Run, model: Path, inputs: Path, bucket: str
 ) -> None:
     write_lines(inputs / "a.txt", sentences(20))
-    how = ("--input", inputs / "*", "--store", bucket, "--model", model, "--check-carried", 0)
+    how = ("--input", inputs / "*", "--store", bucket, "--model", model)
     run("embed", *how).ok()
     (unit,) = units_of(bucket)
     path = f"{bucket}/{unit['path']}"

@@ -158,7 +158,7 @@ def test_filters_on_the_command_line(run: Run, made: Path) -> None:
 def test_kept_columns_are_shown_in_full_and_where_a_filter_names_them(
     run: Run, made: Path, options: tuple[str, ...], columns: list[str]
 ) -> None:
-    asked = ("search", "--store", made, "--query", "dog", "--limit", 4, *options)
+    asked = ("search", "--store", made, "--query", "dog", "-k", 4, *options)
     rows = json.loads(run(*asked, "--json").ok().out)["results"][0]["rows"]
     head, *lines = run(*asked).ok().out.splitlines()[1:]
     assert head.split() == ["rank", "score", "id", *columns, "text"]

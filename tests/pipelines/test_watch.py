@@ -61,7 +61,7 @@ def watched(made: Path, tmp_path: Path, inputs: Path, store: Path) -> Path:
 def test_queries_of_a_file(run: Run, watched: Path, inputs: Path) -> None:
     manifest = manifest_of(watched)
     entry = manifest["watch"]
-    assert (entry["count"], entry["k"], entry["judgements"]) == (10, 3, None)
+    assert (entry["count"], entry["k"]) == (10, 3)
     assert sorted(files_in(watched, "watch")) == sorted(
         {entry["queries"]["path"], entry["answers"]["path"]}
     )
@@ -102,14 +102,14 @@ def test_a_worse_night_does_not_go_live(run: Run, embed: Run, watched: Path, inp
     )
     assert result["watch"]["causes"]["file_gone"] > 10
     assert result["watch"]["examples"]["file_gone"]["before"].startswith("a")
-    out = embed(inputs / "*", "--max-deletes", "1", "--accept-answers").ok().out
+    out = embed(inputs / "*", "--max-deletes", "1", "--max-answer-change", "1").ok().out
     assert "file gone" in out
     assert manifest_of(watched)["options"]["max_answer_change"] == 0.05
     assert "file gone" in (watched / "report.html").read_text()
     metrics = run("report", "--store", watched, "--format", "openmetrics").ok().out
     assert 'sentence_beam_changed_answers{cause="file_gone"' in metrics
     assert "changed answers" in run("history", "--store", watched).ok().out
-    out = run("diff", "--store", watched, "--answers").ok().out
+    out = run("diff", "--store", watched).ok().out
     assert "file gone" in out
     page = inputs.parent / "answers.html"
     run("watch", "--store", watched, "--report", page).ok()
@@ -131,7 +131,15 @@ def test_a_calibration_moves_vectors(run: Run, watched: Path, tmp_path: Path) ->
     said = run("recalibrate", "--store", watched, "--calibration", calibration, *GATE)
     said.failed(3, "vector moved though its text did not")
     out = (
-        run("recalibrate", "--store", watched, "--calibration", calibration, "--accept-answers")
+        run(
+            "recalibrate",
+            "--store",
+            watched,
+            "--calibration",
+            calibration,
+            "--max-answer-change",
+            "1",
+        )
         .ok()
         .out
     )
@@ -143,7 +151,7 @@ def test_another_model_asks_with_new_vectors(
 ) -> None:
     queries = manifest_of(watched)["watch"]["queries"]
     embed(inputs / "*", "--reembed", "--pooler", "cls", *GATE).failed(3, "vector moved")
-    embed(inputs / "*", "--reembed", "--pooler", "cls", "--accept-answers").ok()
+    embed(inputs / "*", "--reembed", "--pooler", "cls", "--max-answer-change", "1").ok()
     assert manifest_of(watched)["watch"]["queries"] != queries
     check_ledger(watched, 40, embedded=40)
     run("verify", "--store", watched).ok()
@@ -160,22 +168,6 @@ def test_no_model_is_loaded_for_an_unchanged_set(
     monkeypatch.setattr("sentence_beam.transforms.search.queries.QueryEncoder.pooled", refuse)
     write(inputs, sentences(20, 60), "c.parquet")
     assert "beyond growth" in embed(inputs / "*").ok().out
-
-
-def test_judgements(run: Run, embed: Run, watched: Path, inputs: Path) -> None:
-    queries, qrels = inputs.parent / "q.tsv", inputs.parent / "qrels.tsv"
-    write_lines(queries, ["id\ttext", *(f"q{n}\t{sentences(1, n)[0]}" for n in range(6))])
-    write_lines(qrels, [*(f"q{n}\ta{n}\t1" for n in range(6)), "q0\tnowhere\t1", "q99\ta1\t1"])
-    named = ("--store", watched, "--queries", queries, "--judgements", qrels)
-    out = run("watch", *named).ok().out
-    assert "6 queries, 7 rows" in out
-    assert "1 judgement of unknown queries left out: 'q99'" in out
-    assert "1 judged row is not in the store, and count as never found: 'nowhere'" in out
-    write(inputs, ["quite another text " + text for text in sentences(20, 70)])
-    embed(inputs / "*", "--max-ndcg-drop", "0.1").failed(3, "nDCG@10 of 6 judged queries fell")
-    assert "nDCG@10" in embed(inputs / "*", "--accept-answers").ok().out
-    write_lines(qrels, [f"q{n} 0 a{n} 1" for n in range(6)])
-    assert "6 queries, 6 rows" in run("watch", *named).ok().out
 
 
 def test_drawn_queries_are_the_same_in_each_draw(
@@ -196,18 +188,12 @@ def test_bad_input(run: Run, embed: Run, watched: Path, inputs: Path, tmp_path: 
     def refused(*arguments: object) -> str:
         return run("watch", "--store", watched, *arguments).failed(2)
 
-    empty, twice, wrong = tmp_path / "empty.txt", tmp_path / "twice.tsv", tmp_path / "wrong.tsv"
+    empty, twice = tmp_path / "empty.txt", tmp_path / "twice.tsv"
     write_lines(empty, ["", " "])
     write_lines(twice, ["id\ttext", "q1\ta text", "q1\tanother text"])
-    write_lines(wrong, ["q1\ta1\tgood"])
     assert "holds no query" in refused("--queries", empty)
     assert "two queries have the id 'q1'" in refused("--queries", twice)
     assert "there is no such file" in refused("--queries", tmp_path / "none.txt")
-    queries = inputs.parent / "queries.txt"
-    assert "line 1" in refused("--queries", queries, "--judgements", wrong)
-    write_lines(wrong, ["q1\ta1\t1"])
-    assert "judges none of the queries" in refused("--queries", queries, "--judgements", wrong)
-    assert "--judgements is for --queries" in refused("--judgements", wrong)
     assert "--draw" in refused("--draw", "2", "--remove")
     embed(inputs / "*", "--no-keep-text").ok()
     assert "keeps no text" in refused("--draw", "2")
@@ -252,7 +238,7 @@ def test_whatever_the_store_is(
     assert "file gone" in out
     assert "row deleted" not in out
     run("verify", "--store", store).ok()
-    assert "file gone" in run("diff", "--store", store, "--answers").ok().out
+    assert "file gone" in run("diff", "--store", store).ok().out
 
 
 def answers_of(store: Path) -> int:

@@ -38,11 +38,10 @@ class Declared:
     """Everything about an option except its type and default, which the field has.
 
     `kind` checks and converts the text of one value; `choices` are the words that are allowed if it
-    is a word. `flag` is given if it is not the field's name; `aliases` are flags that --help does
-    not show. With `positional` the option is an argument without a flag. `several`: "repeat", a
-    flag for each value; "list", a flag may have many values. With `once` a repeated flag has to
-    have the same value. An `advanced` option is shown by --help-all, not by --help. A `gate` ends a
-    run that exceeds its value.
+    is a word. `flag` is given if it is not the field's name. With `positional` the option is an
+    argument without a flag. `several`: "repeat", a flag for each value; "list", a flag may have
+    many values. With `once` a repeated flag has to have the same value. An `advanced` option is
+    shown by --help-all, not by --help. A `gate` ends a run that exceeds its value.
     """
 
     help: str
@@ -52,7 +51,6 @@ class Declared:
     group: str | None = None
     exclusive: Exclusive | None = None
     flag: str = ""
-    aliases: tuple[str, ...] = ()
     positional: bool = False
     several: Literal["repeat", "list"] | None = None
     once: bool = False
@@ -108,12 +106,12 @@ def flag_of(name: str, declared: Declared) -> str:
 
 def aliases_in(kind: type) -> dict[str, str]:
     """Return the names of fields by the names of their flags that differ from these."""
-    return {
-        flag.lstrip("-").replace("-", "_"): name
+    flags = {
+        flag_of(name, declared).lstrip("-").replace("-", "_"): name
         for name, declared in declared_in(kind).items()
-        for flag in (flag_of(name, declared), *declared.aliases)
-        if not declared.positional and flag.lstrip("-").replace("-", "_") != name
+        if not declared.positional
     }
+    return {flag: name for flag, name in flags.items() if flag != name}
 
 
 def narrowed(kind: type[Options], given: Any, **changes: Any) -> Options:

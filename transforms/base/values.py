@@ -27,7 +27,7 @@ MEANT = {
 FOLDS = ("best", "none")  # how a search joins several pieces of a document
 # Words that differ little and mean the contrary.
 OPPOSITES = {frozenset(pair) for pair in (("min", "max"), ("new", "old"))}
-LEAST_DIGITS = 6  # of an id that is given by its beginning
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)(?:([KMGTP])(i?))?B")
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
@@ -196,9 +196,21 @@ def price(text: str) -> float:
 
 def memory(text: str) -> str:
     """Read an amount of memory as Beam's resource hints take it, such as 16GB."""
-    if re.fullmatch(r"\d+(\.\d+)?([KMGTP]i?)?B", text.replace(" ", "")) is None:
+    if _MEMORY.fullmatch(text.replace(" ", "")) is None:
         raise OptionError(f"{text} is not an amount of memory (as in 16GB)")
     return text
+
+
+def memory_bytes(text: str) -> int:
+    """Return an amount of memory in bytes.
+
+    >>> memory_bytes("1.5GB"), memory_bytes("2 KiB"), memory_bytes("7B")
+    (1500000000, 2048, 7)
+    """
+    found = _MEMORY.fullmatch(text.replace(" ", ""))
+    assert found is not None
+    number, unit, binary = found.groups(default="")
+    return int(float(number) * (1024 if binary else 1000) ** (" KMGTP".index(unit) if unit else 0))
 
 
 def milliseconds(text: str) -> float:
@@ -215,15 +227,6 @@ def names(text: str) -> tuple[str, ...]:
     if len(set(columns)) != len(columns):
         raise OptionError(f"{text} names a column twice")
     return columns
-
-
-def digest(text: str) -> str:
-    """Read the id of a space, or its first digits, as `info` shows them."""
-    if re.fullmatch(rf"[0-9a-fA-F]{{{LEAST_DIGITS},64}}", text) is None:
-        raise OptionError(
-            f"{text} is not an id of a space, nor its first {LEAST_DIGITS} or more hex digits"
-        )
-    return text.lower()
 
 
 def delimiter(text: str) -> str:

@@ -123,9 +123,7 @@ class WriteStore(beam.PTransform):
         hints = _given(accelerator=asked.accelerator, min_ram=asked.min_ram)
         embedded = PackedBlocks(blocks, packed.problems) | "Embed" >> EmbedBlocks(job, hints)
         known = (embedded.units, embedded.problems, begun[PROBLEMS])
-        indexing = _given(
-            accelerator=asked.index_accelerator, min_ram=asked.index_min_ram or index_ram(resolved)
-        )
+        indexing = _given(accelerator=asked.accelerator, min_ram=index_ram(resolved, asked.min_ram))
         result = finished(known, embedded.ranges, resolved, indexing)
         # A stage of its own: what raises is tried again, and the commit should not be.
         return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(result_or_error)

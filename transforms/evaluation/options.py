@@ -79,7 +79,6 @@ class EvaluateOptions:
         metavar="D",
         several="repeat",
         flag="--dim",
-        aliases=("--truncate-dim",),
         default=(),
     )
     cross_encoders: tuple[str, ...] = option(

@@ -33,6 +33,11 @@ WHERE = Declared(
     kind=values.filled,
     metavar="EXPR",
 )
+PRICE_PER_HOUR = Declared(
+    "what the machines cost; the page says what was spent and saved (default: none)",
+    kind=values.price,
+    metavar="P",
+)
 DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
     f"rejected rows allowed before the run fails (default: {RememberedOptions.max_rejects:g})",
@@ -43,15 +48,6 @@ MAX_ANSWER_CHANGE = Declared(
     "share of the answers to watched queries that may change beyond growth (default: 1, off)",
     kind=values.fraction,
     metavar="FRACTION",
-)
-MAX_NDCG_DROP = Declared(
-    "drop of the judged watched queries' nDCG that is allowed, at the lower end of its interval"
-    " (default: 1, off)",
-    kind=values.fraction,
-    metavar="X",
-)
-ACCEPT_ANSWERS = Declared(
-    "commit this run however the answers to watched queries changed (default: no)"
 )
 
 # Files and their text
@@ -126,13 +122,12 @@ CALIBRATION = Declared(
     kind=calibration,
     metavar="PATH|none",
 )
-# Called `--truncate-dim` in earlier versions, and still so in a space and in manifests.
+# called `truncate_dim` in a space and in manifests
 TRUNCATE_DIM = Declared(
     "keep the first D components (default: all)",
     kind=values.positive,
     metavar="D",
     flag="--dim",
-    aliases=("--truncate-dim",),
     once=True,
 )
 DTYPE = Declared(
@@ -158,8 +153,8 @@ TOKENS_PER_BATCH = Declared(
 
 
 def named_k(help: str) -> Declared:
-    """Return the declaration of `-k`, which may be called `--limit`, as in SQL."""
-    return Declared(help, kind=values.positive, metavar="K", flag="-k", aliases=("--limit",))
+    """Return the declaration of `-k`."""
+    return Declared(help, kind=values.positive, metavar="K", flag="-k")
 
 
 MIN_SCORE = Declared(
@@ -192,19 +187,13 @@ MAX_LATENCY_MS = Declared(
     kind=values.milliseconds,
     metavar="T",
 )
-INDEX_ACCELERATOR = Declared(
-    "Beam's accelerator hint for the steps that find the lists of an index (default: none)",
+ACCELERATOR = Declared(
+    "Beam's accelerator hint, for embedding and for finding the lists of an index (default: none)",
     metavar="HINT",
 )
-INDEX_MIN_RAM = Declared(
-    "Beam's memory hint for all steps of an index (default: what the index of the store's rows"
-    " needs, above 3 GB)",
+MIN_RAM = Declared(
+    "Beam's memory hint, for embedding and for all steps of an index (default: none; an index has"
+    " what its rows need, above 3 GB)",
     kind=values.memory,
     metavar="SIZE",
-)
-CHECK_CARRIED = Declared(
-    "share of the snapshot's shards to read, if listings have no checksums (default: all that the"
-    " current snapshot lacks, and the store's share of the others)",
-    kind=values.fraction,
-    metavar="FRACTION",
 )

@@ -1,5 +1,6 @@
 """Push a snapshot into a database: write the rows that differ, record which snapshot it holds."""
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -27,17 +28,13 @@ from sentence_beam.transforms.store.runs.result import has_committed, read_resul
 class PushRequest:
     """The options of a push.
 
-    `since` names a run whose differences are written too, whatever the target claims to hold.
     `full` writes all rows and compares with the target's ids. `dry_run` writes nothing.
-    `max_deletes` is the fraction of the target's rows that may be deleted. `parallel` is how many
-    requests write at once.
+    `max_deletes` is the fraction of the target's rows that may be deleted.
     """
 
-    since: str | None = None
     full: bool = False
     dry_run: bool = False
     max_deletes: float = RememberedOptions.max_deletes
-    parallel: int = 1
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,8 @@ def push(
     or too many rows would be deleted, LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
-    _check_parallel(target, options.parallel, by_workers is not None)
+    if by_workers is not None:
+        _check_takes_workers(target)
     state = target.state()
     new = current()
     table = Table(_columns(new, state), new.space, new.metric)
@@ -92,7 +90,7 @@ def push(
         _check(state, new, table, target.where)
     _check_ids(new)
     held = _held_run(state)
-    snapshots = _read_snapshots(new, state, options.since)
+    snapshots = _read_snapshots(new, state)
     if state is not None and not options.full:
         _check_store(snapshots, new, target.where)
     removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
@@ -111,7 +109,7 @@ def push(
         target.begin(table, record)
         _delete(target, difference)
         if difference.rows:
-            write_rows = by_workers or partial(_write, parallel=options.parallel)
+            write_rows = by_workers or _write
             write_rows(target, RowsToWrite(new, table.columns, difference.rows))
     rows = _counted(target, new)
     target.finish()
@@ -178,13 +176,9 @@ def _check_deletes(difference: Difference, max_deletes: float, where: str) -> No
         )
 
 
-def _read_snapshots(
-    new: Manifest, state: State | None, since: str | None
-) -> dict[str, Manifest | None]:
-    """Read the snapshots that the target may hold rows of, and `since`; None for missing ones."""
+def _read_snapshots(new: Manifest, state: State | None) -> dict[str, Manifest | None]:
+    """Read the snapshots that the target may hold rows of; None for missing ones."""
     runs = [record.run for record in state.live.values()] if state else []
-    if since is not None:
-        runs.append(since)
     return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}
 
 
@@ -230,14 +224,13 @@ def _listing(target: Target, table: Table, record: PushRecord) -> Listing | None
     return lambda: target.listing(table.keys)
 
 
-def _check_parallel(target: Target, parallel: int, by_workers: bool) -> None:
-    """Raise OptionError if a target takes one request at a time, and more are to be sent."""
-    for option, is_given in (("--parallel", parallel > 1), ("--runner", by_workers)):
-        if is_given and not target.takes_parallel:
-            raise OptionError(
-                f"--to {target.where}: {option} is for PostgreSQL and for a server of Qdrant; leave"
-                " it out"
-            )
+def _check_takes_workers(target: Target) -> None:
+    """Raise OptionError if a target takes one request at a time."""
+    if not target.takes_parallel:
+        raise OptionError(
+            f"--to {target.where}: --runner is for PostgreSQL and for a server of Qdrant; leave it"
+            " out"
+        )
 
 
 def _delete(target: Target, difference: Difference) -> None:
@@ -248,20 +241,21 @@ def _delete(target: Target, difference: Difference) -> None:
             progress.step(keys.num_rows)
 
 
-def _write(target: Target, wanted: RowsToWrite, parallel: int) -> None:
-    """Write rows, of so many shards at once."""
+def _write(target: Target, wanted: RowsToWrite) -> None:
+    """Write rows, those of as many shards at once as there are cores, if the target takes it."""
     with progress.stage("writing", sum(map(len, wanted.rows.values())), "rows"):
         work = [partial(_write_shard, target, wanted, number) for number in sorted(wanted.rows)]
-        if parallel == 1:
+        at_once = min(os.cpu_count() or 1, len(work)) if target.takes_parallel else 1
+        if at_once == 1:
             for write in work:
                 write()
         else:
-            _side_by_side(work, parallel)
+            _side_by_side(work, at_once)
 
 
-def _side_by_side(work: Sequence[Callable[[], None]], parallel: int) -> None:
-    """Do the work in threads; the first error ends it."""
-    with ThreadPoolExecutor(parallel) as pool:
+def _side_by_side(work: Sequence[Callable[[], None]], threads: int) -> None:
+    """Do the work in so many threads; the first error ends it."""
+    with ThreadPoolExecutor(threads) as pool:
         try:
             for future in as_completed([pool.submit(one) for one in work]):
                 future.result()

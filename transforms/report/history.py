@@ -11,7 +11,6 @@ from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.base.measures import Measures
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.entries import ShownOptions
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.runs import lease
@@ -27,7 +26,7 @@ REASONS = 10  # reasons for left out files that a message lists
 
 
 @dataclass(frozen=True)
-class RunSummary(ShownOptions):
+class RunSummary:
     """A run of a store; unknown values are None.
 
     `status` is "committed", "failed", "running", or "unfinished" if the run left no result.
@@ -50,9 +49,7 @@ class RunSummary(ShownOptions):
 
     Answers to watched queries: `answer_change` is the share of lost answers, `answers_beyond` the
     share beyond growth, `answer_overlap` the mean overlap with the snapshot before, `answer_causes`
-    counts the lost ones by cause. `ndcg` is that of the judged queries.
-
-    `spent` and `saved` are in the `currency` of `price_per_hour`.
+    counts the lost ones by cause.
     """
 
     run: str
@@ -85,8 +82,6 @@ class RunSummary(ShownOptions):
     tokens_per_second: float | None = None
     index: str | None = None
     recall: float | None = None
-    spent: float | None = None
-    saved: float | None = None
     command: str = ""
     moved: dict[str, float] | None = None
     limit: str | None = None
@@ -96,7 +91,6 @@ class RunSummary(ShownOptions):
     answers_beyond: float | None = None
     answer_overlap: float | None = None
     answer_causes: dict[str, int] | None = None
-    ndcg: float | None = None
 
     @property
     def stored(self) -> int | None:
@@ -121,8 +115,6 @@ class RunSummary(ShownOptions):
             command=result.command,
             moved=result.moved,
             tables=inputs.get("tables"),
-            spent=_price(result.seconds, result.price_per_hour),
-            **result.shown(),
             **_answers(result.watch),
         )
         if not result.ledger:
@@ -146,7 +138,6 @@ class RunSummary(ShownOptions):
             rejected=manifest.rows.rejected,
             tokens=manifest.tokens.real,
             tables=manifest.input.tables or None,
-            **manifest.options.shown(),
             **manifest.work.to_json(),
             **_index(manifest.index),
         )
@@ -203,9 +194,7 @@ def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummar
         for summary in _without_result(root, missing, everything):
             message = damage.get(summary.run, summary.message)
             summaries[summary.run] = replace(summary, message=message)
-    return with_savings(
-        sorted(summaries.values(), key=lambda summary: in_order(summary.run, summary.started))
-    )
+    return sorted(summaries.values(), key=lambda summary: in_order(summary.run, summary.started))
 
 
 def known_summaries(root: str) -> list[RunSummary]:
@@ -234,33 +223,6 @@ def checked_summaries(root: str) -> list[RunSummary]:
         content = json.loads(stored[0])
         check_digest(content)
         return [dataclass_of(RunSummary, summary) for summary in content["nights"]]
-
-
-def with_savings(ordered: Sequence[RunSummary]) -> list[RunSummary]:
-    """Return the summaries with `saved`: the price of the time that spared tokens would have taken.
-
-    The speed assumed is the best of any run so far with the same pooled vectors, because a small
-    run spends most of its time starting up.
-    """
-    best: dict[str, float] = {}
-    summaries = []
-    for summary in ordered:
-        speed = max(best.get(summary.pooled, 0.0), summary.tokens_per_second or 0.0)
-        best[summary.pooled] = speed
-        summaries.append(replace(summary, saved=_saved(summary, speed)))
-    return summaries
-
-
-def _saved(summary: RunSummary, tokens_per_second: float) -> float | None:
-    if summary.spared is None or tokens_per_second <= 0:
-        return None
-    return _price(summary.spared / tokens_per_second, summary.price_per_hour)
-
-
-def _price(seconds: float, per_hour: float | None) -> float | None:
-    if per_hour is None:
-        return None
-    return round(per_hour * seconds / 3600, 6)
 
 
 def _counts(result: Result) -> dict[str, Any]:
@@ -316,13 +278,11 @@ def _answers(watch: dict[str, Any] | None) -> dict[str, Any]:
     """Return the fields of a summary on the answers to watched queries, if these were compared."""
     if watch is None:
         return {}
-    judged = watch["judged"] or {}
     return {
         "answer_change": watch["change"],
         "answers_beyond": watch["beyond"],
         "answer_overlap": watch["overlap"],
         "answer_causes": watch["causes"],
-        "ndcg": judged.get("ndcg"),
     }
 
 

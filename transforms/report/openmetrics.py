@@ -122,7 +122,6 @@ def _gauges_of_last(last: RunSummary) -> list[Gauge]:
             "changed answers to watched queries, by cause",
             [({"cause": cause}, count) for cause, count in (last.answer_causes or {}).items()],
         ),
-        _gauge("ndcg", "nDCG of the judged watched queries", last.ndcg),
         _gauge("damaged_shards", "old shards that could not be used", last.damaged),
     ]
 

@@ -1,6 +1,6 @@
 """The report as one self-contained HTML file: no script, no network, light and dark."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from sentence_beam.transforms.base.measures import STAGES, Measures
 from sentence_beam.transforms.report.alerts import alerts
 from sentence_beam.transforms.report.chart import Chart, Series, bar_chart, change_chart, line_chart
+from sentence_beam.transforms.report.costs import Cost, costs
 from sentence_beam.transforms.report.history import RunSummary, last_committed
 from sentence_beam.transforms.report.html import environment
 from sentence_beam.transforms.report.snapshot import facts, known_reasons
-from sentence_beam.transforms.store.entries import SHOWN
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.answers import causes_in_words
 from sentence_beam.transforms.store.runs.result import COMMITTED
@@ -32,7 +32,6 @@ WORK = (
 ANSWERS = (
     ("answers_beyond", "changed answers", "beyond growth, of all answers"),
     ("answer_overlap", "overlap of answers", "with those of the snapshot before"),
-    ("ndcg", "nDCG", "of the judged queries"),
 )
 STATISTICS = ("count", "sum", "p50", "p95", "max")
 COLUMNS = (
@@ -41,37 +40,44 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def page(store: str, summaries: Sequence[RunSummary], manifest: Manifest | None = None) -> str:
-    """Return the HTML of a store's page, from its runs in order and the current snapshot."""
+def page(
+    store: str,
+    summaries: Sequence[RunSummary],
+    manifest: Manifest | None = None,
+    price: float | None = None,
+) -> str:
+    """Return the HTML of a store's page, from its runs in order and the current snapshot.
+
+    With the `price` of an hour the page has the costs of the runs.
+    """
+    paid = {} if price is None else costs(summaries, price)
     nights = [summary for summary in summaries if summary.command in NIGHTLY][-PLOTTED:]
     listed = summaries[-LISTED:]
     properties: list[tuple[str, str]] = facts(manifest) if manifest is not None else []
     return _template().render(
-        _of_last(last_committed(summaries)),
+        _of_last(last_committed(summaries), paid),
         store=store,
         alerts=alerts(manifest, summaries),
         facts=properties,
         reasons=known_reasons(manifest),
         failures=sum(summary.status != COMMITTED for summary in nights),
-        charts=[*_charts(nights), *answer_charts(summaries)],
+        charts=[*_charts(nights), *_cost_charts(nights, paid), *answer_charts(summaries)],
         columns=COLUMNS,
-        options=[name for name in SHOWN if any(getattr(run, name) for run in listed)],
-        money=any(summary.spent is not None for summary in listed),
+        costs=paid,
         listed=listed[::-1],
         more=len(summaries) - LISTED,
     )
 
 
-def _of_last(last: RunSummary | None) -> dict[str, Any]:
+def _of_last(last: RunSummary | None, paid: Mapping[str, Cost]) -> dict[str, Any]:
     """Return the template's values that come from the last committed run."""
     if last is None:
-        return {"last": None, "tiles": [], "work": [], "figures": [], "currency": ""}
+        return {"last": None, "tiles": [], "work": [], "figures": []}
     return {
         "last": last,
-        "tiles": _tiles(last),
+        "tiles": [*_tiles(last), *_cost_tiles(paid.get(last.run))],
         "work": [(name, getattr(last, field) or 0) for field, name in WORK],
         "figures": _figures(last.measures or {}),
-        "currency": last.currency,
     }
 
 
@@ -105,12 +111,17 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     if summary.answers_beyond is not None:
         answers = causes_in_words(summary.answer_causes or {})
         tiles.append(("changed answers", _percents(summary.answers_beyond), answers))
-    if summary.spent is not None:
-        saved = f"{_money(summary.saved)} saved" if summary.saved is not None else ""
-        tiles.append((f"spent {summary.currency}".strip(), _money(summary.spent), saved))
     if summary.damaged:
         tiles.append(("damaged", _count(summary.damaged), "old shards, embedded again"))
     return tiles
+
+
+def _cost_tiles(cost: Cost | None) -> list[tuple[str, str, str]]:
+    """Return the tile of a run's cost; none if it is unknown."""
+    if cost is None or cost.spent is None:
+        return []
+    saved = f"{_money(cost.saved)} saved" if cost.saved is not None else ""
+    return [("spent", _money(cost.spent), saved)]
 
 
 def _growth(summary: RunSummary) -> str:
@@ -174,7 +185,7 @@ def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
                 values[number] = getattr(summary, name)
         return Series(labels, values, failed, _short, whole=True)
 
-    charts = [
+    return [
         ("rows", "", line_chart(series("rows", whole=True))),
         (
             "added, deleted",
@@ -187,9 +198,25 @@ def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
         ("recall", "at 10", line_chart(series("recall", lambda value: f"{value:.4g}"), top=1.0)),
         ("time", "seconds from start to commit", bar_chart(series("seconds"))),
     ]
-    if any(summary.saved is not None for summary in summaries):
-        charts.append(("saved", "against embedding everything", bar_chart(series("saved", _money))))
-    return charts
+
+
+def _cost_charts(
+    summaries: Sequence[RunSummary], paid: Mapping[str, Cost]
+) -> list[tuple[str, str, Chart]]:
+    """Return name, remark and chart of what the runs saved; none without a price."""
+    if not paid:
+        return []
+    committed = [summary.status == COMMITTED for summary in summaries]
+    series = Series(
+        _labels([summary.started for summary in summaries]),
+        [
+            paid[summary.run].saved if is_committed else None
+            for summary, is_committed in zip(summaries, committed, strict=True)
+        ],
+        [not is_committed for is_committed in committed],
+        _money,
+    )
+    return [("saved", "against embedding everything", bar_chart(series))]
 
 
 def _count(count: int | None) -> str:

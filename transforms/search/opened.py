@@ -38,11 +38,10 @@ class Copies:
     """The copies that a search makes of the index of a remote store.
 
     If `local`, all files are copied whole. Otherwise lists are read as they are needed, and those
-    used last stay in a cache of `cache_bytes` (None: a tenth of the free disk).
+    used last stay in a cache of a tenth of the free disk.
     """
 
     local: bool = False
-    cache_bytes: int | None = None
 
 
 COPY_ALL = Copies(local=True)
@@ -57,7 +56,7 @@ class SnapshotIndex:
     def __init__(self, manifest: Manifest, copies: Copies = COPY_ALL):
         self._manifest = manifest
         self._copies = copies
-        self._cache = BoundedCache(CACHE, copies.cache_bytes)
+        self._cache = BoundedCache(CACHE)
         self._filter: tuple[Matches, FilteredIndex] | None = None
         self._opened_locators: dict[int, LocatorFile] = {}
 

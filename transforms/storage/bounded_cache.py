@@ -5,23 +5,23 @@ import os
 import shutil
 import tempfile
 import threading
+from functools import cached_property
 
 from sentence_beam.transforms.storage.cache import cache_folder
 
-SHARE = 0.1  # of the free disk, if no bound is given
+SHARE = 0.1  # of the free disk
 ROOM = 0.9  # of the bound, to which the cache is cut when it is full
 
 
 class BoundedCache:
-    """Files of at most `most` bytes in all, None for a tenth of the free disk.
+    """Files of at most a tenth of the free disk in all.
 
     Several processes may share the folder. A file that cannot be written is not cached: the disk
     may be full, or the folder of another user.
     """
 
-    def __init__(self, name: str, most: int | None = None):
+    def __init__(self, name: str):
         self._folder = os.path.join(cache_folder(), name)
-        self._given = most
         self._lock = threading.Lock()
         self._bytes: int | None = None
 
@@ -52,14 +52,12 @@ class BoundedCache:
             if self._bytes > self._most:
                 self._bytes = self._cut()
 
-    @property
+    @cached_property
     def _most(self) -> int:
-        if self._given is None:
-            parent = self._folder
-            while not os.path.exists(parent):
-                parent = os.path.dirname(parent)
-            self._given = int(SHARE * shutil.disk_usage(parent).free)
-        return self._given
+        parent = self._folder
+        while not os.path.exists(parent):
+            parent = os.path.dirname(parent)
+        return int(SHARE * shutil.disk_usage(parent).free)
 
     def _cut(self) -> int:
         """Remove the files that were not used for longest, and return the bytes of the others."""

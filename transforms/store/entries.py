@@ -1,6 +1,6 @@
 """The parts of a manifest and the checks of their fields; every path must be one of `layout`."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest
@@ -32,23 +32,8 @@ TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownOptions:
-    """The remembered options that the record of a run has too, and its line in the report."""
-
-    price_per_hour: float | None = None
-    currency: str = ""
-
-    def shown(self) -> dict[str, Any]:
-        """Return these options by name."""
-        return {name: getattr(self, name) for name in SHOWN}
-
-
-SHOWN = tuple(item.name for item in fields(ShownOptions))
-
-
 @dataclass(frozen=True)
-class RememberedOptions(ShownOptions, JsonEntry):
+class RememberedOptions(JsonEntry):
     """The options that a store remembers.
 
     The defaults are those of a new store, except `keep_text`.
@@ -82,9 +67,7 @@ class RememberedOptions(ShownOptions, JsonEntry):
     max_deletes: float = 0.5
     max_unknown: float | None = field(default=None, metadata=SPARSE)
     max_drift: float | None = field(default=None, metadata=SPARSE)
-    check_carried: float = 0.01
     max_answer_change: float | None = field(default=None, metadata=SPARSE)
-    max_ndcg_drop: float | None = field(default=None, metadata=SPARSE)
     deterministic: bool = False
     query_prompt: str | None = None
     own_prompts: tuple[str, ...] = field(default=(), metadata=SPARSE)
@@ -176,14 +159,13 @@ class WatchFileEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class WatchEntry(JsonEntry):
-    """The queries that a store watches, their judgements, and this snapshot's answers.
+    """The queries that a store watches, and this snapshot's answers.
 
-    Each query has `k` answers. `digest` covers queries, judgements and `k`, but not the vectors of
-    the queries, which change with the model.
+    Each query has `k` answers. `digest` covers queries and `k`, but not the vectors of the queries,
+    which change with the model.
     """
 
     queries: WatchFileEntry
-    judgements: WatchFileEntry | None
     answers: WatchFileEntry
     count: int
     k: int
@@ -192,8 +174,7 @@ class WatchEntry(JsonEntry):
     @property
     def files(self) -> list[WatchFileEntry]:
         """All files that the entry names."""
-        found = [self.queries, self.judgements, self.answers]
-        return [file for file in found if file is not None]
+        return [self.queries, self.answers]
 
 
 @dataclass(frozen=True)

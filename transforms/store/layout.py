@@ -12,7 +12,7 @@ calibrations/<digest>/              copies of the calibrations of snapshots
 int8/<digest>/                      the model that OpenVINO runs in int8
 int8/<pooled id>-<n>.json           its digest, until the first commit
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
-watch/<sha256>.parquet              watched queries, their judgements, a snapshot's answers
+watch/<sha256>.parquet              watched queries, a snapshot's answers
 index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locators
 index/<sha256>.lists                ranges of lists
 index/<sha256>.queries              queries that measure recall: true neighbours, and answers

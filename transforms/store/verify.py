@@ -38,7 +38,7 @@ from sentence_beam.transforms.store.verify_index import (
 )
 from sentence_beam.transforms.store.verify_manifest import manifest_faults
 from sentence_beam.transforms.store.verify_tables import count_faults, part_faults, table_faults
-from sentence_beam.transforms.store.watched import read_answers, read_grades, read_queries
+from sentence_beam.transforms.store.watched import read_answers, read_queries
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
 UNITS_IN_A_CHECK = 16
@@ -54,14 +54,13 @@ _NAMED = ("unit", "path", "sha256")
 
 @dataclass(frozen=True)
 class Extent:
-    """The part of a snapshot that is read: a `sample` of its shards, and those that `since` lacks.
+    """The part of a snapshot that is read: a `sample` of its shards.
 
     Each snapshot has another sample, so that nights of them read every shard in time. Shards that
     are not read are looked for in a listing.
     """
 
     sample: float = 1.0
-    since: Manifest | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -71,21 +70,11 @@ class Extent:
     def reads(self, manifest: Manifest, units: pa.Table) -> np.ndarray:
         """Return the units of a snapshot whose files are read, bool [n].
 
-        `units` have the columns unit, path and sha256.
+        `units` have the column unit.
         """
-        rows = zip(*(units.column(name).to_pylist() for name in _NAMED), strict=True)
-        found = (
-            place(f"{manifest.run}/{unit}") < self.sample or self._is_new(path, sha256)
-            for unit, path, sha256 in rows
-        )
+        names = units.column("unit").to_pylist()
+        found = (place(f"{manifest.run}/{unit}") < self.sample for unit in names)
         return np.fromiter(found, bool, len(units))
-
-    def _is_new(self, path: str | None, sha256: bytes | None) -> bool:
-        """Whether `since` lacks a unit's shard; without a shard its reject file is read."""
-        if self.since is None:
-            return False
-        number = -1 if path is None else self.since.shard_number(path)
-        return number < 0 or self.since.shards.column("sha256")[number].as_py() != sha256
 
 
 WHOLE = Extent()
@@ -275,7 +264,6 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
         yield from _with_reading(_reads(read_rows, manifest.root, manifest.forgotten))
     if manifest.watch:
         yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
-        yield from _with_reading(_reads(read_grades, manifest.root, manifest.watch))
         yield from _with_reading(_reads(read_answers, manifest.root, manifest.watch))
 
 

@@ -1,4 +1,4 @@
-"""Watched queries, as a store keeps them: queries, judgements, and the answers of a snapshot.
+"""Watched queries, as a store keeps them: queries, and the answers of a snapshot.
 
 Each is a Parquet file that is named by its bytes, so that snapshots share what did not change.
 """
@@ -35,7 +35,6 @@ ANSWERS = pa.schema(
         ("row", pa.int64()),
     ]
 )
-Grades = dict[str, dict[str, int]]  # of rows by id, for each query by id
 
 
 @dataclass(frozen=True)
@@ -139,42 +138,15 @@ def answers_from_bytes(data: bytes, queries: int) -> Answers:
     return answers
 
 
-def judgements_to_bytes(grades: Grades) -> bytes:
-    """Return the Parquet file of judgements."""
-    rows = [(query, row, grade) for query, of in grades.items() for row, grade in of.items()]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
-    table = pa.table(
-        {
-            "query": pa.array(columns[0], pa.string()),
-            "id": pa.array(columns[1], pa.string()),
-            "grade": pa.array(columns[2], pa.int32()),
-        }
-    )
-    return parquet_bytes(table, write_page_checksum=True)
-
-
-def judgements_from_bytes(data: bytes) -> Grades:
-    """Return the judgements of a file that `judgements_to_bytes` made.
-
-    Raises ValueError for missing values.
-    """
-    grades: Grades = {}
-    table = table_of(data)
-    _refuse_nulls(table)
-    for row in table.to_pylist():
-        grades.setdefault(row["query"], {})[row["id"]] = row["grade"]
-    return grades
-
-
 def _refuse_nulls(table: pa.Table) -> None:
     for name in table.column_names:
         if table.column(name).null_count:
             raise ValueError(f"a value of {name} is missing")
 
 
-def digest_of_queries(ids: Sequence[str], texts: Sequence[str], grades: Grades, k: int) -> str:
+def digest_of_queries(ids: Sequence[str], texts: Sequence[str], k: int) -> str:
     """Return the digest of a set of queries, which does not cover their vectors."""
-    content = {"ids": list(ids), "texts": list(texts), "grades": grades, "k": k}
+    content = {"ids": list(ids), "texts": list(texts), "k": k}
     return sha256_text(canonical_json(content))
 
 
@@ -212,18 +184,6 @@ def read_queries(root: str, watch: WatchEntry) -> WatchedQueries:
         if len(watched.ids) != watch.count:
             raise ValueError(f"{len(watched.ids)} queries, not {watch.count}")
         return watched
-
-
-def read_grades(root: str, watch: WatchEntry) -> Grades:
-    """Return the judgements of a store's watched queries; none if it has none.
-
-    Raises SentenceBeamError if their file is missing or damaged.
-    """
-    if watch.judgements is None:
-        return {}
-    data = read_watch_file(root, watch.judgements)
-    with refuse_damage(f"{storage.join(root, watch.judgements.path)} holds no judgements"):
-        return judgements_from_bytes(data)
 
 
 def read_answers(root: str, watch: WatchEntry) -> Answers:

@@ -58,11 +58,9 @@ def flink() -> Iterator[str]:
     server.server_close()
 
 
-def prepared(
-    *flags: str, accelerator: str | None = None, index_accelerator: str | None = None
-) -> PipelineOptions:
+def prepared(*flags: str, accelerator: str | None = None, embeds: bool = True) -> PipelineOptions:
     options = PipelineOptions(list(flags))
-    engines.prepare(options, flags, accelerator, index_accelerator)
+    engines.prepare(options, flags, accelerator, embeds)
     return options
 
 
@@ -174,12 +172,10 @@ def test_dataflow_needs_an_image_and_one_way_to_gpus() -> None:
     services = "--dataflow_service_options=worker_accelerator=type:nvidia-l4;count:1"
     with pytest.raises(OptionError, match="leave one of them out"):
         prepared("--runner=DataflowRunner", "--sdk_container_image=i", services, accelerator=GPU)
-    with pytest.raises(OptionError, match="--index-accelerator gives a GPU to the training step"):
-        prepared(
-            "--runner=DataflowRunner", "--sdk_container_image=i", services, index_accelerator=GPU
-        )
-    plain = prepared("--runner=DataflowRunner", "--sdk_container_image=i", index_accelerator=GPU)
-    # the other steps have none
+    plain = prepared(
+        "--runner=DataflowRunner", "--sdk_container_image=i", accelerator=GPU, embeds=False
+    )
+    # no model for each process
     assert plain.view_as(DebugOptions).number_of_worker_harness_threads is None
 
 

@@ -27,7 +27,7 @@ STORE = Declared("folder", kind=values.filled, metavar="STORE")
 @options
 class Made:
     store: str = option(STORE, kw_only=False)
-    k: int = option("rows", kind=values.positive, flag="-k", aliases=("--limit",), default=10)
+    k: int = option("rows", kind=values.positive, flag="-k", default=10)
     size: int | None = option("bytes", kind=values.size, default=None)
     names: tuple[str, ...] = option("names", kind=values.names, default=())
     input: tuple[str, ...] | None = option("files", several="list", exclusive=ONE, default=None)
@@ -123,6 +123,14 @@ def test_fields_without_a_declaration_are_left_alone() -> None:
     assert declared_in(Flagged) == {}
 
 
+def test_a_flag_may_have_another_name_than_its_field() -> None:
+    @options
+    class Named:
+        width: int | None = option("components", flag="--dim", default=None)
+
+    assert aliases_in(Named) == {"dim": "width"}
+
+
 def test_names_of_flags() -> None:
     declared = declared_in(Made)
     assert [flag_of(name, declared[name]) for name in ("store", "k", "run")] == [
@@ -130,7 +138,7 @@ def test_names_of_flags() -> None:
         "-k",
         "RUN",
     ]
-    assert aliases_in(Made) == {"limit": "k"}
+    assert aliases_in(Made) == {}
     made = Made("s", text="t", k=10)
     assert [is_given(made, name) for name in ("store", "k", "text", "input")] == [
         True,

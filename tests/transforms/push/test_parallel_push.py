@@ -14,6 +14,16 @@ from helpers.pushes import Kept
 UNITS = 3  # of the store
 
 
+@pytest.fixture(autouse=True)
+def _as_many_cores_as_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores(monkeypatch, UNITS)
+
+
+def cores(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the machine have so many cores."""
+    patch.setattr("sentence_beam.transforms.push.snapshot.os.cpu_count", lambda: number)
+
+
 def test_units_are_written_at_once(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     from sentence_beam.transforms.push.qdrant import QdrantTarget
@@ -28,7 +38,7 @@ def test_units_are_written_at_once(run: Run, store: Kept, monkeypatch: pytest.Mo
     monkeypatch.setattr(QdrantTarget, "upsert", meeting)
     monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
     with qdrant.running() as (url, client):
-        run("push", "--store", store.root, "--to", f"qdrant:{url}#docs", "--parallel", UNITS).ok()
+        run("push", "--store", store.root, "--to", f"qdrant:{url}#docs").ok()
         assert client.count("docs").count == 9
         assert client.get_aliases().aliases == []
 
@@ -49,7 +59,7 @@ def test_the_first_error_ends_it_and_the_next_push_corrects_it(
         upsert(self, rows)
 
     with qdrant.running() as (url, client):
-        push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs", "--parallel", 2)
+        push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs")
         with monkeypatch.context() as patch:
             patch.setattr(QdrantTarget, "upsert", failing)
             outcome = run(*push)
@@ -57,11 +67,6 @@ def test_the_first_error_ends_it_and_the_next_push_corrects_it(
             assert "the network is gone" in outcome.err
         run(*push).ok()
         assert client.count("docs").count == 9
-
-
-def test_a_table_that_one_connection_writes(run: Run, store: Kept) -> None:
-    push = ("push", "--store", store.root, "--to", f"lance:{store.root}-lance#docs")
-    run(*push, "--parallel", 2).failed(2, "--parallel is for PostgreSQL and", "leave it out")
 
 
 def tables(url: str) -> list[str]:
@@ -99,23 +104,25 @@ def test_connections_of_postgresql_write_one_transaction(
     push = ("push", "--store", store.root, "--to", f"{pgvector}#at_once")
     with monkeypatch.context() as patch:
         patch.setattr(Stages, "write", meeting)
-        run(*push, "--parallel", UNITS).ok()
+        run(*push).ok()
         first = held(pgvector)
         assert len(first) == 9
-        run(*push, "--parallel", UNITS, "--full").ok()
-    run(*push, "--full").ok()
+        run(*push, "--full").ok()
+    with monkeypatch.context() as patch:
+        cores(patch, 1)
+        run(*push, "--full").ok()
     assert held(pgvector) == first, "the same rows as by one connection"
     with monkeypatch.context() as patch:
         patch.setattr(Stages, "close", lambda _: 1 / 0)
         patch.setattr(Stages, "drop", lambda _: None)  # as if it was killed
-        assert run(*push, "--parallel", 2, "--full").status == 1
+        assert run(*push, "--full").status == 1
     assert held(pgvector) == first
-    assert len(tables(pgvector)) == 3
+    assert len(tables(pgvector)) == 1 + UNITS
     with monkeypatch.context() as patch:
         patch.setattr(PostgresTarget, "begin", lambda *_: 1 / 0)
-        assert run(*push, "--parallel", 2, "--full").status == 1
+        assert run(*push, "--full").status == 1
     with psycopg.connect(pgvector) as connection:
         connection.execute("UPDATE at_once SET text = 'another'")
-    run(*push, "--parallel", 2, "--full").ok()
+    run(*push, "--full").ok()
     assert held(pgvector) == first
     assert tables(pgvector) == ["at_once"]

@@ -217,17 +217,9 @@ def test_a_value_that_the_database_cannot_hold_is_one_line(
     assert has_no_files(store)
 
 
-@pytest.mark.parametrize(
-    ("to", "more", "words"),
-    [
-        ("postgresql://me:secret@localhost/db#t", (), ["password", "PGPASSWORD"]),
-        ("postgresql://me@localhost/db#t", ("--parallel", "2"), ["--parallel", "--runner"]),
-    ],
-)
-def test_what_workers_are_not_told(
-    run: Run, store: Kept, to: str, more: tuple[str, ...], words: list[str]
-) -> None:
-    run("push", "--store", store.root, "--to", to, *RUNNER, *more).failed(2, *words)
+def test_workers_are_told_no_password(run: Run, store: Kept) -> None:
+    to = "postgresql://me:secret@localhost/db#t"
+    run("push", "--store", store.root, "--to", to, *RUNNER).failed(2, "password", "PGPASSWORD")
 
 
 def test_a_table_that_one_process_writes(run: Run, store: Kept) -> None:

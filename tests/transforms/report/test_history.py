@@ -31,10 +31,9 @@ from sentence_beam.transforms.report.history import (
     RunSummary,
     known_summaries,
     run_summaries,
-    with_savings,
 )
 from sentence_beam.transforms.report.page import page
-from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.vacuum import find_rubbish, remove
@@ -71,27 +70,13 @@ def test_every_night_has_its_counts(root: str) -> None:
 
 def test_a_failed_run_stands_in_it_with_its_line(root: str) -> None:
     night(root, 0, numbered(0, 5))
-    finish(begin(root, 1, 1, price_per_hour=2.0), [], [Problem("x.parquet cannot be read", 1)])
+    finish(begin(root, 1, 1), [], [Problem("x.parquet cannot be read", 1)])
     failed = run_summaries(root)[1]
     assert (failed.status, failed.message, failed.rows) == (
         "failed",
         "x.parquet cannot be read",
         None,
     )
-    assert failed.spent is not None
-
-
-@pytest.mark.parametrize("recorded", [True, False])
-def test_every_run_has_the_options_that_the_report_shows(root: str, recorded: bool) -> None:
-    shown = {"price_per_hour": 2.0, "currency": "EUR"}
-    run = night(root, 0, numbered(0, 5), **shown).run
-    path = Path(root) / layout.result(run)
-    content = json.loads(path.read_text())
-    assert {name: content[name] for name in shown} == shown
-    if not recorded:
-        path.unlink()
-    (summary,) = run_summaries(root)
-    assert summary.shown() == open_store(root).manifest.options.shown() == shown
 
 
 def test_a_run_that_was_killed_is_unfinished_and_one_at_work_is_running(root: str) -> None:
@@ -193,32 +178,8 @@ def test_what_a_run_that_broke_off_embedded_makes_no_later_one_fast(root: str) -
     assert night(root, 2, numbered(0, 2)).tokens == 0
 
 
-def priced(number: int, tokens: int, seconds: float, spared: int, **values: Any) -> RunSummary:
-    """A committed night at 3.60 an hour, which is a tenth of a cent a second."""
-    made = RunSummary(
-        run_name(number), "committed", f"2026-01-0{number + 1}", seconds, pooled="p", tokens=tokens, spared=spared,
-        tokens_per_second=tokens / seconds, price_per_hour=3.6,
-    )  # fmt: skip
-    return replace(made, **values)
-
-
-def test_savings_are_at_the_best_speed_so_far_with_these_pooled_vectors() -> None:
-    found = with_savings(
-        [
-            priced(0, 1000, 10, 0),
-            priced(1, 10, 5, 2000),  # two tokens a second, which is start-up
-            priced(2, 0, 5, 3000, space="another calibration"),
-            priced(3, 4000, 10, 1000),
-            priced(4, 100, 10, 1000, pooled="another"),
-            priced(5, 0, 5, 1000, price_per_hour=None),
-            priced(6, 0, 5, 1000, pooled="never measured"),
-        ]
-    )
-    assert [n.saved for n in found] == [0, 0.02, 0.03, 0.0025, 0.1, None, None]
-
-
 def test_the_report_is_the_last_committed_night_and_all_others(root: str) -> None:
-    night(root, 0, numbered(0, 5), price_per_hour=1.5)
+    night(root, 0, numbered(0, 5))
     finish(begin(root, 1, 1), [], [Problem("broke", 1)])
     night(root, 2, numbered(0, 5), numbered(5, 7))
     report = json.loads((Path(root) / "report.json").read_text())
@@ -226,9 +187,6 @@ def test_the_report_is_the_last_committed_night_and_all_others(root: str) -> Non
         "format": 1, "run": run_name(2), "rows": 7, "embedded": 7,
     }  # fmt: skip
     assert [(n["run"], n["status"]) for n in report["nights"]] == told(root)
-    assert report["nights"][0]["spent"] == pytest.approx(
-        1.5 * report["nights"][0]["seconds"] / 3600, abs=1e-6
-    )
     assert reports.summary_of(root, run_name(1)).message == "broke"  # type: ignore[union-attr]
     assert reports.summary_of(root, "none") is None
 
@@ -307,12 +265,15 @@ def parsed(found: list[RunSummary], store: str = "/a/store") -> Page:
 
 def test_the_page_shows_every_night() -> None:
     found = [
-        priced(i, 100, 3, 900, rows=100 + i, embedded=5, reused=1, duplicates=0, carried=94 + i, read=100 + i,
-               rejected=0, truncated=2, added=1, changed=0, deleted=0, recall=0.99, index="Flat", previous="x")
+        RunSummary(
+            run_name(i), "committed", f"2026-01-0{i + 1}", 3, pooled="p", tokens=100, spared=900,
+            tokens_per_second=100 / 3, rows=100 + i, embedded=5, reused=1, duplicates=0, carried=94 + i, read=100 + i,
+            rejected=0, truncated=2, added=1, changed=0, deleted=0, recall=0.99, index="Flat", previous="x",
+        )
         for i in range(3)
     ]  # fmt: skip
-    shown = parsed(with_savings(found))
-    assert shown.tags.count("svg") == 8
+    shown = parsed(found)
+    assert shown.tags.count("svg") == 7
     assert shown.tags.count("tr") == 4
     assert {"102", "94 %", "5 %", "0.9900", "recall@10"} <= {word.strip() for word in shown.words}
 

@@ -123,20 +123,6 @@ def test_hours_stand_on_axes_where_nights_lie_within_days() -> None:
     assert "3 Mar 2026" in months
 
 
-def test_a_currency_stands_beside_amounts() -> None:
-    html = page("/s", [replace(NIGHT, spent=1.5, currency="EUR")])
-    assert "spent EUR" in html
-    assert "spent (EUR)" in html
-
-
-def test_the_lines_of_runs_have_the_shown_options_that_one_of_them_has() -> None:
-    later = replace(NIGHT, started="2026-01-03T14:30:00Z", price_per_hour=2.5)
-    html = page("/s", [NIGHT, later])
-    assert html.count("<th>price per hour</th>") == html.count("<td>2.5</td>") == 1
-    assert "None" not in html
-    assert "price per hour" not in page("/s", [NIGHT])
-
-
 def test_shares_of_pieces_are_of_all_pieces_and_in_the_colours_of_the_key() -> None:
     found = page(
         "store",

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.faulty_disk import free_bytes
 from helpers.gcs import BUCKET, Gcs
 from helpers.nights import Nights, vector_of
 from helpers.snapshots import units_of
@@ -213,11 +214,14 @@ def test_all_is_copied_if_that_is_asked_for(
     assert len(copies) == len(remote.ranges)
 
 
-def test_the_cache_never_holds_more_than_its_bound(remote: Remote, tmp_path: Path) -> None:
+def test_the_cache_never_holds_more_than_its_bound(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free_bytes(monkeypatch, 40_000)
     right = answers(Searcher(remote.here.manifest))
     folder = tmp_path / "cache" / "sentence-beam" / "lists"
     for _ in range(2):
-        searcher = remote.searcher(Copies(cache_bytes=4000))
+        searcher = remote.searcher(Copies())
         for query, hits in zip(QUERIES, right, strict=True):
             assert answers(searcher, [query]) == [hits]
             assert sum(path.stat().st_size for path in folder.iterdir()) <= 4000

@@ -4,14 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from helpers.faulty_disk import free_bytes
 
 from sentence_beam.transforms.storage.bounded_cache import ROOM, BoundedCache
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the user's cache."""
+    """The folder of the user's cache, on a disk with room for a cache of 100 bytes."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    free_bytes(monkeypatch, 1000)
     return tmp_path / "sentence-beam" / "parts"
 
 
@@ -21,14 +23,14 @@ def used(folder: Path, name: str, seconds: int) -> None:
 
 
 def test_what_was_put_is_there_and_another_process_finds_it(home: Path) -> None:
-    cache = BoundedCache("parts", 100)
+    cache = BoundedCache("parts")
     assert cache.get("a") is None
     cache.put("a", b"12345")
-    assert cache.get("a") == BoundedCache("parts", 100).get("a") == b"12345"
+    assert cache.get("a") == BoundedCache("parts").get("a") == b"12345"
 
 
 def test_what_was_not_used_for_longest_goes_until_a_tenth_is_free(home: Path) -> None:
-    cache = BoundedCache("parts", 100)
+    cache = BoundedCache("parts")
     for place, name in enumerate("abcd"):
         cache.put(name, bytes(25))
         used(home, name, 1000 + place)
@@ -39,28 +41,20 @@ def test_what_was_not_used_for_longest_goes_until_a_tenth_is_free(home: Path) ->
 
 
 def test_files_of_earlier_processes_count(home: Path) -> None:
-    BoundedCache("parts", 100).put("old", bytes(80))
+    BoundedCache("parts").put("old", bytes(80))
     used(home, "old", 1000)
-    BoundedCache("parts", 100).put("new", bytes(30))
+    BoundedCache("parts").put("new", bytes(30))
     assert [path.name for path in home.iterdir()] == ["new"]
 
 
 def test_a_file_larger_than_the_cache_is_not_kept(home: Path) -> None:
-    cache = BoundedCache("parts", 10)
-    cache.put("a", bytes(11))
+    cache = BoundedCache("parts")
+    cache.put("a", bytes(101))
     assert cache.get("a") is None
     assert not home.exists()
 
 
-def test_without_a_bound_it_is_a_tenth_of_the_free_disk(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Usage:
-        free = 1000
-
-    monkeypatch.setattr(
-        "sentence_beam.transforms.storage.bounded_cache.shutil.disk_usage", lambda path: Usage
-    )
+def test_its_bound_is_a_tenth_of_the_free_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = BoundedCache("parts")
     cache.put("a", bytes(101))
     cache.put("b", bytes(100))
@@ -70,6 +64,6 @@ def test_without_a_bound_it_is_a_tenth_of_the_free_disk(
 def test_a_folder_that_cannot_be_written_costs_the_cache_alone(home: Path) -> None:
     home.parent.mkdir()
     home.write_text("a file in the place of the folder")
-    cache = BoundedCache("parts", 100)
+    cache = BoundedCache("parts")
     cache.put("a", b"1")
     assert cache.get("a") is None

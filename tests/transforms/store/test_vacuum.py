@@ -320,7 +320,7 @@ BESIDE = {
         "watch/{}.parquet",
         lambda path: {
             **{key: {"path": path, "sha256": "d"} for key in ("queries", "answers")},
-            **{"judgements": None, "count": 1, "k": 1, "digest": "d"},
+            **{"count": 1, "k": 1, "digest": "d"},
         },
     ),
     "index": ("index/{}.faiss", lambda path: {**INDEX, "trained": {"path": path, "sha256": "s"}}),

@@ -46,13 +46,6 @@ def test_every_shard_is_read_once(read: Read) -> None:
     assert len(read(WHOLE)) == 40
 
 
-def test_since_a_snapshot_its_shards_are_not_read(nights: Nights, read: Read) -> None:
-    before = nights.manifest
-    nights.commit_without_index({**CORPUS, "f3": [("new", "row")], "g": [("more", "rows")]})
-    assert len(read(Extent(0.0, before))) == 2
-    assert 2 < len(read(Extent(0.5, before))) < 35
-
-
 def test_each_snapshot_has_another_sample_and_in_time_all_are_read(
     nights: Nights, read: Read
 ) -> None:

@@ -68,15 +68,7 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
 
 
 def _folders_over(run: Run, result: Result, has_index: bool) -> Iterator[str]:
-    """Yield the folders with files between steps that are not needed any more.
-
-    Another process may still work for a run with a name: the next run removes its folders.
-    """
-    if run.name and run.previous is not None:
-        yield layout.index_scratch(run.previous)
-        yield layout.units_scratch(run.previous)
-    if run.name:
-        return
+    """Yield the folders with files between steps that are not needed any more."""
     if has_index:
         yield layout.index_scratch(run.id)
     if result.made or result.status != COMMITTED:

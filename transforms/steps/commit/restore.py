@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
@@ -45,13 +44,8 @@ def _damaged(fault: str, run: str) -> OptionError:
     )
 
 
-def restoring_run(earlier: Manifest, current: Manifest, run_id: str, fraction: float | None) -> Run:
-    """Return the run that commits the earlier snapshot again, on top of the current one.
-
-    `fraction` is the share of the shards to read, None for the share that the store remembers.
-    """
-    if fraction is None:
-        fraction = current.options.check_carried
+def restoring_run(earlier: Manifest, current: Manifest, run_id: str) -> Run:
+    """Return the run that commits the earlier snapshot again, on top of the current one."""
     return replace(
         run_like(earlier, run_id, "rollback"),
         previous=current.run,
@@ -60,20 +54,18 @@ def restoring_run(earlier: Manifest, current: Manifest, run_id: str, fraction: f
         watch=current.watch,
         forgotten=current.forgotten,
         check_from=current.check_from,
-        check_stride=stride(earlier, current.check_from, fraction),
+        check_stride=stride(earlier, current.check_from),
     )
 
 
-def check_shards(earlier: Manifest, current: Manifest, run: Run, every_returning: bool) -> Checked:
+def check_shards(earlier: Manifest, current: Manifest, run: Run) -> Checked:
     """Read the shards of the earlier snapshot whose turn it is in this run.
 
-    With `every_returning` read also all that the current snapshot does not have: no run has checked
-    them since. Raises OptionError if one of them is damaged.
+    Read also all that the current snapshot does not have: no run has checked them since. Raises
+    OptionError if one of them is damaged.
     """
     units = earlier.read_units(*COLUMNS)
-    is_back = np.zeros(len(units), bool)
-    if every_returning:
-        is_back = is_valid(units, "path") & (lookup(units.column("path"), _held(current)) < 0)
+    is_back = is_valid(units, "path") & (lookup(units.column("path"), _held(current)) < 0)
     read_all = ShardCheck(earlier.root, run.check_from, ROUND)
     states = [
         read_all.states(units.filter(mask_array(is_back))),

@@ -17,8 +17,8 @@ from sentence_beam.transforms.store.verify import Check, Extent, Finding, Findin
 class VerifyJob:
     """The check of the snapshot of `run`.
 
-    It reads the part `sample` of its shards, and all that the snapshot `since` lacks. `digest` and
-    `since_digest` are the snapshots'. The lines go to the file `output`.
+    It reads the part `sample` of its shards. `digest` is the snapshot's. The lines go to the file
+    `output`.
     """
 
     root: str
@@ -26,12 +26,10 @@ class VerifyJob:
     digest: str
     output: str
     sample: float = 1.0
-    since: str | None = None
-    since_digest: str | None = None
 
 
 class Verification:
-    """A job in a worker, with the snapshots read once."""
+    """A job in a worker, with the snapshot read once."""
 
     def __init__(self, job: VerifyJob):
         self._job = job
@@ -44,9 +42,7 @@ class Verification:
 
     @cached_property
     def _extent(self) -> Extent:
-        return Extent(
-            self._job.sample, read_shared(self._job.root, self._job.since, self._job.since_digest)
-        )
+        return Extent(self._job.sample)
 
     def checks(self) -> Iterator[Check]:
         """Yield the parts, or one that says that the snapshot cannot be read."""

@@ -10,13 +10,10 @@ from sentence_beam.transforms.steps.forget.select import SelectedRows
 from sentence_beam.transforms.steps.watch.draw import drawn_id, keys_of
 from sentence_beam.transforms.store.entries import WatchEntry
 from sentence_beam.transforms.store.watched import (
-    Grades,
     answers_to_bytes,
     digest_of_queries,
-    judgements_to_bytes,
     keep_watch_file,
     read_answers,
-    read_grades,
     read_queries,
 )
 
@@ -32,8 +29,7 @@ class QueriesLeft:
 def queries_left(root: str, watch: WatchEntry | None, selected: SelectedRows) -> QueriesLeft:
     """Return the watched queries that are no text of the rows and were not drawn from one.
 
-    They keep the answers of the last snapshot, with which the run compares its own. Judgements of
-    the rows are left out.
+    They keep the answers of the last snapshot, with which the run compares its own.
     """
     if watch is None:
         return QueriesLeft(None)
@@ -49,11 +45,9 @@ def queries_left(root: str, watch: WatchEntry | None, selected: SelectedRows) ->
         if name not in drawn and text not in gone
     ]
     removed = len(queries.ids) - len(stay)
-    grades = read_grades(root, watch)
-    kept = _kept_grades(grades, {queries.ids[place] for place in stay}, selected)
     if not stay:
         return QueriesLeft(None, removed)
-    if not removed and kept == grades:
+    if not removed:
         return QueriesLeft(watch)
     some = replace(
         queries,
@@ -67,19 +61,6 @@ def queries_left(root: str, watch: WatchEntry | None, selected: SelectedRows) ->
         queries=keep_watch_file(root, some.to_bytes()),
         answers=keep_watch_file(root, answers_to_bytes([answers[place] for place in stay])),
         count=len(stay),
-        digest=digest_of_queries(some.ids, some.texts, kept, watch.k),
+        digest=digest_of_queries(some.ids, some.texts, watch.k),
     )
-    if watch.judgements is not None:
-        judged = keep_watch_file(root, judgements_to_bytes(kept))
-        entry = replace(entry, judgements=judged)
     return QueriesLeft(entry, removed)
-
-
-def _kept_grades(grades: Grades, queries: set[str], selected: SelectedRows) -> Grades:
-    """Return the judgements of other rows, for the queries that are left."""
-    left: Grades = {}
-    for query, rows in grades.items():
-        kept = {row: grade for row, grade in rows.items() if row not in selected.texts}
-        if query in queries and kept:
-            left[query] = kept
-    return left

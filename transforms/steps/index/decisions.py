@@ -13,6 +13,7 @@ from sentence_beam.transforms.base.errors import (
     SentenceBeamError,
 )
 from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.base.values import memory_bytes
 from sentence_beam.transforms.index import IndexPlan, choose, choose_index
 from sentence_beam.transforms.index.budgets import (
     SAMPLE,
@@ -412,16 +413,16 @@ def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
     return kinds(request.spec, rows, dim, "ip", True, budgets)[0]
 
 
-def least_ram(request: IndexRequest, rows: int, dim: int) -> str | None:
+def least_ram(request: IndexRequest, rows: int, dim: int, given: str | None = None) -> str | None:
     """Return the memory that the steps of an index need, for Beam; None if any worker has it.
 
-    A store without rows, or with too few for the index, needs none.
+    A store without rows, or with too few for the index, needs none. More is `given` by `--min-ram`.
     """
     if not rows or request.spec.lack_of_rows(rows):
-        return None
+        return given
     needed = step_bytes(largest(request, rows, dim), rows)
-    if needed <= ORDINARY_RAM:
-        return None
+    if needed <= ORDINARY_RAM or (given is not None and memory_bytes(given) >= needed):
+        return given
     return f"{-(-needed // 10**9)}GB"
 
 

@@ -23,14 +23,13 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
             "--tokens-per-batch: deterministic batches have a size of their own; leave it out"
         )
     check_kept(choice.options)
-    _check_int8(options, choice, previous)
+    _check_int8(options, choice)
     _check_chunks(choice)
     if previous is not None and not options.reembed:
         _check_same_chunks(choice, previous)
     _check_table_part(options)
     _check_inputs(options, choice)
     _check_limit(options, previous)
-    _check_required(options, choice)
     if previous is not None and not options.reembed:
         _check_same_space(options, choice, previous)
     _check_calibration(options, choice)
@@ -41,7 +40,7 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
         )
 
 
-def _check_int8(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+def _check_int8(options: EmbedOptions, choice: Choice) -> None:
     """Raise OptionError for options that do not fit a model that OpenVINO quantises."""
     if choice.space.dtype != INT8:
         return
@@ -49,10 +48,6 @@ def _check_int8(options: EmbedOptions, choice: Choice, previous: Manifest | None
         raise OptionError(
             "--dtype int8 runs on the CPU; leave --accelerator and --device out, or say --dtype"
             " bfloat16"
-        )
-    if options.require_space is not None and (previous is None or options.reembed):
-        raise OptionError(
-            "--require-space: with --dtype int8 the first run makes the space; leave it out"
         )
 
 
@@ -121,16 +116,6 @@ def _check_limit(options: EmbedOptions, previous: Manifest | None) -> None:
         raise OptionError(
             f"--limit {options.limit} would leave only that many of the {previous.rows.written}"
             f" rows of {previous.root}; choose another --store"
-        )
-
-
-def _check_required(options: EmbedOptions, choice: Choice) -> None:
-    if options.require_space is not None and not choice.space.id.startswith(
-        options.require_space.lower()
-    ):
-        raise OptionError(
-            f"--require-space {options.require_space}: these options and the model's files make the"
-            f" space {choice.space.id}; mend them, or require that one"
         )
 
 

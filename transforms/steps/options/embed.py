@@ -10,15 +10,14 @@ from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.corpus.column_types import KeptColumn, parse_columns
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.options.common import (
-    ACCEPT_ANSWERS,
+    ACCELERATOR,
     DEVICE,
-    INDEX_ACCELERATOR,
-    INDEX_MIN_RAM,
     INDEXES,
     MAX_ANSWER_CHANGE,
-    MAX_NDCG_DROP,
     MAX_REJECTS,
     METRIC,
+    MIN_RAM,
+    PRICE_PER_HOUR,
     STORE,
     TOKENS_PER_BATCH,
 )
@@ -35,7 +34,6 @@ MAX_UNKNOWN = 0.3
 MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3, "int8": 1e-2}
 STORED = "store"
 MACHINE = "machine"
-HINT = "hint, for the embedding step alone (default: none)"
 
 
 @options
@@ -47,7 +45,7 @@ class EmbedOptions(VectorOptions):
     flag would not take.
     """
 
-    store: str = option(STORE, aliases=("--output",), group=STORED)
+    store: str = option(STORE, group=STORED)
     partition: str | None = option(
         f"how rows are cut into units (default: {PARTITIONS[0]})",
         choices=PARTITIONS,
@@ -101,16 +99,6 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=0,
     )
-    check_carried: float | None = option(
-        "share of the carried shards to read again, others in each run, if listings have no"
-        f" checksums (default: {RememberedOptions.check_carried:g})",
-        kind=values.fraction,
-        metavar="FRACTION",
-        group=STORED,
-        remembered=RUN,
-        advanced=True,
-        default=None,
-    )
     max_drift: float | None = option(
         "cosine distance by which the model may have moved since the store was begun (default:"
         f" {MAX_DRIFT['float32']:g}, {MAX_DRIFT['float16']:g} for float16,"
@@ -125,23 +113,11 @@ class EmbedOptions(VectorOptions):
     max_answer_change: float | None = option(
         MAX_ANSWER_CHANGE, group=STORED, gate=True, advanced=True, default=None
     )
-    max_ndcg_drop: float | None = option(
-        MAX_NDCG_DROP, group=STORED, gate=True, advanced=True, default=None
-    )
-    accept_answers: bool = option(ACCEPT_ANSWERS, group=STORED, advanced=True, default=False)
     append: bool = option(
         "files of earlier runs stay, though --input does not name them; needs --partition file"
         " (default: no)",
         group=STORED,
         default=False,
-    )
-    require_space: str | None = option(
-        "end with exit status 2 unless the run's space has this id, or begins so (default: any)",
-        kind=values.digest,
-        metavar="ID",
-        group=STORED,
-        advanced=True,
-        default=None,
     )
     allow_forgotten: tuple[str, ...] = option(
         "take rows that were erased with `forget` in again, by id; several, or repeated (default:"
@@ -157,34 +133,6 @@ class EmbedOptions(VectorOptions):
         group=STORED,
         default=False,
     )
-    price_per_hour: float | None = option(
-        "what the machines cost; the report says what was spent and saved (default: none)",
-        kind=values.price,
-        metavar="P",
-        group=STORED,
-        remembered=RUN,
-        advanced=True,
-        default=None,
-    )
-    currency: str | None = option(
-        "what the price is in, to stand beside amounts (default: none)",
-        kind=values.filled,
-        metavar="NAME",
-        group=STORED,
-        remembered=RUN,
-        advanced=True,
-        default=None,
-    )
-    job: str | None = option(
-        "name of the run; a restart under it goes on with an unfinished run, options being equal"
-        " (default: none)",
-        kind=values.filled,
-        metavar="NAME",
-        group=STORED,
-        advanced=True,
-        default=None,
-    )
-    dry_run: bool = option("the same as plan (default: no)", group=STORED, default=False)
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(
         TOKENS_PER_BATCH, group=MACHINE, advanced=True, default=None
@@ -197,21 +145,8 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
-    accelerator: str | None = option(
-        f"Beam's accelerator {HINT}", metavar="HINT", group=MACHINE, default=None
-    )
-    index_accelerator: str | None = option(
-        INDEX_ACCELERATOR, group=MACHINE, advanced=True, default=None
-    )
-    index_min_ram: str | None = option(INDEX_MIN_RAM, group=MACHINE, advanced=True, default=None)
-    min_ram: str | None = option(
-        f"Beam's memory {HINT}",
-        kind=values.memory,
-        metavar="SIZE",
-        group=MACHINE,
-        advanced=True,
-        default=None,
-    )
+    accelerator: str | None = option(ACCELERATOR, group=MACHINE, default=None)
+    min_ram: str | None = option(MIN_RAM, group=MACHINE, advanced=True, default=None)
     worker_model: str | None = option(
         "path of the model on the workers (default: as on this machine)",
         metavar="PATH",
@@ -225,8 +160,6 @@ class EmbedOptions(VectorOptions):
         def __init__(
             self,
             input: StrPath | Iterable[StrPath],
-            *,
-            dry_run: bool = False,
             **options: Unpack[EmbedKeywords],
         ) -> None: ...
 
@@ -247,14 +180,18 @@ class EmbedOptions(VectorOptions):
 
 @options
 class PlanOptions(EmbedOptions):
-    """The options of `plan`: those of `embed`, with an empty `store` for a new one."""
+    """The options of `plan`: those of `embed`, a price, and an empty `store` for a new one."""
 
     store: str = option(
         STORE,
         help="folder or URL of the store (default: a new one)",
-        aliases=("--output",),
         group=STORED,
         default="",
+    )
+    price_per_hour: float | None = option(
+        PRICE_PER_HOUR,
+        help="what the machine costs; adds the cost of the run (default: none)",
+        default=None,
     )
     beam_flags: Sequence[str] = ()
 
@@ -265,6 +202,7 @@ class PlanOptions(EmbedOptions):
             input: StrPath | Iterable[StrPath],
             *,
             store: StrPath = "",
+            price_per_hour: float | None = None,
             beam_flags: Sequence[str] = (),
             **options: Unpack[PlanKeywords],
         ) -> None: ...

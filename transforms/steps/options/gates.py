@@ -1,11 +1,11 @@
 """Gates: limits of rejects, deletes and so on; a run beyond one commits nothing.
 
 A value as tight as a gate's default, or tighter, is remembered and replaces the one before. A
-looser one holds for its run alone: the next run has what the store remembered before.
+looser one, and 1, hold for their run alone: the next run has what the store remembered before.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sentence_beam.transforms.base.option import declared_in
 from sentence_beam.transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
@@ -16,12 +16,11 @@ from sentence_beam.transforms.store.runs.gates import UsedGates
 
 NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
 OFF = 1.0
-ANSWER_GATES = ("max_answer_change", "max_ndcg_drop")
 DEFAULTS = {
     "max_rejects": RememberedOptions.max_rejects,
     "max_deletes": RememberedOptions.max_deletes,
     "max_unknown": MAX_UNKNOWN,
-    **dict.fromkeys(ANSWER_GATES, OFF),
+    "max_answer_change": OFF,
 }
 
 
@@ -51,31 +50,31 @@ def gates_of(options: EmbedOptions, before: RememberedOptions, dtype: str) -> Ga
             used[name] = given
         if value != default:
             remembered[name] = value
-    if options.accept_answers:
-        used |= dict.fromkeys(ANSWER_GATES, OFF)
     return Gates(UsedGates(**used), remembered)
 
 
-def with_answer_gates(run: Run, options: IndexOptions | RecalibrateOptions) -> Run:
-    """Return a run that reads no input with the gates of answers that are given, else remembered.
+def with_answer_gate(run: Run, options: IndexOptions | RecalibrateOptions) -> Run:
+    """Return a run that reads no input with the gate of answers that is given, else remembered.
 
-    The run's store remembers those that are given.
+    The run's store remembers a given one, unless it is 1.
     """
-    chosen: dict[str, float] = {}
-    for name in ANSWER_GATES:
-        value = _tightest_last(getattr(options, name), getattr(run.options, name), OFF)
-        if value != OFF:
-            chosen[name] = value
-    used = {} if options.accept_answers else chosen
-    remembered: dict[str, Any] = {name: chosen.get(name) for name in ANSWER_GATES}
+    given = options.max_answer_change
+    kept = _tightest_last(given, run.options.max_answer_change, OFF)
+    used = kept if given is None else given
+    remembered = kept if kept < OFF else None
     return replace(
-        run, gates=replace(run.gates, **used), options=replace(run.options, **remembered)
+        run,
+        gates=replace(run.gates, max_answer_change=used),
+        options=replace(run.options, max_answer_change=remembered),
     )
 
 
 def _tightest_last(given: float | None, before: float | None, default: float) -> float:
-    """Return the given value, else the one before, unless looser than the default; else that."""
+    """Return the given value, else the one before; else the default.
+
+    Values that are looser than the default, and 1, do not count.
+    """
     for value in (given, before):
-        if value is not None and value <= default:
+        if value is not None and value <= default and value < OFF:
             return value
     return default

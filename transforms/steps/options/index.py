@@ -6,19 +6,17 @@ from dataclasses import replace
 from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.option import Declared, option, options
 from sentence_beam.transforms.options.common import (
-    ACCEPT_ANSWERS,
+    ACCELERATOR,
     CSV,
     DELIMITER,
     FORMAT,
-    INDEX_ACCELERATOR,
-    INDEX_MIN_RAM,
     INDEXES,
     JSON_ROWS,
     MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
     MAX_LATENCY_MS,
-    MAX_NDCG_DROP,
     METRIC,
+    MIN_RAM,
     REVISION,
     STORE,
     TARGET_RECALL,
@@ -38,7 +36,7 @@ def _of_a_corpus(declared: Declared) -> Declared:
 class IndexOptions:
     """The options of `index`. Python's `range_bytes`, the most bytes of a range, has no flag."""
 
-    store: str = option(STORE, aliases=("--input",), kw_only=False)
+    store: str = option(STORE, kw_only=False)
     index: str | None = option(
         f"index to build; {INDEXES} (default: as the store's index was asked for, else auto, by the"
         " number of rows)",
@@ -53,10 +51,16 @@ class IndexOptions:
         "train the index again, whatever changed since the last one (default: no)", default=False
     )
     max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
-    max_ndcg_drop: float | None = option(MAX_NDCG_DROP, default=None)
-    accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
-    index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
-    index_min_ram: str | None = option(INDEX_MIN_RAM, default=None)
+    accelerator: str | None = option(
+        ACCELERATOR,
+        help="Beam's accelerator hint, for finding the lists of the index (default: none)",
+        default=None,
+    )
+    min_ram: str | None = option(
+        MIN_RAM,
+        help="Beam's memory hint, for all steps (default: what the rows need, above 3 GB)",
+        default=None,
+    )
     range_bytes: int | None = None
     beam_flags: Sequence[str] = ()
 
@@ -110,6 +114,4 @@ class RecalibrateOptions:
         metavar="PATH|none",
     )
     max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
-    max_ndcg_drop: float | None = option(MAX_NDCG_DROP, default=None)
-    accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     beam_flags: Sequence[str] = ()

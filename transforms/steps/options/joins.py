@@ -43,8 +43,7 @@ from sentence_beam.transforms.steps.options.search import (
 AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once
 QUERIES = Exclusive("queries", required=True)
 HOW_MANY = Exclusive("number of clusters", required=True)
-# Called `--threshold` in earlier versions.
-MIN_SCORE = Declared("", kind=values.cosine, metavar="X", aliases=("--threshold",))
+MIN_SCORE = Declared("", kind=values.cosine, metavar="X")
 
 
 @options

@@ -120,7 +120,7 @@ def _run(options: EmbedOptions, choice: Choice, previous: Manifest | None, run_i
         started=now(),
         gates=choice.gates,
         check_from=0,
-        check_stride=stride(None, 0, choice.options.check_carried),
+        check_stride=stride(None, 0),
         command="embed",
         generation=_generation(options, previous),
         ranges=_ranges(options, choice.space, previous),
@@ -140,7 +140,7 @@ def _after(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
         watch=previous.watch,
         forgotten=_forgotten(options, previous),
         check_from=previous.check_from,
-        check_stride=stride(previous, previous.check_from, run.options.check_carried),
+        check_stride=stride(previous, previous.check_from),
     )
     if options.append:
         tables = {**previous.input.tables, **run.tables}
@@ -325,9 +325,12 @@ def memory_bytes() -> int:
     return min(found)
 
 
-def index_ram(resolved: Resolved) -> str | None:
-    """Return the memory that the steps of a run's index need, by the rows of the last snapshot."""
+def index_ram(resolved: Resolved, given: str | None) -> str | None:
+    """Return the memory that the steps of a run's index need, by the rows of the last snapshot.
+
+    More is `given` by `--min-ram`.
+    """
     if resolved.index is None:
         return None
     run = resolved.job.run
-    return least_ram(resolved.index, run.previous_rows, run.space.dim)
+    return least_ram(resolved.index, run.previous_rows, run.space.dim, given)

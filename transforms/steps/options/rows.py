@@ -19,7 +19,7 @@ ID = "id"  # the field with the ids, unless the store remembers another
 OF_FILES = dict.fromkeys(
     (
         "input", "input_version", "input_filter", "hidden", "format", "delimiter", "csv",
-        "json_rows", "limit", "max_bad_files", "dry_run", "job",
+        "json_rows", "limit", "max_bad_files",
     ),
     "it is an option for files; leave it out",
 )  # fmt: skip

@@ -23,11 +23,6 @@ from sentence_beam.transforms.options.common import (
 )
 
 LOCAL = Declared("copy the whole index of a remote store to this disk (default: no)")
-CACHE_BYTES = Declared(
-    "most bytes of a remote index's lists kept on this disk (default: a tenth of what is free)",
-    kind=values.size,
-    metavar="N",
-)
 HOST = "127.0.0.1"
 PORT = 8000
 BEST = FOLDS[0]
@@ -94,7 +89,6 @@ class SearchOptions:
     exact: bool = option("compare with every row, without the index (default: no)", default=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
     local: bool = option(LOCAL, default=False)
-    cache_bytes: int | None = option(CACHE_BYTES, default=None)
     model: str | None = option(STORES_MODEL, default=None)
     format: str | None = option(FORMAT, group=QUERY_FILES, default=None)
     delimiter: str | None = option(DELIMITER, group=QUERY_FILES, default=None)
@@ -146,7 +140,6 @@ class ServeOptions:
     )
     query_prompt: str | None = option(QUERY_PROMPT, default=None)
     local: bool = option(LOCAL, default=False)
-    cache_bytes: int | None = option(CACHE_BYTES, default=None)
     model: str | None = option(STORES_MODEL, default=None)
 
 

@@ -6,8 +6,8 @@ from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
 from sentence_beam.transforms.options.common import (
-    CHECK_CARRIED,
     NEIGHBOURS,
+    PRICE_PER_HOUR,
     SNAPSHOT,
     STORE,
     STORES_MODEL,
@@ -26,7 +26,6 @@ RUN = "a run or the beginning of one, latest, or -1 for the one before"
 TABLE = Declared(TABLE_FILE, metavar="FILE")
 WATCHED = Exclusive("queries to watch")
 ERASED = Exclusive("rows to erase")
-NO_MORE = Exclusive("what a push writes")
 
 
 @options
@@ -57,17 +56,12 @@ class VerifyOptions:
 
     store: str = option(STORE, kw_only=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
-    sample: float | None = option(
+    sample: float = option(
         "share of the shards to read, others for each snapshot; the rest is compared with a"
-        " listing, and below 1 the index is skipped (default: 1; 0 with --since)",
+        " listing, and below 1 the index is skipped (default: 1)",
         kind=values.fraction,
         metavar="FRACTION",
-        default=None,
-    )
-    since: str | None = option(
-        "read the shards that this snapshot does not have (default: all)",
-        metavar="RUN",
-        default=None,
+        default=1.0,
     )
     forgotten: bool = option(
         "check instead that no file of the store has an erased row (default: no)", default=False
@@ -80,12 +74,8 @@ class RejectsOptions:
     """The options of `rejects`."""
 
     store: str = option(STORE, kw_only=False)
-    run: str | None = option(
-        f"{RUN} (default: the last with a list)",
-        metavar="RUN",
-        flag="--snapshot",
-        aliases=("--run",),
-        default=None,
+    snapshot: str | None = option(
+        f"{RUN} (default: the last with a list)", metavar="RUN", default=None
     )
     output: str | None = option(
         TABLE,
@@ -118,9 +108,6 @@ class DiffOptions:
         default="latest",
     )
     store: str = option(STORE, kw_only=False)
-    answers: bool = option(
-        "compare the answers to the watched queries, not the rows (default: no)", default=False
-    )
     output: str | None = option(
         TABLE,
         help=(
@@ -138,7 +125,6 @@ class RollbackOptions:
         "run of the earlier snapshot; history lists them", metavar="RUN", positional=True
     )
     store: str = option(STORE, kw_only=False)
-    check_carried: float | None = option(CHECK_CARRIED, default=None)
     beam_flags: Sequence[str] = ()
 
 
@@ -205,12 +191,6 @@ class WatchOptions:
     remove: bool = option(
         "watch no queries any more (default: no)", exclusive=WATCHED, default=False
     )
-    judgements: str | None = option(
-        "relevant rows of --queries: TREC's qrels, or query id, row id and grade in TSV or CSV"
-        " (default: none)",
-        metavar="FILE",
-        default=None,
-    )
     k: int = option(named_k(f"answers for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     report: str | None = option(
         "write a page with the answers that changed most since the snapshot before (default: none)",
@@ -219,11 +199,6 @@ class WatchOptions:
     )
     model: str | None = option(STORES_MODEL, default=None)
     beam_flags: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        read(self)
-        if self.judgements is not None and self.queries is None:
-            raise OptionError("--judgements is for --queries; name both files")
 
     @property
     def changes(self) -> bool:
@@ -247,6 +222,14 @@ class ReportOptions:
         metavar="FILE",
         default=None,
     )
+    price_per_hour: float | None = option(PRICE_PER_HOUR, default=None)
+
+    def __post_init__(self) -> None:
+        read(self)
+        if self.format != PAGE and self.price_per_hour is not None:
+            raise OptionError(
+                "--price-per-hour is for the page; leave it out with --format openmetrics"
+            )
 
 
 @options
@@ -309,16 +292,8 @@ class PushOptions:
         kind=values.filled,
         metavar="TARGET",
     )
-    since: str | None = option(
-        "also write what changed since this snapshot, even if the table claims to have it (default:"
-        " since the table's snapshot)",
-        metavar="RUN",
-        exclusive=NO_MORE,
-        default=None,
-    )
     full: bool = option(
         "write every row, and delete rows that the store does not have (default: no)",
-        exclusive=NO_MORE,
         default=False,
     )
     max_deletes: float = option(
@@ -327,12 +302,6 @@ class PushOptions:
         kind=values.fraction,
         metavar="FRACTION",
         default=RememberedOptions.max_deletes,
-    )
-    parallel: int = option(
-        "units of rows written at once into PostgreSQL or a server of Qdrant (default: 1)",
-        kind=values.positive,
-        metavar="N",
-        default=1,
     )
     dry_run: bool = option("only count what would be written (default: no)", default=False)
     beam_flags: Sequence[str] = ()

@@ -10,17 +10,14 @@ from sentence_beam.transforms.steps.watch.ask import Asked, in_sample
 from sentence_beam.transforms.steps.watch.causes import Reason, reasons
 from sentence_beam.transforms.steps.watch.fates import Fates
 from sentence_beam.transforms.steps.watch.measures import (
-    ndcg,
     numbered,
     overlap,
-    paired_interval,
     rank_biased_overlap,
-    recall,
 )
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.answers import AnswerFigures, ChangedQuery, JudgedFigures
-from sentence_beam.transforms.store.watched import Answer, Answers, Grades, WatchedQueries
+from sentence_beam.transforms.store.runs.answers import AnswerFigures, ChangedQuery
+from sentence_beam.transforms.store.watched import Answer, Answers, WatchedQueries
 
 
 @dataclass(frozen=True)
@@ -54,12 +51,11 @@ def compare(
     answers: tuple[Answers, Asked],
     watched: WatchedQueries,
     vectors: np.ndarray,
-    grades: Grades,
     k: int,
 ) -> ComparedAnswers:
     """Compare the answers of the last snapshot with those of the coming one.
 
-    `vectors` are the queries' float32 [q, dim] in the coming one. `grades` are of rows by id.
+    `vectors` are the queries' float32 [q, dim] in the coming one.
     """
     asked = answers[1]
     before = [_sampled(found, asked.rows) for found in answers[0]]
@@ -74,9 +70,7 @@ def compare(
         _compared(fates, number, text, (before[number], asked.answers[number]), places[number])
         for number, text in enumerate(watched.texts)
     ]
-    figures = _figures(queries, asked, k, fates.by_ids)
-    judged = _judged(watched.ids, before, asked.answers, grades, k)
-    return ComparedAnswers(queries, replace(figures, judged=judged))
+    return ComparedAnswers(queries, _figures(queries, asked, k, fates.by_ids))
 
 
 def _sampled(answers: Sequence[Answer], part: float) -> list[Answer]:
@@ -204,25 +198,3 @@ def _mean_score(answers: Sequence[Sequence[Answer]]) -> float | None:
     if not scores:
         return None
     return _mean(scores)
-
-
-def _judged(
-    ids: Sequence[str], before: Sequence[Sequence[Answer]], after: Answers, grades: Grades, k: int
-) -> JudgedFigures | None:
-    """Return nDCG and recall over the judged queries; None without any."""
-    judged = [number for number, name in enumerate(ids) if name in grades]
-    if not judged:
-        return None
-    values = np.array(
-        [
-            [
-                measure([answer.id for answer in answers[number]], grades[ids[number]], k)
-                for measure in (ndcg, recall)
-                for answers in (before, after)
-            ]
-            for number in judged
-        ]
-    )
-    low, high = paired_interval(values[:, 1] - values[:, 0])
-    means = [round(float(mean), 6) for mean in values.mean(axis=0)]
-    return JudgedFigures(len(judged), means[0], means[1], low, high, means[2], means[3])

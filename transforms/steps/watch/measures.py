@@ -1,14 +1,9 @@
-"""Compare two ranked lists, and score a list by judgements."""
+"""Compare two ranked lists."""
 
-import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Hashable, Sequence
 
 PERSISTENCE = 0.9  # of rank-biased overlap: the first ten ranks have 86 % of the weight
-RESAMPLES = 2000
-SEED = 0
 Keys = Sequence[Hashable]
 
 
@@ -55,35 +50,3 @@ def rank_biased_overlap(before: Keys, after: Keys, persistence: float = PERSISTE
         agreement = len(set(first[:rank]) & set(second[:rank])) / rank
         total += agreement * persistence**rank
     return agreement * persistence**depth + (1 - persistence) / persistence * total
-
-
-def ndcg(ids: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Return nDCG at k of a ranked list of ids; gains are the grades, 0 without a relevant row."""
-    ideal = _discounted(sorted(grades.values(), reverse=True)[:k])
-    if not ideal:
-        return 0.0
-    distinct = list(dict.fromkeys(ids))[:k]
-    return _discounted([grades.get(name, 0) for name in distinct]) / ideal
-
-
-def _discounted(gains: Sequence[int]) -> float:
-    return sum(max(gain, 0) / math.log2(rank + 2) for rank, gain in enumerate(gains))
-
-
-def recall(ids: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Return the share of the relevant rows among the first k; 0 without a relevant row."""
-    relevant = {name for name, grade in grades.items() if grade > 0}
-    if not relevant:
-        return 0.0
-    return len(relevant & set(ids[:k])) / len(relevant)
-
-
-def paired_interval(differences: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of paired differences float64 [n], by bootstrap.
-
-    Equal differences give equal intervals.
-    """
-    generator = np.random.default_rng(SEED)
-    places = generator.integers(0, len(differences), (RESAMPLES, len(differences)))
-    low, high = np.quantile(differences[places].mean(axis=1), [0.025, 0.975])
-    return float(low), float(high)

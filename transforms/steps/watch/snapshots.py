@@ -11,14 +11,13 @@ from sentence_beam.transforms.report.answers import ShownAnswer, ShownQuery
 from sentence_beam.transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
 from sentence_beam.transforms.steps.watch.compare import ComparedAnswers, ComparedQuery, compare
 from sentence_beam.transforms.store.entries import WatchEntry
-from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.reading import take_rows
 from sentence_beam.transforms.store.watched import (
     Answer,
     Answers,
     WatchedQueries,
     read_answers,
-    read_grades,
     read_queries,
 )
 
@@ -27,46 +26,30 @@ EXCERPT = 240  # characters of an answer's text
 
 
 def compare_snapshots(old: Manifest, new: Manifest, model: str | None = None) -> ComparedAnswers:
-    """Compare the answers of two snapshots to the queries that the store watches now.
+    """Compare the answers of two snapshots to the queries that the newer one watches.
 
-    A snapshot that watched the same queries has its answers on record; another one is asked.
-    `model` is the path of the store's model on this machine. Raises OptionError if the store
-    watches no queries.
+    The newer one has its answers on record, and so has the older one if it watched the same
+    queries; else it is asked. `model` is the path of the store's model on this machine. Raises
+    OptionError if the newer one watches no queries.
     """
-    current = read_manifest(new.root)
-    if current is None or current.watch is None:
+    watch = new.watch
+    if watch is None:
         raise OptionError(f"{new.root} watches no queries; name some with sentence-beam watch")
-    watch = current.watch
     watched = read_queries(new.root, watch)
-    for_new = current_queries(watched, new, model)
     before = _answers(old, watch, watched, model)
-    after = _asked(new, watch, for_new)
-    vectors = final_vectors(for_new, new)
-    grades = read_grades(new.root, watch)
-    return compare((old, new), (before, after), watched, vectors, grades, watch.k)
-
-
-def _kept(manifest: Manifest, watch: WatchEntry) -> Answers | None:
-    """Return the answers that a snapshot has on record; None if it watched other queries."""
-    if manifest.watch is None or manifest.watch.digest != watch.digest:
-        return None
-    return read_answers(manifest.root, manifest.watch)
+    after = Asked(read_answers(new.root, watch), new.index is not None)
+    vectors = final_vectors(current_queries(watched, new, model), new)
+    return compare((old, new), (before, after), watched, vectors, watch.k)
 
 
 def _answers(
     manifest: Manifest, watch: WatchEntry, watched: WatchedQueries, model: str | None
 ) -> Answers:
-    kept = _kept(manifest, watch)
-    if kept is not None:
-        return kept
-    return _asked(manifest, watch, current_queries(watched, manifest, model)).answers
-
-
-def _asked(manifest: Manifest, watch: WatchEntry, watched: WatchedQueries) -> Asked:
-    kept = _kept(manifest, watch)
-    if kept is not None:
-        return Asked(kept, manifest.index is not None)
-    return ask(manifest, final_vectors(watched, manifest), watch.k)
+    """Return the answers of a snapshot to watched queries, on record or asked now."""
+    if manifest.watch is not None and manifest.watch.digest == watch.digest:
+        return read_answers(manifest.root, manifest.watch)
+    queries = current_queries(watched, manifest, model)
+    return ask(manifest, final_vectors(queries, manifest), watch.k).answers
 
 
 def shown_queries(compared: ComparedAnswers, old: Manifest, new: Manifest) -> list[ShownQuery]:

@@ -22,10 +22,8 @@ from sentence_beam.transforms.store.watched import (
     WatchedQueries,
     answers_to_bytes,
     digest_of_queries,
-    judgements_to_bytes,
     keep_watch_file,
     read_answers,
-    read_grades,
     read_queries,
 )
 
@@ -104,8 +102,7 @@ def compare_with_kept(
     vectors = final_vectors(watched, new)
     asked = ask(new, vectors, watch.k)
     answers = read_answers(new.root, watch), asked
-    grades = read_grades(new.root, watch)
-    compared = compare((old, new), answers, watched, vectors, grades, watch.k)
+    compared = compare((old, new), answers, watched, vectors, watch.k)
     entry = replace(
         watch,
         queries=keep_watch_file(new.root, watched.to_bytes()),
@@ -114,18 +111,14 @@ def compare_with_kept(
     return entry, compared
 
 
-def begin_watch(
-    manifest: Manifest, watched: WatchedQueries, grades: dict[str, dict[str, int]], k: int
-) -> tuple[WatchEntry, Asked]:
+def begin_watch(manifest: Manifest, watched: WatchedQueries, k: int) -> tuple[WatchEntry, Asked]:
     """Ask the current snapshot new queries; return its entry, whose files are written."""
     asked = ask(manifest, final_vectors(watched, manifest), k)
-    judgements = keep_watch_file(manifest.root, judgements_to_bytes(grades)) if grades else None
     entry = WatchEntry(
         queries=keep_watch_file(manifest.root, watched.to_bytes()),
-        judgements=judgements,
         answers=keep_watch_file(manifest.root, answers_to_bytes(asked.answers)),
         count=len(watched.ids),
         k=k,
-        digest=digest_of_queries(watched.ids, watched.texts, grades, k),
+        digest=digest_of_queries(watched.ids, watched.texts, k),
     )
     return entry, asked

@@ -2,9 +2,9 @@
 
 If listings of the storage have checksums, every shard is compared with its unit's record, and none
 is read. Otherwise each run reads a part of them. Every shard has a place on a round, by a hash of
-its path. A run begins where the last one stopped and covers a fraction of the round, but at least
-up to the next shard. After 1 / fraction runs every shard was read, or after as many runs as there
-are shards, if these are fewer. A file of rejected rows is read with the shard of its unit.
+its path. A run begins where the last one stopped and covers the share `CHECKED` of the round, but
+at least up to the next shard. After 1 / `CHECKED` runs every shard was read, or after as many runs
+as there are shards, if these are fewer. A file of rejected rows is read with the shard of its unit.
 """
 
 import hashlib
@@ -36,6 +36,7 @@ from sentence_beam.transforms.store.tables.names import Owners
 from sentence_beam.transforms.store.tables.parts import in_turns
 
 ROUND = 1 << 32
+CHECKED = 0.01  # share of the round that each run reads
 ALMOST_SURELY = 20  # so many shards expected on a run's way: of e**20 runs one meets none
 READ_AT_ONCE = 4
 # of a unit, to check its shard and its file of rejected rows
@@ -91,15 +92,13 @@ def checksums_of(states: pa.Table) -> list[dict[str, str]]:
     return listed
 
 
-def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
+def stride(manifest: Manifest | None, start: int) -> int:
     """Return how far on the round a run reads from the place `start`.
 
-    At least the fraction, and far enough for one shard of the snapshot; 0 for the fraction 0.
+    At least the share `CHECKED`, and far enough for one shard of the snapshot.
     """
-    if not fraction:
-        return 0
-    least = min(ROUND, math.ceil(fraction * ROUND))
-    if manifest is None or fraction * manifest.units.rows > ALMOST_SURELY:
+    least = math.ceil(CHECKED * ROUND)
+    if manifest is None or CHECKED * manifest.units.rows > ALMOST_SURELY:
         return least
     ways = ways_to(column(manifest.shards, "path"), start)
     return max(least, int(ways.min(initial=ROUND - 1)) + 1 if len(ways) else 0)

@@ -68,8 +68,7 @@ class Run:
 
     `leased` says that the run took the store's lease, and so must still have it at the end. Of the
     shards that are carried over, those from the place `check_from` on the round up to
-    `check_stride` after it are read again (`carried.stride`). `command` is the command of the run,
-    `name` its name (`--job`), under which several processes may work for it.
+    `check_stride` after it are read again (`carried.stride`). `command` is the command of the run.
     """
 
     root: str
@@ -96,7 +95,6 @@ class Run:
     command: str = ""
     tables: dict[str, str] = field(default_factory=dict)
     watch: WatchEntry | None = None
-    name: str = ""
     changes: ChangesEntry | None = None
     forgotten: ForgottenEntry | None = None
 

@@ -18,9 +18,7 @@ from sentence_beam.transforms.store.runs.plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
     Result,
-    has_committed,
     now,
-    read_result,
     record_result,
     remember_result,
     timestamp,
@@ -52,7 +50,7 @@ def finish(
             plan = read_plan(run.root, run.id)
             message = commit(run, plan, found, index)
     except SentenceBeamError as error:
-        result = _committed_by_another(run) or replace(failed(run, error), watch=answers)
+        result = replace(failed(run, error), watch=answers)
         with contextlib.suppress(storage.UnsyncedError):  # it has its name
             record_result(run.root, result)
     else:
@@ -72,13 +70,6 @@ def finish(
     with contextlib.suppress(Exception):
         lease.release(run.root, run.id)
     return result
-
-
-def _committed_by_another(run: Run) -> Result | None:
-    """Return the result of another process that committed this run, which has a name."""
-    if not run.name or not has_committed(run.root, run.id):
-        return None
-    return read_result(run.root, run.id)
 
 
 def _record_committed(root: str, result: Result) -> Result:
@@ -156,5 +147,4 @@ def _ended(run: Run, status: str, message: str) -> Result:
         space=run.space.id,
         pooled=run.space.pooled_id,
         command=run.command,
-        **run.options.shown(),
     )

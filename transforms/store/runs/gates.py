@@ -11,8 +11,8 @@ class UsedGates:
 
     `max_rejects` is a fraction of the rows read, `max_deletes` of the last snapshot's rows,
     `max_unknown` of the embedded tokens; `max_drift` is the cosine distance that the canary's
-    vectors may have moved. `max_answer_change` is a fraction of the answers to watched queries,
-    `max_ndcg_drop` a drop of nDCG; 1 allows any.
+    vectors may have moved. `max_answer_change` is a fraction of the answers to watched
+    queries; 1 allows any.
     """
 
     max_rejects: float = RememberedOptions.max_rejects
@@ -20,4 +20,3 @@ class UsedGates:
     max_unknown: float = 1.0
     max_drift: float = 0.0
     max_answer_change: float = 1.0
-    max_ndcg_drop: float = 1.0

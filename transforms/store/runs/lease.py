@@ -14,7 +14,6 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.runs.lease_file import Lease, read_lease
-from sentence_beam.transforms.store.runs.named import has_ended
 from sentence_beam.transforms.store.runs.result import has_committed
 
 STALE_SECONDS = 600
@@ -54,27 +53,8 @@ def no_word(_: Lease) -> JobState:
     return JobState.UNKNOWN
 
 
-def begun(root: str, name: str) -> Lease | None:
-    """Return the lease of a run of this name that has neither ended nor lost the store."""
-    lease, _ = read_lease(root)
-    if lease is None or lease.name != name or has_ended(root, lease.run):
-        return None
-    return lease
-
-
-def _succeeds(root: str, own: Lease | None, current: Lease) -> bool:
-    """Return whether a named run goes on with the current lease's run, or follows its end."""
-    if own is None or not own.name or own.name != current.name:
-        return False
-    return own.run == current.run or has_ended(root, current.run)
-
-
-def check(
-    root: str,
-    ask: Callable[[Lease], JobState] = no_word,
-    own: Lease | None = None,
-) -> str | None:
-    """Return the version of a lease that may be taken over, by the lease `own` if it is known.
+def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
+    """Return the version of a lease that may be taken over.
 
     `ask` returns the state of its job if an engine has it. Raises SentenceBeamError naming run and
     job if the lease is held.
@@ -83,7 +63,6 @@ def check(
     if (
         current is not None
         and not current.is_of_the_dead
-        and not _succeeds(root, own, current)
         and (root, current.run) not in _ENDED_HERE
     ):
         limit = float(STALE_SECONDS)
@@ -136,7 +115,7 @@ def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word)
 
     Raises SentenceBeamError naming the run and job that hold it.
     """
-    version = check(root, ask, lease)
+    version = check(root, ask)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
         taken, _ = read_lease(root)
@@ -313,8 +292,8 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
         looks.end_body()
 
 
-def release(root: str, run: str, own: Lease | None = None) -> None:
-    """Give up the lease of a store, if this run still holds it, by the process of `own` if given.
+def release(root: str, run: str) -> None:
+    """Give up the lease of a store, if this run still holds it.
 
     If that fails (a full disk has no room for a lock), the next run of this process takes the lease
     over.
@@ -323,8 +302,6 @@ def release(root: str, run: str, own: Lease | None = None) -> None:
     path = storage.join(root, layout.LEASE)
     lease, version = read_lease(root)
     while lease is not None and version is not None and lease.run == run:
-        if own is not None and not lease.is_by(own):
-            return  # a restart under the run's name goes on with it
         if storage.storage_of(path).delete_if(path, version):
             return
         lease, version = read_lease(root)  # it was renewed in between

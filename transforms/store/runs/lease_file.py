@@ -4,14 +4,13 @@ import json
 import os
 import socket
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.runs import process
-from sentence_beam.transforms.store.runs.named import Naming
 
 WRITING_SECONDS = 1
 
@@ -21,11 +20,10 @@ class Lease:
     """A writer: run id, host and process (pid None if the work outlives that process).
 
     `job` is the engine's name of the job, `engine` the engine's address ("" if it cannot be
-    queried). `name`, `options` and `tables` are those of a named run (`Naming`). `boot` and
-    `pid_namespace` tell whether `pid` means a process of this machine, `process_start` which of all
-    that ever have that id (`process.py`); all three are None if the host cannot tell. `machine`
-    names the machine in all its boots, "" in case of doubt. `renewed` is by the clock of the host
-    that renewed it; taking over does not depend on it.
+    queried). `boot` and `pid_namespace` tell whether `pid` means a process of this machine,
+    `process_start` which of all that ever have that id (`process.py`); all three are None if the
+    host cannot tell. `machine` names the machine in all its boots, "" in case of doubt. `renewed`
+    is by the clock of the host that renewed it; taking over does not depend on it.
     """
 
     run: str
@@ -39,9 +37,6 @@ class Lease:
     process_start: int | None = None
     machine: str = ""
     engine: str = ""
-    name: str = ""
-    options: dict[str, str] = field(default_factory=dict)
-    tables: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_this_process(
@@ -58,19 +53,6 @@ class Lease:
         pid = os.getpid()
         start = process.start_of(pid)
         return cls(run, host, pid, runner, job, time.time(), *here, start, machine)
-
-    def named(self, naming: Naming) -> "Lease":
-        """Return the lease of a named run."""
-        options = dict(naming.options)
-        return replace(self, name=naming.name, options=options, tables=dict(naming.tables))
-
-    def is_by(self, other: "Lease") -> bool:
-        """Return whether the same process took both leases."""
-        own, others = (
-            (each.run, each.host, each.pid, each.boot, each.process_start, each.job)
-            for each in (self, other)
-        )
-        return own == others
 
     @property
     def is_of_the_dead(self) -> bool:

@@ -13,7 +13,6 @@ from sentence_beam.transforms.base.entries import count, dataclass_of, record
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.base.measures import Measures
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.entries import ShownOptions
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.ledger import Ledger
 from sentence_beam.transforms.store.manifest import Manifest
@@ -47,7 +46,7 @@ def _ledger(value: Any, where: str) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Result(ShownOptions):
+class Result:
     """The end of a run: `status` is "committed" or "failed", `message` one line.
 
     Rows: `ledger` has the counts. `changes` are rows added, changed and deleted since the last
@@ -154,7 +153,6 @@ def result_of_snapshot(manifest: Manifest, note: str) -> Result:
         space=manifest.space.id,
         tokens=tokens.real,
         pooled=manifest.space.pooled_id,
-        **manifest.options.shown(),
     )
 
 

@@ -222,6 +222,8 @@ def test_the_memory_that_a_large_index_needs_is_asked_for(
     index: str, rows: int, ram: str | None
 ) -> None:
     assert least_ram(IndexRequest(index), rows, 384) == ram
+    assert least_ram(IndexRequest(index), rows, 384, "1 GB") == ram or "1 GB"
+    assert least_ram(IndexRequest(index), rows, 384, "2TiB") == "2TiB"
 
 
 def test_vectors_come_back_as_they_were_left(tmp_path: Path) -> None:

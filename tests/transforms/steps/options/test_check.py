@@ -60,9 +60,6 @@ REFUSED = {
         given(accelerator="type:nvidia-l4;count:1"), choice({"dtype": "int8"}), None,
         "--dtype int8 runs on the CPU",
     ),
-    "a space of int8 that no run has made": (
-        given(require_space="abcdef"), choice({"dtype": "int8"}), None, "the first run makes the space",
-    ),
     "a kept column that pieces have": (
         given(), choice(chunks="budget", keep_columns=("start",)), None,
         "--keep-columns start: with --chunks every shard has a column start",
@@ -86,9 +83,6 @@ REFUSED = {
     ),
     "a trial run over a whole store": (
         given(limit=5), choice(), snapshot(), "--limit 5 would leave only that many of the 9 rows",
-    ),
-    "another space than the required one": (
-        given(require_space="000000"), choice(), None, "--require-space ",
     ),
     "another space than the store's": (
         given(max_tokens=8), choice(OTHER, max_tokens=8), snapshot(),
@@ -130,7 +124,6 @@ ALLOWED = {
     "a longer output of the same pooled vectors": (
         given(), choice({"normalize": False}), snapshot(),
     ),
-    "the required space": (given(require_space=SPACE.id[:8].upper()), choice(), snapshot()),
     "a version of one table": (given(input=("delta:/a",), input_version="3"), choice(), None),
 }  # fmt: skip
 

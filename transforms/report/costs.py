@@ -1,0 +1,42 @@
+"""What runs cost and what reused vectors saved, at a price of an hour."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sentence_beam.transforms.report.history import RunSummary
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The money that a run `spent` and `saved`, None if unknown."""
+
+    spent: float | None
+    saved: float | None
+
+
+def costs(ordered: Sequence[RunSummary], price: float) -> dict[str, Cost]:
+    """Return the costs of runs by their names, from the oldest run on, at a price of an hour.
+
+    `saved` is the price of the time that spared tokens would have taken. The speed assumed is the
+    best of any run so far with the same pooled vectors, because a small run spends most of its time
+    starting up.
+    """
+    best: dict[str, float] = {}
+    found = {}
+    for summary in ordered:
+        speed = max(best.get(summary.pooled, 0.0), summary.tokens_per_second or 0.0)
+        best[summary.pooled] = speed
+        spent = None if summary.seconds is None else price_of(summary.seconds, price)
+        found[summary.run] = Cost(spent, _saved(summary, speed, price))
+    return found
+
+
+def price_of(seconds: float, per_hour: float) -> float:
+    """Return the price of a time."""
+    return round(per_hour * seconds / 3600, 6)
+
+
+def _saved(summary: RunSummary, tokens_per_second: float, price: float) -> float | None:
+    if summary.spared is None or tokens_per_second <= 0:
+        return None
+    return price_of(summary.spared / tokens_per_second, price)
