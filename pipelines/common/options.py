@@ -194,8 +194,7 @@ def add_options(parser: Parser, kind: type["DataclassInstance"]) -> None:
                 )
             container = exclusive = sets[declared.exclusive]
         action = _add_option(container, item, declared)
-        flags = {*action.option_strings, *declared.aliases}
-        parser.own[item.name] = _OwnOption(action, flags, exclusive)
+        parser.own[item.name] = _OwnOption(action, {*action.option_strings}, exclusive)
         if declared.advanced:
             parser.advanced.append(action)
 

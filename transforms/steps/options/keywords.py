@@ -37,22 +37,14 @@ class WriteKeywords(TypedDict, total=False):
     max_rejects: float | None
     max_deletes: float | None
     max_unknown: float | None
-    check_carried: float | None
     max_drift: float | None
     max_answer_change: float | None
-    max_ndcg_drop: float | None
-    accept_answers: bool
-    require_space: str | None
     allow_forgotten: Sequence[str]
     reembed: bool
-    price_per_hour: float | None
-    currency: str | None
     device: str
     tokens_per_batch: int | None
     deterministic: bool | None
     accelerator: str | None
-    index_accelerator: str | None
-    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 
@@ -73,7 +65,6 @@ class PlanKeywords(WriteKeywords, total=False):
     partition: str | None
     max_bad_files: float
     append: bool
-    job: str | None
 
 
 class EmbedKeywords(PlanKeywords, total=False):
