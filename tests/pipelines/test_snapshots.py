@@ -99,7 +99,7 @@ def test_an_older_snapshot_is_read_by_every_reader(
     [("files",), ("verify",), ("search", "--query", "x"), ("diff", "--output", "d.parquet")],
 )
 @pytest.mark.parametrize(
-    "name", ["20200101T000000Z-abcdef", "../manifest", "", "parts/x", "/etc/passwd"]
+    "name", ["20200101T000000_000Z-abcdef", "../manifest", "", "parts/x", "/etc/passwd"]
 )
 def test_an_unknown_run_lists_the_latest(run: Run, week: Path, command: tuple, name: str) -> None:
     arguments = [run_name(2), name] if command[0] == "diff" else ["--snapshot", name]
