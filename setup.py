@@ -141,7 +141,6 @@ setup(
         "openvino": ["openvino>=2026.4", "nncf>=3.4"],
         # a store by HTTP: routes and answers, and the server itself
         "serve": ["starlette>=0.40", "uvicorn>=0.30"],
-        "report": ["matplotlib>=3.8"],  # pictures
         "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [
             "accelerate>=1.1",  # training, as in the extra train
@@ -158,7 +157,6 @@ setup(
             "hypothesis",
             "ir_measures>=0.4",
             "kubernetes-validate",  # reads the nightly job
-            "matplotlib>=3.8",
             "model2vec[distill]>=0.8,<0.11",  # distill, as in the extra train
             "moto[server]",  # an s3:// on this machine
             "lancedb>=0.34",  # push, as in the extra push

@@ -2,10 +2,11 @@
 
 import argparse
 import contextlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sentence_beam.pipelines.common import command, options, pictures, specs
+from sentence_beam.pipelines.common import command, options, specs
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import as_function, object_or_keywords, signature_of
 from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
@@ -15,7 +16,7 @@ from sentence_beam.pipelines.common.tables import table as lines_of
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.evaluation import EvaluateOptions
-from sentence_beam.transforms.evaluation.options import AVERAGE, EVERY_HEAD, EvaluateCommandOptions
+from sentence_beam.transforms.evaluation.options import AVERAGE, EvaluateCommandOptions
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.evaluation.evaluate import Evaluation
@@ -47,8 +48,6 @@ def _evaluate(options: EvaluateCommandOptions) -> CommandOutput:
     check_files(options)
     if not options.tasks and not options.make:
         raise OptionError("no task is given; say --task NAME=PATH")
-    if options.output and any(spec.startswith(EVERY_HEAD) for spec in options.poolers):
-        pictures.check_installed()
     from sentence_beam.transforms.evaluation.evaluate import evaluate
 
     rows: list[dict[str, Any]] = []
@@ -96,14 +95,21 @@ def _write(options: EvaluateCommandOptions, found: "Evaluation") -> None:
     if options.output:
         write_rows(options.output, found.rows)
         if found.grid:
-            tasks = dict.fromkeys(
-                row["task"] for row in found.rows if row["kind"] == "sts" and row["task"] != AVERAGE
-            )
-            pictures.draw_heads(options.output, found.rows, list(tasks), found.grid)
+            _draw_heads(options.output, found.rows, found.grid)
     if options.report:
         from sentence_beam.transforms.evaluation.page import page
 
         write_text(options.report, page(options.model, found.rows, found.notes, found.grid))
+
+
+def _draw_heads(output: str, rows: list[dict[str, Any]], grid: tuple[int, int]) -> None:
+    """Write `<output's stem>-<task>.svg` for each task: the scores by block and head."""
+    from sentence_beam.transforms.evaluation.heads import head_maps
+    from sentence_beam.transforms.report.pictures import draw_heat_map
+
+    for task, found in head_maps(rows, grid).items():
+        if task != AVERAGE:
+            write_text(f"{os.path.splitext(output)[0]}-{task}.svg", draw_heat_map(found))
 
 
 def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception) -> CommandOutput:

@@ -7,13 +7,13 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from sentence_beam.pipelines.common import beam_flags, command, engines, options, pictures, specs
+from sentence_beam.pipelines.common import beam_flags, command, engines, options, specs
 from sentence_beam.pipelines.common.command_output import CommandOutput
+from sentence_beam.pipelines.common.fit_picture import draw_fit
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.beam.fit import FitCalibration, FitTokenStatistics
@@ -38,7 +38,7 @@ from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.run_ids import new_run
 
 POOLERS = {"tfidf": ("tfidf",), "token-counts": ("remove-biases", "sif")}
-PICTURE = "fit.png"
+PICTURE = "fit.svg"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -142,13 +142,9 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _picture(found: dict[str, Any], output: str) -> str:
-    """Draw the fit into the calibration's folder; returns the picture's path, or how to install
-    matplotlib.
-    """
-    if not pictures.is_installed():
-        return f"none: it needs matplotlib, {pip_line('report')}"
+    """Draw the fit into the calibration's folder, and return the picture's path."""
     path = storage.join(output, PICTURE)
-    storage.overwrite(path, pictures.draw_fit(found))
+    storage.overwrite(path, draw_fit(found).encode())
     return path
 
 

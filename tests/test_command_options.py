@@ -134,8 +134,8 @@ def test_a_store_remembers_the_options_that_are_declared_so() -> None:
     remembered = {name for name, one in declared.items() if one.remembered is not None or one.gate}
     of_a_store = {item.name for item in fields(RememberedOptions)}
     assert remembered - of_a_store == {"partition", "unit_tokens"}  # which the manifest itself has
-    # given with keep_columns; of a trial run; other fields of the JSON; those that are the model's
-    more = {"keep_types", "limit", "original", "own_prompts"}
+    # given with keep_columns; of a trial run; those that are the model's
+    more = {"keep_types", "limit", "own_prompts"}
     assert of_a_store - remembered == more
 
 

@@ -67,7 +67,6 @@ OF_OTHER_EXTRAS = (
     "datasets",
     "sklearn",
     "scipy",
-    "matplotlib",
     "sentence_transformers",
 )
 

@@ -19,7 +19,7 @@ FAMILIES = {
     "roberta": ("mean", ("pandas",)),
     "mpnet": ("mean", ("sentence-transformers", "accelerate", "peft", "model2vec")),
     "distilbert": ("ditto:1-2", ("google-cloud-storage", "google-cloud-bigquery", "boto3")),
-    "t5": ("mean", ("scikit-learn", "matplotlib", "ir-measures", "mteb", "datasets")),
+    "t5": ("mean", ("scikit-learn", "ir-measures", "mteb", "datasets")),
     "modernbert": ("mean", ("starlette", "uvicorn", "psycopg", "qdrant-client", "lancedb")),
     "qwen3": ("mean", ("pyiceberg", "deltalake", "openvino", "nncf", "pandas")),
     "static": ("auto", ("sentence-transformers", "pandas", "scikit-learn")),

@@ -7,8 +7,15 @@ import numpy as np
 from sentence_beam.transforms.calibration import Calibration, parse_calibration
 from sentence_beam.transforms.calibration.methods import fit_affine
 from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration.moved import FittedMoments
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.shards.reading import read_pooled
+
+
+def standard_moments(width: int) -> dict[str, str]:
+    """Moments in a calibration's `fitted_on`, of rows with means 0 and deviations 1."""
+    zeros = np.zeros(width, np.float32)
+    return FittedMoments(zeros, zeros + 1).to_json()
 
 
 def fit_on(store: Path, method: str, folder: Path) -> Path:
@@ -30,6 +37,7 @@ def fit_on(store: Path, method: str, folder: Path) -> Path:
         "run": manifest.run,
         "space": manifest.space.to_json(),
         "n": len(rows),
+        "moments": FittedMoments.of(Moments.of(rows)).to_json(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in (

@@ -19,6 +19,7 @@ from helpers.tiny_models import save_tiny_model
 from sentence_beam.transforms.calibration import Calibration, parse_calibration
 from sentence_beam.transforms.calibration.methods import fit_affine
 from sentence_beam.transforms.calibration.moments import Moments
+from sentence_beam.transforms.calibration.moved import FittedMoments
 from sentence_beam.transforms.corpus.chunks.cut import Cutter
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Recipe, Space, parse_pooler
@@ -152,8 +153,10 @@ class Models:
             np.array(list(self._encoded(pooled_by, sentences(150)).values())),
             parse_calibration(method),
         )
-        fitted = fit_affine(spec, Moments.of(rows))
+        moments = Moments.of(rows)
+        fitted = fit_affine(spec, moments)
         on = {"store": "", "run": "", "space": self._space(recipe).to_json(), "n": len(rows)}
+        on |= {"moments": FittedMoments.of(moments).to_json()}
         width = rows.shape[1]
         kept = len(fitted.tensors["kernel"][0]) if "kernel" in fitted.tensors else width
         return Calibration.make(spec, fitted.tensors, (width, kept), on, {})

@@ -57,7 +57,7 @@ SUMS = ("pieces_sum", "documents_sum")
 
 def run_name(number: int) -> str:
     """The run of a night, named as `embed` names runs."""
-    return f"20260101T{number:06d}Z-00000{number % 10}"
+    return f"20260101T{number:06d}_000Z-00000{number % 10}"
 
 
 def write_unit(root: str, place: int, rows: list[tuple[str, str]], run: str = "") -> UnitRecord:

@@ -464,10 +464,3 @@ def test_rows_that_a_calibration_was_not_fitted_for_are_named(
     assert "above 0.3 they do not resemble them: fit it again" in line
     result = json.loads((store / "runs" / manifest_of(store)["run"] / "result.json").read_text())
     assert result["moved"]["distance"] > result["moved"]["far"] == 0.3
-
-
-def test_of_an_earlier_fit_nothing_is_said(
-    embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
-) -> None:
-    out = embed(glob, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok().out
-    assert not [line for line in out.splitlines() if line.startswith("fitted")]

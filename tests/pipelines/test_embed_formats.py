@@ -262,7 +262,7 @@ def test_blanks_around_names_of_columns_are_left_out(embed: Run, inputs: Path, s
         ("2", "two", "y"),
     ]
     assert "blanks around" not in embed(inputs / "a.csv").ok().out
-    embed(inputs / "a.csv", "--text-column", " text").ok()  # as an earlier version remembers it
+    embed(inputs / "a.csv", "--text-column", " text").ok()  # as the file has it
     embed(inputs / "a.csv", "--keep-columns", "b").failed(
         2, 'its columns, by its first row: id, text, "a, b"'
     )

@@ -9,8 +9,6 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
-    edit_manifest,
-    manifest_of,
     rejects_of,
     rows_of,
     sentences,
@@ -45,17 +43,6 @@ def search(store: Path, where: str) -> list[dict[str, Any]]:
     return open_store(str(store)).search(TEXTS[0], 99, where=where)
 
 
-def as_earlier_versions_wrote(store: Path) -> None:
-    """Forget the types, of which earlier versions knew nothing: their columns of JSON and CSV were
-    text.
-    """
-    manifest = manifest_of(store)
-    assert manifest is not None
-    del manifest["options"]["keep_types"]
-    edit_manifest(store / "manifest.json", manifest)
-    edit_manifest(store / "manifests" / f"{manifest['run']}.json", manifest)
-
-
 @pytest.mark.parametrize(
     "how", [LARGE, pytest.param(SMALL, marks=pytest.mark.slow), ("--partition", "content")]
 )
@@ -88,12 +75,11 @@ def test_many_small_files_share_units_and_types(embed: Run, inputs: Path, store:
 
 
 @pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
-def test_a_store_of_an_earlier_version_stays_text_until_a_type_is_given(
+def test_a_column_of_text_stays_text_until_a_type_is_given(
     run: Run, embed: Run, inputs: Path, store: Path, partition: str
 ) -> None:
     write_jsonl(inputs / "a.jsonl", numbered([9, 100, 20]))
     embed(inputs / "*", "--id-column", "id", "--keep-columns", "n:str").ok()
-    as_earlier_versions_wrote(store)
     write_jsonl(inputs / "a.jsonl", numbered([9, 100, 21]))
     embed(inputs / "*").ok()
     assert (type_of(store), values_of(store)) == ("string", ["9", "100", "21"])

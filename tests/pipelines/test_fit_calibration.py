@@ -1,12 +1,13 @@
 """`fit` on a store: the same calibration from any number of shards, what a person sees, and what is
 refused.
 
-Covers pipelines/common/pictures.py.
+Covers pipelines/common/fit_picture.py.
 Covers transforms/steps/fit/jobs.py.
 """
 
 import json
 import shutil
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,6 @@ from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.calibration import load_calibration
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.store import open_store
@@ -152,9 +152,10 @@ def test_a_fit_is_whole_and_says_what_it_found(made, fit, store, tmp_path, metho
     result = json.loads((tmp_path / "c" / "fit.json").read_text())
     assert len(result["shape_before"]["cosines"]) == 100
     assert {path.name for path in (tmp_path / "c").iterdir() if not path.name.startswith(".")} == {
-        "calibration.json", "calibration.safetensors", "fit.json", "fit.png"
+        "calibration.json", "calibration.safetensors", "fit.json", "fit.svg"
     }  # fmt: skip
-    assert (tmp_path / "c" / "fit.png").read_bytes().startswith(b"\x89PNG")
+    drawn = ElementTree.parse(tmp_path / "c" / "fit.svg")
+    assert len(drawn.findall("{*}svg")) == (3 if method.startswith("flow") else 2)
 
 
 def test_the_pooled_vectors_are_those_of_the_encoder(made, fit, model, tmp_path):
@@ -185,14 +186,6 @@ def test_a_failed_fit_leaves_the_last_calibration(made, fit, tmp_path):
     fit("whitening:1000").failed(2, "whitening:1000", "components")
     assert load_calibration(str(tmp_path / "c")).digest == before
     assert json.loads((tmp_path / "c" / "fit.json").read_text())["exit_code"] == 2
-
-
-def test_without_matplotlib_there_is_no_picture(made, fit, tmp_path, monkeypatch):
-    monkeypatch.setattr("sentence_beam.pipelines.common.pictures.is_installed", lambda: False)
-    made()
-    assert pip_line("report") in fit("standardize").ok().out
-    assert not (tmp_path / "c" / "fit.png").exists()
-    load_calibration(str(tmp_path / "c"))
 
 
 def change_shard(store, number: int, change) -> str:

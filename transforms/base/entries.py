@@ -1,14 +1,14 @@
 """Parts of JSON files as frozen dataclasses, checked against the types of their fields.
 
 An int is a count, a float any finite number; `Annotated` names a reader of its own. Fields with a
-default may be missing. Unknown keys are kept, because later versions add some.
+default may be missing.
 """
 
 import math
 import re
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import cache, partial
 from typing import Annotated, Any, NoReturn, Self, Union, get_args, get_origin, get_type_hints
@@ -204,42 +204,30 @@ def _reader(hint: Any) -> Reader:
 
 @dataclass(frozen=True, slots=True)
 class JsonEntry:
-    """A part of a JSON file.
-
-    `original` is the JSON that it was read from, if that has other fields than the class.
-    """
-
-    original: Mapping[str, Any] | None = field(
-        default=None, kw_only=True, repr=False, compare=False, metadata=BESIDE
-    )
+    """A part of a JSON file."""
 
     @classmethod
     def from_json(cls, value: Any, where: str = "", **beside: Any) -> Self:
         """Read an entry from JSON; `beside` are the fields that are not in the JSON.
 
-        Raises ValueError naming, below `where`, a field that is missing or of another type.
+        Raises ValueError naming, below `where`, a field that is missing, unknown or of another
+        type.
         """
-        kind: Any = cls
         values = _fields_of(cls, value, where)
-        missing = _readers(kind).keys() - values.keys()
-        is_whole = len(values) == len(value) and missing <= _sparse(kind)
-        original = None if is_whole else value
-        return cls(**values, **beside, original=original)
+        unknown = min(value.keys() - values.keys(), default=None)
+        if unknown is not None:
+            prefix = f"{where}." if where else ""
+            raise ValueError(f"{prefix}{unknown} is no field that this version knows")
+        return cls(**values, **beside)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as JSON.
-
-        An entry that was read keeps its unknown keys, and lacks the defaults that it lacked.
-        """
+        """Return the entry as JSON."""
         kind: Any = type(self)
-        known = _readers(kind)
         sparse = _sparse(kind)
-        original = self.original
-        values = {name: item for name, item in (original or {}).items() if name not in known}
-        for name, (_, default) in known.items():
+        values = {}
+        for name, (_, default) in _readers(kind).items():
             value = getattr(self, name)
-            is_written = name not in sparse if original is None else name in original
-            if is_written or value != default:
+            if name not in sparse or value != default:
                 values[name] = _plain(value)
         return values
 

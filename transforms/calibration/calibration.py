@@ -23,7 +23,7 @@ from sentence_beam.transforms.space.identity import OUTPUT_FIELDS
 FORMAT = "sentence-beam calibration 1"
 INFO = "calibration.json"
 TENSORS = "calibration.safetensors"
-# checksum over the rest of the file; it is in `fitted_on`, in which earlier versions ignore it
+# checksum over the rest of the file, in `fitted_on`
 CHECKSUM = "sha256"
 BLOCK_ROWS = 64
 _CORES = Cores()
@@ -173,9 +173,9 @@ def parse_info(data: bytes, name: str) -> dict[str, Any]:
         raise OptionError(f"{name} is of another format; {mend}")
     with refuse_damage(f"{name} was changed by hand", mend, OptionError):
         fitted_on = dict(info["fitted_on"])
-        checksum = fitted_on.pop(CHECKSUM, None)  # earlier versions wrote none
+        checksum = fitted_on.pop(CHECKSUM)
         info = {**info, "fitted_on": fitted_on}
-        if info["digest"] != _digest(info) or checksum not in (None, _checksum(info)):
+        if info["digest"] != _digest(info) or checksum != _checksum(info):
             raise ValueError("its digest is another")
         FittedMoments.from_info(info)
     return info

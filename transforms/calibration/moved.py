@@ -38,14 +38,12 @@ class FittedMoments:
         return cls(moments.mean.astype(np.float32), moments.deviations().astype(np.float32))
 
     @classmethod
-    def from_info(cls, info: Mapping[str, Any]) -> "FittedMoments | None":
-        """Read the moments in a calibration's `info`; None if an earlier version fitted it.
+    def from_info(cls, info: Mapping[str, Any]) -> "FittedMoments":
+        """Read the moments in a calibration's `info`.
 
         Raises ValueError if they have another width than the calibration.
         """
-        moments = info["fitted_on"].get("moments")
-        if moments is None:
-            return None
+        moments = info["fitted_on"]["moments"]
         mean = np.frombuffer(base64.b64decode(moments["mean"]), "<f4")
         deviation = np.frombuffer(base64.b64decode(moments["deviation"]), "<f4")
         if not len(mean) == len(deviation) == info["input_dim"]:

@@ -8,7 +8,6 @@ from sentence_beam.transforms.space.spec_options import (
     Grammar,
     Option,
     Value,
-    without_added_defaults,
 )
 
 _VARIANCE = Option(("population", "sample"), "population")
@@ -39,7 +38,7 @@ CALIBRATIONS: dict[str, dict[str, Option]] = {
         "lr": Option((), 0.001, decimal=True),
         "epochs": Option((), 1.0, decimal=True),
         "variant": Option(("reference", "paper"), "reference"),
-        "seed": Option((), 1234, number=True, added=True),
+        "seed": Option((), 1234, number=True),
     },
 }
 # The key of an item without `key=`.
@@ -75,8 +74,8 @@ class CalibrationSpec:
         return CalibrationSpec(self.name, {**self.parameters, "top": top})
 
     def to_json(self) -> dict[str, Value]:
-        """Return the parameters by key, without the defaults of those that were added later."""
-        return without_added_defaults(CALIBRATIONS[self.name], self.parameters)
+        """Return the parameters by key."""
+        return dict(self.parameters)
 
 
 def parse_calibration(text: str) -> CalibrationSpec:

@@ -27,9 +27,9 @@ class Span:
     """A part of one file: rows [start, stop) of a table, bytes [start, stop) of uncompressed text.
 
     A table is a file of any format but text and JSONL. `stop` is None if only reading shows the
-    length. `rows` is exact for Parquet, ORC, whole files and parts of CSV, JSON, Arrow and Avro,
-    None for others; `tokens` is an estimate. `offset` is where a reader finds the first row: a byte
-    of CSV, JSON and Avro, the number of a record batch of Arrow or of a stripe of ORC.
+    length. `rows` is exact for Parquet, ORC, whole files and parts of CSV, Arrow and Avro, None for
+    others; `tokens` is an estimate. `offset` is where a reader finds the first row: a byte of CSV
+    and Avro, the number of a record batch of Arrow or of a stripe of ORC.
     """
 
     file: InputFile

@@ -1,5 +1,6 @@
-"""Scores of every attention head, for heat maps."""
+"""Heat maps of the scores of every attention head."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,11 +8,33 @@ import numpy as np
 from sentence_beam.transforms.evaluation.evidence import ALL
 from sentence_beam.transforms.evaluation.methods import CROSS_ENCODER
 from sentence_beam.transforms.evaluation.rows import Row
+from sentence_beam.transforms.report.chart import HeatMap, heat_map
 from sentence_beam.transforms.space import parse_pooler
 from sentence_beam.transforms.space.poolers import attention_head
 
 
-def head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.ndarray:
+def head_maps(rows: Sequence[Row], grid: tuple[int, int]) -> dict[str, HeatMap]:
+    """Return the heat map of each task with scored pairs, by its name: a row for each block.
+
+    `grid` is the number of blocks and heads.
+    """
+    names = [str(block + 1) for block in range(grid[0])], [str(head + 1) for head in range(grid[1])]
+    maps = {}
+    for row in rows:
+        task = row["task"]
+        if task in maps or (row["metric"], row["kind"]) != ("spearman", "sts"):
+            continue
+        scores = [
+            [None if math.isnan(score) else score for score in block]
+            for block in _head_scores(rows, task, grid).tolist()
+        ]
+        if any(score is not None for block in scores for score in block):
+            title = f"{task}: Spearman x100 of every attention head"
+            maps[task] = heat_map(title, "block by head", names, scores, 1)
+    return maps
+
+
+def _head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.ndarray:
     """Return the scores over all items of a task at full width, float64 [blocks, heads].
 
     A head without a score is NaN.

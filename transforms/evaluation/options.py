@@ -117,7 +117,7 @@ class EvaluateCommandOptions(EvaluateOptions):
     """Options of the command `evaluate`: an evaluation, and the files to write."""
 
     output: str | None = option(
-        f"{TABLE_FILE}; a heat map (PNG) beside it for {EVERY_HEAD} (default: a table is printed"
+        f"{TABLE_FILE}; a heat map (SVG) beside it for {EVERY_HEAD} (default: a table is printed"
         " alone)",
         metavar="FILE",
         default=None,

@@ -1,16 +1,13 @@
 """Render scores as one HTML file: tables that sort, intervals, heat maps of attention heads."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sentence_beam.transforms.evaluation.evidence import ALL
-from sentence_beam.transforms.evaluation.heads import head_scores
+from sentence_beam.transforms.evaluation.heads import head_maps
 from sentence_beam.transforms.evaluation.rows import Row
 from sentence_beam.transforms.report.html import environment
 
@@ -53,30 +50,11 @@ class Section:
     beside: list[str]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A head's score, and its place from the worst (0) to the best (1) of the task.
-
-    None: no score.
-    """
-
-    score: float | None
-    share: float
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """The scores of all heads on a task: a row for each block, in it a cell for each head."""
-
-    task: str
-    rows: list[list[Cell]]
-
-
 def page(
     model: str, rows: Sequence[Row], notes: Sequence[str], grid: tuple[int, int] | None = None
 ) -> str:
     """Render scores; `grid` is the number of blocks and heads, if every head was scored."""
-    maps = _heat_maps(rows, grid) if grid is not None else []
+    maps = head_maps(rows, grid) if grid is not None else {}
     return _template().render(
         model=model,
         notes=notes,
@@ -145,28 +123,6 @@ def _bar(
 
     zero = place(0.0) if least <= 0 <= most else None
     return DrawnInterval(place(low), place(high), place(at), zero)
-
-
-def _heat_maps(rows: Sequence[Row], grid: tuple[int, int]) -> list[HeatMap]:
-    maps = []
-    for task in dict.fromkeys(
-        row["task"] for row in rows if row["metric"] == "spearman" and row["kind"] == "sts"
-    ):
-        scores = head_scores(rows, task, grid)
-        known = scores[np.isfinite(scores)]
-        if not known.size:
-            continue
-        least = float(known.min())
-        spread = float(known.max() - known.min()) or 1.0
-        cells = [[_cell(float(score), least, spread) for score in row] for row in scores]
-        maps.append(HeatMap(task, cells))
-    return maps
-
-
-def _cell(score: float, least: float, spread: float) -> Cell:
-    if math.isnan(score):
-        return Cell(None, 0.0)
-    return Cell(score, (score - least) / spread)
 
 
 def _figure(value: Any, digits: int = 2) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
 
 RANGE_BYTES = 1_000_000_000  # most bytes of a range of lists, if it has more than one list
 AUTO = "auto"
 COMPACT = "compact"
 FACTORIES = "Flat, SQ4|SQ6|SQ8|SQfp16|SQbf16, or IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ[2-8]|PQ<m>>"
 _FACTORY = re.compile(
-    r"(?:IVF(?P<lists>[1-9]\d*)(?P<graph>_HNSW\d+)?,)?(?P<codec>Flat|SQ(?:4|6|8|fp16|bf16)|RaBitQ[2-8]?|PQ[1-9]\d*(?:x(?P<bits>\d+))?)"
+    r"(?:IVF(?P<lists>[1-9]\d*)(?P<graph>_HNSW\d+)?,)?(?P<codec>Flat|SQ(?:4|6|8|fp16|bf16)|RaBitQ[2-8]?|PQ[1-9]\d*(?:x\d+)?)"
 )
 _LISTED = ("RaBitQ", "PQ")  # codecs that need lists
-_CODEC_BITS = {"Flat": 32, "SQ4": 4, "SQ6": 6, "SQ8": 8, "SQfp16": 16, "SQbf16": 16, "RaBitQ": 1}
-_CODEC_BITS |= {f"RaBitQ{bits}": bits for bits in range(2, 9)}
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,7 @@ class IndexSpec:
         if text in (AUTO, COMPACT):
             return cls(text)
         match = _FACTORY.fullmatch(text)
-        if match is None or (
-            match["lists"] is None and match["codec"].startswith(("RaBitQ", "PQ"))
-        ):
+        if match is None or (match["lists"] is None and match["codec"].startswith(_LISTED)):
             if not text.isprintable():
                 text = repr(text)
             raise OptionError(
@@ -85,22 +83,22 @@ class IndexSpec:
     @property
     def rows_needed(self) -> int:
         """The fewest rows that the index can be trained on."""
-        centroids = 2**self._part_bits if self.codec.startswith("PQ") else 0
-        return max(self.lists, centroids)
-
-    @property
-    def _part_bits(self) -> int:
-        """The bits of the code of each part of a vector."""
-        return int(self.codec.partition("x")[2] or 8)
+        if not self.codec.startswith("PQ"):
+            return self.lists
+        return max(self.lists, 2 ** int(self.codec.partition("x")[2] or 8))
 
     def code_bytes(self, dim: int) -> int:
-        """Return the bytes of the code of a vector, with the factors of RaBitQ."""
-        if self.codec.startswith("PQ"):
-            return -(-self.parts * self._part_bits // 8)
-        factors = 0
-        if self.is_rotated:
-            factors = 8 if self.codec == "RaBitQ" else 20
-        return -(-dim * _CODEC_BITS[self.codec] // 8) + factors
+        """Return the bytes of the code of a vector, which faiss knows.
+
+        Raises OptionError if faiss has no such code of `dim` components.
+        """
+        try:
+            return _code_bytes(f"IVF1,{self.codec}" if self.lists else self.codec, dim)
+        except RuntimeError as error:
+            reason = short_reason(error)
+            raise OptionError(
+                f"--index {self}: faiss refuses it for {dim} components ({reason})"
+            ) from error
 
     def row_bytes(self, dim: int) -> int:
         """Return the bytes of a row in a segment: its code, 8 for the id, and a kept vector."""
@@ -116,6 +114,11 @@ class IndexSpec:
         return (
             f"{self} has to be trained on {self.rows_needed:,} rows or more, and there are {rows:,}"
         )
+
+
+@lru_cache(64)
+def _code_bytes(factory: str, dim: int) -> int:
+    return int(load_faiss().index_factory(dim, factory).code_size)
 
 
 def refine_bytes(dim: int) -> int:

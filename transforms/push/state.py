@@ -8,7 +8,7 @@ written late, by a push that was frozen, only adds a snapshot for the next push 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.transforms.base.entries import JsonEntry
@@ -18,10 +18,7 @@ from sentence_beam.transforms.store.runs.lease_file import Lease
 
 # name of the note about the table; a record's note has the push's name after a dot
 MARK = "sentence_beam"
-FORMAT = 2
-# names of the records made from a state of format 1
-FIRST_HELD = "first"
-FIRST_PENDING = "first-{}"
+FORMAT = 1
 
 Notes = Mapping[str, str]
 
@@ -125,16 +122,16 @@ class State:
         """
         try:
             head = _Head.from_json(json.loads(notes.get(MARK) or ""))
-            if head.format > FORMAT:
-                raise ValueError("it is of a later version")
-            pushes = dict(head.records)
+            if head.format != FORMAT:
+                raise ValueError("it is of another format")
+            pushes = {}
             for name, text in notes.items():
                 if name.startswith(f"{MARK}."):
                     push = name.removeprefix(f"{MARK}.")
                     pushes[push] = PushRecord.from_json(json.loads(text))
         except (ValueError, TypeError, RecursionError, OptionError) as error:
             raise OptionError(
-                f"--to {where}: it is there, and push did not make it (or a later version did);"
+                f"--to {where}: it is there, and push did not make it (or another version did);"
                 " name another"
             ) from error
         return cls(head.space, head.metric, pushes)
@@ -156,29 +153,8 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Head(JsonEntry):
-    """The note about a table.
-
-    All fields after `format` are of format 1, which has no other notes.
-    """
+    """The note about a table."""
 
     space: Space
     metric: str
-    format: int = 1
-    columns: dict[str, str] = field(default_factory=dict)
-    run: str | None = None
-    pending: tuple[str, ...] = ()
-    writer: Lease | None = None
-
-    @property
-    def records(self) -> dict[str, PushRecord]:
-        """The records that a note of format 1 means."""
-        records = {}
-        if self.run is not None:
-            records[FIRST_HELD] = PushRecord(self.run, self.columns, done=True)
-        for number, run in enumerate(self.pending):
-            record = PushRecord(run, self.columns, whole=self.run is None)
-            records[FIRST_PENDING.format(number)] = record
-        if self.writer is not None and self.pending:
-            last = FIRST_PENDING.format(len(self.pending) - 1)
-            records[last] = replace(records[last], writer=self.writer)
-        return records
+    format: int

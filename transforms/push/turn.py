@@ -18,7 +18,7 @@ from typing import Protocol
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.push.state import MARK, Notes, PushRecord, State, note, note_name
+from sentence_beam.transforms.push.state import Notes, PushRecord, State, note, note_name
 from sentence_beam.transforms.push.target import Table, refused
 from sentence_beam.transforms.store.runs import process
 from sentence_beam.transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS
@@ -111,9 +111,7 @@ class Turn:
             if self._state is None:
                 create(State(table.space, table.metric, {self.push: self._mine}).notes)
             else:
-                notes = _missing(self._state, before or {})
-                notes[note_name(self.push)] = note(self._mine)
-                self._table.write_notes(notes)
+                self._table.write_notes({note_name(self.push): note(self._mine)})
         except Exception as error:
             if self._read() != self._state:
                 raise self._lost() from error
@@ -259,20 +257,6 @@ def _writers(state: State | None) -> list[tuple[str, Lease]]:
         return []
     records = state.unfinished.items()
     return [(name, record.writer) for name, record in records if record.writer is not None]
-
-
-def _missing(state: State, notes: Notes) -> dict[str, str | None]:
-    """The notes that a table lacks because an earlier version pushed into it.
-
-    With them is the note in which that version kept everything.
-    """
-    missing: dict[str, str | None] = {}
-    for name, text in state.notes.items():
-        if name not in notes:
-            missing[name] = text
-    if missing:
-        missing[MARK] = state.notes[MARK]
-    return missing
 
 
 def _has_this_clock(writer: Lease) -> bool:

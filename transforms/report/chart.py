@@ -1,4 +1,4 @@
-"""Layout of small charts of one number a run; `templates/chart.svg` draws them."""
+"""Layout of small charts and of heat maps, which templates draw."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -51,15 +51,16 @@ class Band:
 class Chart:
     """A chart: bands of the runs, ticks of the axis, and the shapes of the values.
 
-    Positions are in the picture's units from its top left: `line` and `dots` as (x, y), `bars` and
-    `below` (the bars below zero) as (x, y, width, height), `ticks` as (y, text). A chart without
-    known values has no ticks. `has_area` fills the area below the line.
+    Positions are in the picture's units from its top left: `line`, `before` (a second line) and
+    `dots` as (x, y), `bars` and `below` (the bars below zero) as (x, y, width, height), `ticks` as
+    (y, text). A chart without known values has no ticks. `has_area` fills the area below the line.
     """
 
     bands: Sequence[Band] = ()
     ticks: Sequence[tuple[float, str]] = ()
     is_log: bool = False
     line: Sequence[tuple[float, float]] = ()
+    before: Sequence[tuple[float, float]] = ()
     has_area: bool = False
     dots: Sequence[tuple[float, float]] = ()
     bars: Sequence[Box] = ()
@@ -170,13 +171,35 @@ def line_chart(series: Series, top: float | None = None) -> Chart:
     if not series.known:
         return Chart()
     axis = linear_axis(series.known, from_zero=series.whole, whole=series.whole, top=top)
-    points = [
-        (_x(i, series), axis.y(value)) for i, value in enumerate(series.values) if value is not None
-    ]
+    points = _points(series, axis)
     dots = points if len(points) <= DOTS else points[-1:]
     return Chart(
         _bands(series), axis.marks(series.show), line=points, has_area=axis.low == 0, dots=dots
     )
+
+
+def compared_chart(before: Series, after: Series) -> Chart:
+    """Return the chart of numbers before and after a change, as two lines."""
+    known = [*before.known, *after.known]
+    if not known:
+        return Chart()
+    axis = linear_axis(known, from_zero=False)
+    bands = []
+    for i, band in enumerate(_bands(after)):
+        text = f"{_text_of_run(before, i)} before, {band.shown} after"
+        bands.append(replace(band, shown=text))
+    return Chart(
+        bands,
+        axis.marks(after.show),
+        line=_points(after, axis),
+        before=_points(before, axis),
+    )
+
+
+def _points(series: Series, axis: Axis) -> list[tuple[float, float]]:
+    """Return the places of the known values of a series."""
+    values = enumerate(series.values)
+    return [(_x(i, series), axis.y(value)) for i, value in values if value is not None]
 
 
 def bar_chart(series: Series) -> Chart:
@@ -266,3 +289,47 @@ def _text_of_run(series: Series, i: int) -> str:
     if value is None:
         return ""
     return series.show(value)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of a heat map, its place from the least (0) to the most (1), and its name."""
+
+    value: float | None
+    share: float
+    title: str
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A heat map: title, remark, names of the columns, and for each row its name and cells.
+
+    `digits` are those of a value.
+    """
+
+    title: str
+    remark: str
+    columns: list[str]
+    rows: list[tuple[str, list[Cell]]]
+    digits: int
+
+
+def heat_map(
+    title: str,
+    remark: str,
+    names: tuple[list[str], list[str]],
+    values: Sequence[Sequence[float | None]],
+    digits: int,
+) -> HeatMap:
+    """Return the map of values, a row for each of the first names, a column for each other."""
+    known = [value for row in values for value in row if value is not None]
+    least = min(known, default=0.0)
+    spread = (max(known, default=0.0) - least) or 1.0
+    named_rows = []
+    for name, row in zip(names[0], values, strict=True):
+        cells = []
+        for column, value in zip(names[1], row, strict=True):
+            share = (value - least) / spread if value is not None else 0.0
+            cells.append(Cell(value, share, f"{name}, {column}"))
+        named_rows.append((name, cells))
+    return HeatMap(title, remark, names[1], named_rows, digits)

@@ -15,7 +15,7 @@ from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.result import COMMITTED, Result, checked_result, timestamp
-from sentence_beam.transforms.store.runs.run_ids import in_order, start_of
+from sentence_beam.transforms.store.runs.run_ids import start_of
 from sentence_beam.transforms.store.sealed_json import check_digest
 
 UNFINISHED = "unfinished"
@@ -194,7 +194,7 @@ def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummar
         for summary in _without_result(root, missing, everything):
             message = damage.get(summary.run, summary.message)
             summaries[summary.run] = replace(summary, message=message)
-    return sorted(summaries.values(), key=lambda summary: in_order(summary.run, summary.started))
+    return [summaries[run] for run in sorted(summaries)]
 
 
 def known_summaries(root: str) -> list[RunSummary]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PLOTTED = 366
 LISTED = 60
-NIGHTLY = ("embed", "")  # commands that read the input; runs of version 0.1.0 record no command
+NIGHTLY = ("embed", "")  # commands that read the input; a run without a result names none
 NEAR = timedelta(days=4)
 WORK = (
     ("carried", "carried over"),

@@ -61,46 +61,6 @@ _IDLE_TOKENIZER_KEYS = frozenset(
     )
     + ("local_files_only", "is_local", "cache_dir", "transformers_version")
 )
-# Families whose vectors of version 0.1.0 were wrong in padded batches, or for long texts
-# (BigBird) ...
-_CORRECTED = frozenset(("big_bird", "convbert", "cpmant", "fnet", "nystromformer", "yoso"))
-# ... or in batches padded on the left, which moved positions or changed convolutions.
-_CORRECTED_ON_THE_LEFT = frozenset(
-    (
-        "albert",
-        "beam",
-        "bert",
-        "bert-generation",
-        "biogpt",
-        "ctrl",
-        "deberta",
-        "deberta-v2",
-        "distilbert",
-        "electra",
-    )
-    + (
-        "ernie",
-        "flaubert",
-        "git",
-        "gpt-sw3",
-        "gpt2",
-        "gpt_bigcode",
-        "gpt_neo",
-        "hunyuan_v1_dense",
-        "hunyuan_v1_moe",
-    )
-    + (
-        "imagegpt",
-        "layoutlm",
-        "megatron-bert",
-        "mobilebert",
-        "mra",
-        "openai-gpt",
-        "recurrent_gemma",
-        "rembert",
-    )
-    + ("roc_bert", "rwkv", "splinter", "squeezebert", "tapas", "visual_bert", "xglm", "xlm")
-)
 
 
 @dataclass(frozen=True)
@@ -259,24 +219,13 @@ def tokenizer_digest(files: ModelFiles) -> str:
 
 
 def architecture_digest(files: ModelFiles) -> str:
-    """Return `<family>:<sha256>` over the keys of config.json that decide the computation.
-
-    A further key marks families whose vectors of version 0.1.0 were wrong.
-    """
+    """Return `<family>:<sha256>` over the keys of config.json that decide the computation."""
     settings = {
         key: value
         for key, value in files.config.items()
         if key not in _IDLE_CONFIG_KEYS and "dropout" not in key
     }
-    if _is_corrected(files):
-        settings["corrected"] = 1
     return f"{files.family}:{sha256_text(canonical_json(settings))}"
-
-
-def _is_corrected(files: ModelFiles) -> bool:
-    """Whether vectors of version 0.1.0 were wrong, so that they are never reused."""
-    left = files.tokenizer_config.get("padding_side") == "left"
-    return files.family in _CORRECTED or (left and files.family in _CORRECTED_ON_THE_LEFT)
 
 
 def _describe_pooler(

@@ -13,7 +13,6 @@ from sentence_beam.transforms.space.spec_options import (
     Grammar,
     Option,
     Value,
-    without_added_defaults,
 )
 
 COUNTS = ("all", "no-special", "drop-last-special", "no-prompt")
@@ -50,8 +49,8 @@ POOLERS: dict[str, dict[str, Option]] = {
         "start": Option(("auto",), "auto", number=True),
         "window": Option((), 2, number=True),
         "weights": Option(("combined", "alignment", "novelty", "even", "last"), "combined"),
-        "mix": Option((), 0.5, decimal=True, added=True),
-        "tokens": Option(("variance", "even"), "variance", added=True),
+        "mix": Option((), 0.5, decimal=True),
+        "tokens": Option(("variance", "even"), "variance"),
         "variant": Option(("reference", "paper"), "reference"),
         "importance": Option(("selected", "all"), "selected"),
         "count": Option(COUNTS, "drop-last-special"),
@@ -104,11 +103,8 @@ class PoolerPart:
         return dict(self.options)[key]
 
     def to_json(self) -> dict[str, Value]:
-        """The pooler as JSON: `{"name": ..., key: value, ...}`.
-
-        Defaults of keys that were added later are left out.
-        """
-        return {"name": self.name, **without_added_defaults(POOLERS[self.name], dict(self.options))}
+        """The pooler as JSON: `{"name": ..., key: value, ...}`."""
+        return {"name": self.name, **dict(self.options)}
 
     def dim(self, hidden: int, embedding: int) -> int:
         """The width of this part's vector."""

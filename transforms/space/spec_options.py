@@ -24,8 +24,7 @@ class Option:
 
     `number` allows whole numbers from `least`, `decimal` others that are smaller than `below`.
     `pattern` is a regular expression for free values, which help names `form`. A default of None
-    means that the key is required, or open until the model is known. `added`: earlier versions did
-    not have the key, so its default is in no hash.
+    means that the key is required, or open until the model is known.
     """
 
     words: tuple[str, ...]
@@ -34,7 +33,6 @@ class Option:
     form: str = ""
     pattern: str = ""
     decimal: bool = False
-    added: bool = False
     least: int = 0
     below: float | None = None
 
@@ -214,18 +212,3 @@ def _hint(word: str, known: Iterable[str]) -> str:
     if not near:
         return ""
     return f"; did you mean {near}?"
-
-
-def without_added_defaults(
-    schema: Mapping[str, Option], given: Mapping[str, Value]
-) -> dict[str, Value]:
-    """The values as an earlier version had them.
-
-    Defaults of keys that it did not have are left out.
-    """
-    values = {}
-    for key, value in given.items():
-        option = schema[key]
-        if not option.added or value != option.default:
-            values[key] = value
-    return values

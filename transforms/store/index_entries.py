@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, count, fail, positive, text
 from sentence_beam.transforms.base.errors import OptionError
@@ -239,16 +239,6 @@ class IndexEntry(JsonEntry):
     choice: ChoiceEntry | None = None
     layout: str | None = field(default=None, metadata=SPARSE)
 
-    @classmethod
-    def from_json(cls, value: Any, where: str = "index", **beside: Any) -> Self:
-        """Return the entry, once every path in it is one of the layout.
-
-        This includes paths under names that only a later version knows.
-        """
-        found = super().from_json(value, where, **beside)
-        _check_paths(value, where)
-        return found
-
     @cached_property
     def spec(self) -> IndexSpec:
         """The index that was built."""
@@ -272,14 +262,3 @@ class IndexEntry(JsonEntry):
             if segment.refine:
                 named.append((segment.refine.path, segment.refine.sha256))
         return named
-
-
-def _check_paths(value: Any, where: str) -> None:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if name in ("path", "locator") or name.endswith("_path"):
-                stored("index")(item, f"{where}.{name}")
-            _check_paths(item, f"{where}.{name}")
-    if isinstance(value, list):
-        for place, item in enumerate(value):
-            _check_paths(item, f"{where}[{place}]")

@@ -42,7 +42,7 @@ EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
 RUNS = "runs"
 
-RUN_ID = r"[0-9]{8}T[0-9]{6}(?:_[0-9]{3})?Z-[0-9a-f]{6}"
+RUN_ID = r"[0-9]{8}T[0-9]{6}_[0-9]{3}Z-[0-9a-f]{6}"
 INDEX_SUFFIXES = ("faiss", "lists", "parquet", "queries", "refine")
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {

@@ -36,7 +36,7 @@ from sentence_beam.transforms.store.entries import (
 )
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.sealed_json import check_digest, digest_of
+from sentence_beam.transforms.store.sealed_json import UNSEALED, check_digest, digest_of
 from sentence_beam.transforms.store.tables import parts
 from sentence_beam.transforms.store.tables.columns import records_of
 
@@ -99,7 +99,8 @@ class Manifest(JsonEntry):
 
         Raises ValueError or OptionError naming a field that no manifest has.
         """
-        return cls.from_json(data, root=root, data=data, version=version)
+        fields = {name: value for name, value in data.items() if name not in UNSEALED}
+        return cls.from_json(fields, root=root, data=data, version=version)
 
     @cached_property
     def digest(self) -> str:

@@ -60,7 +60,7 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     if found is None:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
         return
-    if unit.rejects_sha256 not in (None, hashlib.sha256(found[0]).hexdigest()):
+    if unit.rejects_sha256 != hashlib.sha256(found[0]).hexdigest():
         yield f"{path}: the reject file was changed after it was written (sha256 differs)"
         return
     try:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_beam.transforms.base.errors import DataGateError, StoppedError
 from sentence_beam.transforms.base.lines import line
-from sentence_beam.transforms.base.option import is_given
 from sentence_beam.transforms.base.progress import LOADING, stage
 from sentence_beam.transforms.space import Space, resolve_model, resolve_space
 from sentence_beam.transforms.training import folders
@@ -43,8 +42,6 @@ WITHOUT_INFLUENCE = (
     "max_rejects",
     "must_improve",
 )
-# options that a training of an earlier version did not have
-LATER = ("concat", "cross_encoder", "test")
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
@@ -214,11 +211,11 @@ def predict_now(job: "Job", task: "Task") -> "Predictions":
 
 def settings_of(options: TrainOptions, data: Data) -> dict[str, Any]:
     """Return all that decides the weights: options, checksums and columns of data, the model."""
-    settings: dict[str, Any] = {}
-    for item in fields(options):
-        is_new = item.name in LATER and not is_given(options, item.name)
-        if item.name not in WITHOUT_INFLUENCE and not is_new:
-            settings[item.name] = getattr(options, item.name)
+    settings: dict[str, Any] = {
+        item.name: getattr(options, item.name)
+        for item in fields(options)
+        if item.name not in WITHOUT_INFLUENCE
+    }
     settings["data"] = _checksums(data.train)
     settings["dev data"] = _checksums(data.dev)
     if options.cross_encoder:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from helpers import eager
-from helpers.calibrations import fit_on
+from helpers.calibrations import fit_on, standard_moments
 from helpers.nights import DIM, Nights, vector_of
 from helpers.snapshots import records_of
 
@@ -80,7 +80,7 @@ def test_done_again_it_finds_its_units_finished(nights: Nights) -> None:
 
 def test_a_row_that_loses_its_vector_is_a_problem_that_names_it(nights: Nights) -> None:
     tensors = {"mean": vector_of(dict(FILES["a"])["7"]).astype(np.float64), "scale": np.ones(DIM)}
-    space = {"space": nights.space.to_json()}
+    space = {"space": nights.space.to_json(), "moments": standard_moments(DIM)}
     job = job_of(
         nights, Calibration.make(parse_calibration("standardize"), tensors, (DIM, DIM), space, {})
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.calibrations import standard_moments
 from helpers.flows import SHAPES, reference
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
@@ -185,7 +186,8 @@ def test_a_fitted_flow_is_a_calibration_that_goes_through_files():
     spec = parse_calibration("flow:width=4,epochs=2,variant=paper")
     parameters = FlowParameters(**spec.parameters)
     tensors, history = fit_flow(sample, parameters)
-    calibration = Calibration.make(spec, tensors, (8, 8), {}, {"flow": history})
+    on = {"moments": standard_moments(8)}
+    calibration = Calibration.make(spec, tensors, (8, 8), on, {"flow": history})
     back = Calibration.from_files(calibration.to_files())
     assert np.array_equal(back.apply(sample), calibration.apply(sample))
     assert np.abs(back.apply(sample) - apply_flow(tensors, parameters, sample)).max() <= 1e-5

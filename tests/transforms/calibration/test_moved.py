@@ -59,14 +59,12 @@ def test_of_few_rows_and_of_units_without_sums_nothing_is_said():
     assert Moved.of([FITTED.sums(_rows(1, FEW_ROWS - 1)), ()]) is None
 
 
-def test_what_is_remembered_comes_back_and_earlier_fits_remember_nothing():
+def test_what_is_remembered_comes_back():
     back = FittedMoments.from_info(
         {"input_dim": len(FITTED.mean), "fitted_on": {"moments": FITTED.to_json()}}
     )
-    assert back is not None
     assert (back.mean == FITTED.mean).all()
     assert (back.deviation == FITTED.deviation).all()
-    assert FittedMoments.from_info({"fitted_on": {"n": 3}}) is None
 
 
 def test_constant_components_tell_nothing():

@@ -46,7 +46,7 @@ def read(file: InputFile, unit_tokens: int = UNIT) -> tuple[list[Span], list[Any
 
 
 def cut(file: InputFile, size: int) -> InputFile:
-    """A file whose cut a store keeps; 0 as earlier versions cut it."""
+    """A file whose cut a store keeps; with 0 it is read by the rules of its format alone."""
     return replace(file, cut=size)
 
 

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import DataGateError, LedgerError, OptionError
 from sentence_beam.transforms.push import Pushed, push
-from sentence_beam.transforms.push.rows import columns_of, types_of
 from sentence_beam.transforms.push.state import MARK, State
 
 TEXTS = ["apple", "bird", "cat", ""]
@@ -269,36 +268,7 @@ def test_two_rows_of_an_id_are_made_one_by_a_full_push(store: Kept) -> None:
     check(database.held(), expected(files_of({f"i{n}": f"text {n}" for n in range(9)})))
 
 
-@pytest.mark.parametrize(("run", "pending"), [("run1", ["run2"]), (None, ["run1", "run2"])])
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_table_of_an_earlier_version(
-    store: Kept, run: str | None, pending: list[str], count: int
-) -> None:
-    database, first = Aliased(), store.manifest
-    bring(store, database)
-    rows = database.now.rows
-    texts = {f"i{n}": f"other {n}" for n in range(9)}
-    store.commit_without_index(files_of(texts))
-    bring(store, database)
-    half = {key: row if key < ("i5", 0) else rows[key] for key, row in database.now.rows.items()}
-    note = {
-        "format": 1, "metric": "cosine", "space": store.space.to_json(), "columns": types_of(columns_of(first)),
-        "run": run, "pending": pending, "writer": None,
-    }  # fmt: skip
-    database.write("rows", rows=half, notes={MARK: json.dumps(note)})
-    if count == 1:
-        store.commit_without_index(files_of({f"i{n}": f"text {n}" for n in range(9)}))
-    assert bring(store, database).held == run
-    writes = database.writes
-    bring(store, database)
-    assert database.writes == writes
-    check(
-        database.held(),
-        expected(files_of(texts if count == 2 else {f"i{n}": f"text {n}" for n in range(9)})),
-    )
-
-
-def test_a_table_of_a_later_version_is_refused(store: Kept) -> None:
+def test_a_table_of_another_format_is_refused(store: Kept) -> None:
     database = Aliased()
     head = {"format": 3, "metric": "cosine", "space": store.space.to_json()}
     database.write("notes", notes={MARK: json.dumps(head)})

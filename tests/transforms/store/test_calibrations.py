@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.calibrations import standard_moments
 
 from sentence_beam.transforms.base.errors import SpaceMismatchError
 from sentence_beam.transforms.calibration import Calibration, check_space, parse_calibration
@@ -16,9 +17,8 @@ TENSORS = {"mean": np.zeros(4), "scale": np.ones(4)}
 
 def fitted_on(space: Space) -> Calibration:
     """A calibration that has the same tensors whatever the space."""
-    return Calibration.make(
-        parse_calibration("standardize"), TENSORS, (4, 4), {"space": space.to_json()}, {}
-    )
+    on = {"space": space.to_json(), "moments": standard_moments(4)}
+    return Calibration.make(parse_calibration("standardize"), TENSORS, (4, 4), on, {})
 
 
 def test_fits_on_two_spaces_with_equal_tensors_share_a_copy(tmp_path: Path, space: Space) -> None:

@@ -143,7 +143,7 @@ def test_shards_of_one_form_pass_and_others_are_refused(space: Space) -> None:
 
 
 def test_what_forms_cover_stays_as_it_is(space: Space) -> None:
-    """Carried units have the forms that earlier versions gave them."""
+    """Carried units keep the forms that they were written with."""
     schema = pa.schema([("n", pa.int64()), ("at", pa.list_(pa.timestamp("s")))])
     assert shard_form(form_of(space), schema, None) == "db623e963c49dbb4"
     assert shard_form(form_of(space, RememberedOptions()), None, "c" * 64) == "171afcb671804010"

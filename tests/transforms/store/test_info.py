@@ -82,7 +82,7 @@ def test_a_last_run_that_failed(root: str) -> None:
 def test_a_last_run_without_an_end_is_at_work_or_unfinished(root: str) -> None:
     run = begin(root, 2, 1)
     assert open_store(root).info()["last_run"] == {
-        "run": run.id, "status": "unfinished", "started": "2026-01-01T00:00:02Z",
+        "run": run.id, "status": "unfinished", "started": "2026-01-01T00:00:02.000Z",
     }  # fmt: skip
     lease.acquire(root, lease.Lease.of_this_process(run.id, "FnApiRunner", "", True))
     assert open_store(root).info()["last_run"]["status"] == "running"

@@ -547,7 +547,7 @@ def test_where_no_snapshot_is(store: Path, make: Callable[[Path], object]) -> No
 
 
 def test_what_the_steps_of_an_index_left_of_a_failed_run_goes(nights: Path) -> None:
-    scratch = nights / layout.index_scratch("20260101T000000Z-0000ff") / "update-held-0.arrow"
+    scratch = nights / layout.index_scratch("20260101T000000_000Z-0000ff") / "update-held-0.arrow"
     scratch.parent.mkdir(parents=True)
     scratch.write_bytes(b"rows")
     week = time.time() + 7 * 86_400

@@ -5,9 +5,12 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sentence_beam.transforms.corpus.arrow_footer import batch_rows_of
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
+from sentence_beam.transforms.corpus.formats.blocked import (
+    BlockedFormat,
+    TableBlock,
+    smallest_column,
+)
 from sentence_beam.transforms.corpus.formats.tables import cut_batches, opened, with_names
 from sentence_beam.transforms.corpus.spans import Span, whole_file
 
@@ -41,7 +44,7 @@ class Arrow(BlockedFormat):
         with opened(file, TITLE) as raw:
             if raw.read(len(ARROW_FILE)) != ARROW_FILE:
                 return None
-            return [TableBlock(*place) for place in enumerate(batch_rows_of(raw))]
+            return [TableBlock(*place) for place in enumerate(_batch_rows(raw))]
 
     def whole(self, file: InputFile) -> list[Span]:
         return whole_file(file, is_packed=False)
@@ -53,6 +56,7 @@ class Arrow(BlockedFormat):
 
 def _reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
     """The reader of a file or of a stream."""
+    raw.seek(0)
     begin = raw.read(len(ARROW_FILE))
     raw.seek(0)
     if begin.startswith(FEATHER_1):
@@ -63,9 +67,16 @@ def _reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
     return pa.ipc.open_stream(raw, options=options)
 
 
+def _batch_rows(raw: BinaryIO) -> Iterator[int]:
+    """Yield the rows of each record batch of a file, of which one column is read."""
+    schema = _reader(raw).schema
+    reader = _reader(raw, [smallest_column(schema)] if len(schema) else None)
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number).num_rows
+
+
 def _batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordBatch]:
     schema = _reader(raw).schema
-    raw.seek(0)
     reader = _reader(raw, [schema.get_field_index(name) for name in names])
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
         yield from map(_checked, map(reader.get_batch, range(first, reader.num_record_batches)))

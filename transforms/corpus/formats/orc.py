@@ -6,16 +6,19 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
+from sentence_beam.transforms.corpus.formats.blocked import (
+    BlockedFormat,
+    TableBlock,
+    smallest_column,
+)
 from sentence_beam.transforms.corpus.formats.tables import cut_batches, opened, with_names
-from sentence_beam.transforms.corpus.orc_footer import stripe_rows
 from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, PACKS, Span
 
 TITLE = "ORC"
 
 
 class Orc(BlockedFormat):
-    """ORC files; their footers have the number of rows of each stripe."""
+    """ORC files."""
 
     name = "orc"
     endings = (".orc",)
@@ -26,8 +29,7 @@ class Orc(BlockedFormat):
 
     def table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
         with opened(file, TITLE) as raw:
-            tail = _file(raw).reader.serialized_file_tail()
-            return [TableBlock(*place) for place in enumerate(stripe_rows(tail))]
+            return [TableBlock(*place) for place in enumerate(_stripe_rows(raw))]
 
     def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
         with opened(span.file, TITLE) as raw:
@@ -45,6 +47,14 @@ def _file(raw: BinaryIO) -> Any:
     from pyarrow.orc import ORCFile
 
     return ORCFile(pa.PythonFile(raw, "r"))
+
+
+def _stripe_rows(raw: BinaryIO) -> Iterator[int]:
+    """Yield the rows of each stripe, of which one column is read."""
+    file = _file(raw)
+    column = file.schema.names[smallest_column(file.schema)] if len(file.schema) else None
+    for stripe in range(file.nstripes):
+        yield file.read_stripe(stripe, columns=column and [column]).num_rows
 
 
 def _batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordBatch]:

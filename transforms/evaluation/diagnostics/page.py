@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sentence_beam.transforms.evaluation.diagnostics.diagnose import Diagnosis
 from sentence_beam.transforms.evaluation.diagnostics.figures import Row
-from sentence_beam.transforms.report.chart import Chart, Series, line_chart
+from sentence_beam.transforms.report.chart import Chart, HeatMap, Series, heat_map, line_chart
 from sentence_beam.transforms.report.html import environment
 
 if TYPE_CHECKING:
@@ -39,29 +39,6 @@ class Dot:
     name: str
     uniformity: float
     alignment: float
-
-
-@dataclass(frozen=True)
-class MapCell:
-    """A value of a map, its place from the least (0) to the most (1), and its name."""
-
-    value: float | None
-    share: float
-    title: str
-
-
-@dataclass(frozen=True)
-class FigureMap:
-    """A map: title, remark, names of the columns, and for each row its name and cells.
-
-    `digits` are those of a value.
-    """
-
-    title: str
-    remark: str
-    columns: list[str]
-    rows: list[tuple[str, list[MapCell]]]
-    digits: int
 
 
 def page(diagnosis: Diagnosis) -> str:
@@ -168,28 +145,7 @@ def _place(value: float, values: Sequence[float], size: int) -> float:
     return round(MARGIN + (size - 2 * MARGIN) * share, 1)
 
 
-def _heat(
-    title: str,
-    remark: str,
-    names: tuple[list[str], list[str]],
-    values: list[list[Any]],
-    digits: int,
-) -> FigureMap:
-    """Return the map of values, a row for each of the first names, a column for each other."""
-    known = [value for row in values for value in row if value is not None]
-    least = min(known, default=0.0)
-    spread = (max(known, default=0.0) - min(known, default=0.0)) or 1.0
-    named_rows = []
-    for name, row in zip(names[0], values, strict=True):
-        cells = []
-        for column, value in zip(names[1], row, strict=True):
-            share = (value - least) / spread if value is not None else 0.0
-            cells.append(MapCell(value, share, f"{name}, {column}"))
-        named_rows.append((name, cells))
-    return FigureMap(title, remark, names[1], named_rows, digits)
-
-
-def _heads(rows: Sequence[Row]) -> FigureMap | None:
+def _heads(rows: Sequence[Row]) -> HeatMap | None:
     found = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
     if not found:
         return None
@@ -200,7 +156,7 @@ def _heads(rows: Sequence[Row]) -> FigureMap | None:
     remark = (
         f"Pearson's correlation (times 100) over {first['n']:,} tokens; words from {first['words']}"
     )
-    return _heat(
+    return heat_map(
         "Attention of a token to itself beside TF-IDF: block by head",
         remark,
         (_named(blocks), _named(heads)),
@@ -209,7 +165,7 @@ def _heads(rows: Sequence[Row]) -> FigureMap | None:
     )
 
 
-def _layers(rows: Sequence[Row]) -> FigureMap | None:
+def _layers(rows: Sequence[Row]) -> HeatMap | None:
     found = {(row["layer"], row["other"]): row for row in rows if row["figure"] == "layer-cosine"}
     if not found:
         return None
@@ -219,14 +175,14 @@ def _layers(rows: Sequence[Row]) -> FigureMap | None:
         f"mean cosine of {found[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the"
         " first block"
     )
-    return _heat("Layer by layer", remark, (_named(layers), _named(layers)), values, 2)
+    return heat_map("Layer by layer", remark, (_named(layers), _named(layers)), values, 2)
 
 
 def _named(numbers: Sequence[int]) -> list[str]:
     return [str(number) for number in numbers]
 
 
-def _impact(rows: Sequence[Row]) -> FigureMap | None:
+def _impact(rows: Sequence[Row]) -> HeatMap | None:
     found = [row for row in rows if row["figure"] == "impact"]
     if not found:
         return None
@@ -236,4 +192,4 @@ def _impact(rows: Sequence[Row]) -> FigureMap | None:
     remark = (
         "how far the state of a masked token (row) moves when another one (column) is masked too"
     )
-    return _heat("Impact of each token on the others", remark, (names, names), values, 1)
+    return heat_map("Impact of each token on the others", remark, (names, names), values, 1)

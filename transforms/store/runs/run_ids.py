@@ -1,8 +1,6 @@
 """Ids of runs: the start in UTC to the millisecond and six random hex digits.
 
-Ids sort by time and are unique, as `20261122T153748_123Z-fff87f`. Earlier versions wrote whole
-seconds, `20261122T153748Z-fff87f`; since `_` sorts after `Z`, plain string order is the order of
-the starts in a store that has both.
+Ids sort by time and are unique, as `20261122T153748_123Z-fff87f`.
 """
 
 import re
@@ -47,21 +45,13 @@ def runs_of(root: str) -> set[str]:
 def start_of(run: str) -> str:
     """The start that an id states, ISO 8601; empty for a name that is no run's id.
 
-    >>> start_of("20261122T153748_123Z-fff87f"), start_of("20261122T153748Z-fff87f")
-    ('2026-11-22T15:37:48.123Z', '2026-11-22T15:37:48Z')
+    >>> start_of("20261122T153748_123Z-fff87f")
+    '2026-11-22T15:37:48.123Z'
     """
     if re.fullmatch(layout.RUN_ID, run) is None:
         return ""
-    milliseconds = run[15:].partition("Z")[0].replace("_", ".")
-    return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:{run[11:13]}:{run[13:15]}{milliseconds}Z"
-
-
-def in_order(run: str, started: str) -> tuple[str, str, str]:
-    """Return the sort key of a run: the start in its id, then `started` of its manifest or result.
-
-    The latter matters for old ids, which have whole seconds.
-    """
-    return run.rpartition("-")[0], started, run
+    time = f"{run[9:11]}:{run[11:13]}:{run[13:15]}.{run[16:19]}"
+    return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{time}Z"
 
 
 def _moment(run: str) -> datetime | None:

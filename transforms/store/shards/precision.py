@@ -29,7 +29,7 @@ CODES: dict[str, type[np.generic]] = {
     "ubinary": np.uint8,
 }
 _BITS = ("binary", "ubinary")
-_FIRST = {"int8": -128, "uint8": 0}
+_SIGN = np.uint8(0x80)  # the bit by which codes from -128 differ from those from 0
 _LEVELS = 255
 _BLOCK_ROWS = 8192
 # in a shard's metadata
@@ -117,34 +117,33 @@ def vector_bytes(precision: str, dim: int) -> int:
 def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) -> np.ndarray:
     """Return codes [n, code_width] of finite vectors float32 [n, d], of the type in `CODES`.
 
-    `int8` and `uint8` count 255 steps from the component's lower bound, to the nearest (half to
-    even); `float16` rounds likewise. Values outside of the bounds, or of float16, take the nearest
-    value within. `ubinary` packs bits (above zero or not), the first component highest; `binary` is
-    that byte less 128. Layout as in sentence-transformers' `quantize_embeddings`, which cuts off
-    instead of rounding and wraps around.
+    `uint8` counts 255 steps from the component's lower bound, to the nearest (half to even);
+    `float16` rounds likewise. Values outside of the bounds, or of float16, take the nearest value
+    within. `ubinary` packs bits (above zero or not), the first component highest. `int8` and
+    `binary` are those bytes less 128. Layout as in sentence-transformers' `quantize_embeddings`,
+    which cuts off instead of rounding and wraps around.
     """
     if precision == "float16":
         largest = np.finfo(np.float16).max
         return np.clip(vectors, -largest, largest).astype(np.float16)
+    if precision == "float32":
+        return np.asarray(vectors, np.float32)
     if precision in _BITS:
-        packed = np.packbits(vectors > 0, axis=1)
-        if precision == "ubinary":
-            return packed
-        return (packed ^ 0x80).view(np.int8)
-    if precision in RANGED:
+        codes = np.packbits(vectors > 0, axis=1)
+    else:
         assert ranges is not None
-        return _count_steps(vectors, precision, ranges)
-    return np.asarray(vectors, np.float32)
+        codes = _count_steps(vectors, ranges)
+    return (codes ^ _SIGN).view(np.int8) if CODES[precision] is np.int8 else codes
 
 
-def _count_steps(vectors: np.ndarray, precision: str, ranges: Ranges) -> np.ndarray:
+def _count_steps(vectors: np.ndarray, ranges: Ranges) -> np.ndarray:
+    """Return the steps of each value from its lower bound, uint8 [n, d]."""
     step = ranges.step
-    codes = np.empty(vectors.shape, CODES[precision])
+    codes = np.empty(vectors.shape, np.uint8)
     for start in range(0, len(vectors), _BLOCK_ROWS):
         inside = np.clip(vectors[start : start + _BLOCK_ROWS], ranges.low, ranges.high)
-        codes[start : start + _BLOCK_ROWS] = (
-            np.rint((inside.astype(np.float64) - ranges.low) / step) + _FIRST[precision]
-        )
+        steps = (inside.astype(np.float64) - ranges.low) / step
+        codes[start : start + _BLOCK_ROWS] = np.rint(steps)
     return codes
 
 
@@ -155,17 +154,16 @@ def dequantize(
 
     They are within half a step of those coded, or 1 and -1 for bits.
     """
+    if precision in ("float16", "float32"):
+        return codes.astype(np.float32, copy=False)
+    if CODES[precision] is np.int8:
+        codes = codes.view(np.uint8) ^ _SIGN
     if precision in _BITS:
-        packed = codes.view(np.uint8)
-        if precision == "binary":
-            packed = packed ^ np.uint8(0x80)
-        return np.unpackbits(packed, axis=1, count=dim).astype(np.float32) * 2 - 1
-    if precision in RANGED:
-        assert ranges is not None
-        values = ranges.low + (codes.astype(np.float64) - _FIRST[precision]) * ranges.step
-        # sums may round past the bound
-        return np.clip(values.astype(np.float32), ranges.low, ranges.high)
-    return codes.astype(np.float32, copy=False)
+        return np.unpackbits(codes, axis=1, count=dim).astype(np.float32) * 2 - 1
+    assert ranges is not None
+    values = ranges.low + codes.astype(np.float64) * ranges.step
+    # sums may round past the bound
+    return np.clip(values.astype(np.float32), ranges.low, ranges.high)
 
 
 def embedding_type(space: Space) -> pa.DataType:

@@ -52,13 +52,12 @@ def count_rejects(data: bytes) -> int | None:
 def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
     """Return the rows of a reject file.
 
-    `sha256` is None if it is not known, as for files of version 0.1.0. Raises SentenceBeamError if
-    the file is missing, or not as written.
+    Raises SentenceBeamError if the file is missing, or has another sha256.
     """
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         raise SentenceBeamError(f"{path}: the reject file is missing; see verify")
-    if sha256 not in (None, hashlib.sha256(found[0]).hexdigest()):
+    if sha256 != hashlib.sha256(found[0]).hexdigest():
         raise SentenceBeamError(
             f"{path}: the reject file was changed after it was written (sha256 differs); see verify"
         )

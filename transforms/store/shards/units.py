@@ -253,7 +253,7 @@ class UnitStore:
     def _is_intact(self, record: UnitRecord) -> bool:
         if record.rejects:
             rejects = self._storage.read_versioned(storage.join(self.root, record.rejects))
-            if rejects is None or record.rejects_sha256 not in (None, _sha256(rejects[0])):
+            if rejects is None or record.rejects_sha256 != _sha256(rejects[0]):
                 return False
         if record.path is None:
             return True

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.calibrations import standard_moments
 from helpers.tiny_models import HIDDEN, save_tiny_model
 
 from sentence_beam.transforms.calibration import Calibration, parse_calibration
@@ -39,7 +40,7 @@ def test_the_store_gets_a_copy_of_the_calibration(options: EmbedOptions, tmp_pat
     plain.keep_calibration()
     assert not Path(options.store).exists()
     tensors = {"mean": np.zeros(HIDDEN), "scale": np.ones(HIDDEN)}
-    info = {"space": plain.space.to_json()}
+    info = {"space": plain.space.to_json(), "moments": standard_moments(HIDDEN)}
     method = parse_calibration("standardize")
     fit = Calibration.make(method, tensors, (HIDDEN, HIDDEN), info, {})
     (tmp_path / "fit").mkdir()
