@@ -33,7 +33,6 @@ from sentence_beam.transforms.report.history import (
     run_summaries,
 )
 from sentence_beam.transforms.report.page import page
-from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.vacuum import find_rubbish, remove
