@@ -49,24 +49,15 @@ class PlanKeywords(TypedDict, total=False):
     max_deletes: float | None
     max_unknown: float | None
     max_bad_files: float
-    check_carried: float | None
     max_drift: float | None
     max_answer_change: float | None
-    max_ndcg_drop: float | None
-    accept_answers: bool
     append: bool
-    require_space: str | None
     allow_forgotten: Sequence[str]
     reembed: bool
-    price_per_hour: float | None
-    currency: str | None
-    job: str | None
     device: str
     tokens_per_batch: int | None
     deterministic: bool | None
     accelerator: str | None
-    index_accelerator: str | None
-    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 
@@ -110,22 +101,14 @@ class WriteKeywords(TypedDict, total=False):
     max_rejects: float | None
     max_deletes: float | None
     max_unknown: float | None
-    check_carried: float | None
     max_drift: float | None
     max_answer_change: float | None
-    max_ndcg_drop: float | None
-    accept_answers: bool
-    require_space: str | None
     allow_forgotten: Sequence[str]
     reembed: bool
-    price_per_hour: float | None
-    currency: str | None
     device: str
     tokens_per_batch: int | None
     deterministic: bool | None
     accelerator: str | None
-    index_accelerator: str | None
-    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 
