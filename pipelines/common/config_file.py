@@ -12,7 +12,7 @@ from typing import Any
 from sentence_beam.pipelines.cli import COMMANDS
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.keywords import without_aliases
-from sentence_beam.transforms.base.option import aliases_in, declared_in
+from sentence_beam.transforms.base.option import aliases_in, check_value, declared_in
 from sentence_beam.transforms.base.values import nearest
 
 OUTPUT = ("quiet", "json")  # options of every command that a file may have
@@ -30,8 +30,8 @@ class FileOptions:
 def read_options(path: str, command: str, kind: type) -> FileOptions:
     """Return the options that a file has for a command, by the fields of the class `kind`.
 
-    The class checks the values. Raises OptionError for a file that cannot be read, and for unknown
-    keys.
+    Raises OptionError for a file that cannot be read, for unknown keys, and for values that do not
+    fit.
     """
     names = {name: name for name in declared_in(kind)} | aliases_in(kind)
     found = FileOptions()
@@ -49,6 +49,11 @@ def read_options(path: str, command: str, kind: type) -> FileOptions:
             known = [one.replace("_", "-") for one in (*names, *OUTPUT)]
             raise OptionError(f"{where} is no option of {command}{_meant(key, known)}")
     found.own.update(without_aliases(kind, own))
+    for name, value in found.own.items():
+        try:
+            check_value(kind, name, value)
+        except OptionError as error:
+            raise OptionError(f"--config {path}: {error}") from None
     return found
 
 

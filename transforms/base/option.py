@@ -149,6 +149,12 @@ def read(given: Any) -> None:
     _check_exclusive(given)
 
 
+def check_value(kind: type, name: str, value: Any) -> None:
+    """Raise OptionError, which names the flag, for a value that does not fit a field."""
+    (item,) = (item for item in fields(kind) if item.name == name)
+    _read(value, item, declared_in(kind)[name])
+
+
 def _read(value: Any, item: "Field[Any]", declared: Declared) -> Any:
     try:
         return _reader(item.type, declared)(value, declared.check, _types(item.type))

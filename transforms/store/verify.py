@@ -49,7 +49,6 @@ INDEX_FILE = "index file"
 SEGMENT = "segment"
 UNREADABLE = "unreadable"  # the snapshot; the check is about the line of the error
 SIZES = ["path", "bytes"]
-_NAMED = ("unit", "path", "sha256")
 
 
 @dataclass(frozen=True)
