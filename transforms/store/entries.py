@@ -1,7 +1,7 @@
 """The parts of a manifest and the checks of their fields; every path must be one of `layout`."""
 
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest
 from sentence_beam.transforms.space import DEFAULT_MODEL
@@ -51,10 +51,9 @@ SHOWN = tuple(item.name for item in fields(ShownOptions))
 class RememberedOptions(ShownOptions, JsonEntry):
     """The options that a store remembers.
 
-    The defaults are those of a new store, except `keep_text`.
-
-    `keep_types` are the words for the types of kept columns that were given, or found in JSON, by
-    name. `own_prompts` names those prompts that were not given and are the model's.
+    The defaults are those of a new store. `keep_types` are the words for the types of kept columns
+    that were given, or found in JSON, by name. `own_prompts` names those prompts that were not
+    given and are the model's.
     """
 
     format: str = "auto"
@@ -66,7 +65,7 @@ class RememberedOptions(ShownOptions, JsonEntry):
     id_column: str | None = None
     keep_columns: tuple[str, ...] = ()
     keep_types: dict[str, str] = field(default_factory=dict, metadata=SPARSE)
-    keep_text: bool = False  # of a store by a version that knew of none
+    keep_text: bool = True
     model: str = DEFAULT_MODEL
     revision: str | None = None
     pooler: str = "auto"
@@ -91,11 +90,6 @@ class RememberedOptions(ShownOptions, JsonEntry):
     hidden: bool = False
     dtype: str = "auto"
     metric: str | None = None
-
-    @classmethod
-    def of_a_new_store(cls) -> Self:
-        """Return the options of a store before its first run."""
-        return cls(keep_text=True)
 
     @property
     def kept_text(self) -> str | None:
