@@ -108,7 +108,7 @@ def options_line(remembered: dict[str, Any], partition: str) -> str:
     """The remembered options that differ from the defaults, as flags; those of the model have lines
     of their own.
     """
-    defaults = RememberedOptions.of_a_new_store().to_json()
+    defaults = RememberedOptions().to_json()
     types = remembered.get("keep_types", {})
     flags = [] if partition == "file" else [f"--partition {partition}"]
     for name, value in remembered.items():

@@ -70,6 +70,9 @@ def _drawn(text: str, dim: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(dim)
 
 
+NO_TEXT = RememberedOptions(keep_text=False)
+
+
 @dataclass
 class Nights:
     """A store and the number of its snapshots."""
@@ -77,7 +80,7 @@ class Nights:
     root: Path
     space: Space = field(default_factory=space_of)
     count: int = 0
-    options: RememberedOptions = field(default_factory=RememberedOptions)
+    options: RememberedOptions = NO_TEXT
     run_name: Callable[[int], str] = "run{}".format
 
     @property

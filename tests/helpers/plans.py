@@ -46,7 +46,7 @@ def job_of(
     of_job, of_run, of_gates = (
         {name: values.pop(name) for name in [*values] if name in names} for names in fields
     )
-    options = RememberedOptions(**{"id_column": "id", **values})
+    options = RememberedOptions(**{"id_column": "id", "keep_text": False, **values})
     run = Run(
         **{
             "root": str(root), "id": run_name(number), "space": SPACE, "partition": "file",

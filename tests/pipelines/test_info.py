@@ -12,7 +12,7 @@ from sentence_beam.pipelines.info import columns_line, lines, options_line, rows
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import RememberedOptions
 
-DEFAULTS = RememberedOptions.of_a_new_store().to_json()
+DEFAULTS = RememberedOptions().to_json()
 
 
 def test_a_store_is_shown_in_lines_and_whole_as_json(

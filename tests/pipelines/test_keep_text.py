@@ -2,7 +2,6 @@
 model.
 """
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from helpers.snapshots import units_of
 
 import sentence_beam as sb
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.sealed_json import sealed
 
 TEXTS = sentences(12)
 
@@ -52,14 +50,6 @@ def forbid(patch: pytest.MonkeyPatch) -> None:
         "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
         lambda job: pytest.fail("the model was loaded"),
     )
-
-
-def as_before_the_option(store: Path) -> None:
-    """Let the manifests be those of a version that knew of no such option."""
-    for path in (store / "manifest.json", *(store / "manifests").glob("*.json")):
-        data = json.loads(path.read_text())
-        del data["options"]["keep_text"]
-        path.write_text(json.dumps(sealed(data)))
 
 
 def test_a_new_store_keeps_the_text_whatever_its_column_is_called(
@@ -104,17 +94,6 @@ def test_without_it_and_with_it_again_needs_no_model(
         embed(inputs / "*", "--no-keep-text").ok()
     assert "text" not in columns_of(store)
     assert vectors_of(store) == first
-
-
-def test_a_store_of_an_earlier_version_stays_without(embed: Run, inputs: Path, store: Path) -> None:
-    write_lines(inputs / "a.txt", TEXTS)
-    embed(inputs / "*", "--no-keep-text").ok()
-    as_before_the_option(store)
-    write_lines(inputs / "b.txt", ["one more"])
-    embed(inputs / "*").ok()
-    assert "text" not in columns_of(store)
-    embed(inputs / "*", "--keep-text").ok()
-    assert set(texts_in(store).values()) == {*TEXTS, "one more"}
 
 
 def test_a_kept_column_that_is_the_text_is_not_doubled(

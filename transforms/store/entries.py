@@ -1,7 +1,7 @@
 """The parts of a manifest and the checks of their fields; every path must be one of `layout`."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest
 from sentence_beam.transforms.space import DEFAULT_MODEL
@@ -36,10 +36,9 @@ Digest = Annotated[str, hex_digest]  # in hex, part of paths
 class RememberedOptions(JsonEntry):
     """The options that a store remembers.
 
-    The defaults are those of a new store, except `keep_text`.
-
-    `keep_types` are the words for the types of kept columns that were given, or found in JSON, by
-    name. `own_prompts` names those prompts that were not given and are the model's.
+    The defaults are those of a new store. `keep_types` are the words for the types of kept columns
+    that were given, or found in JSON, by name. `own_prompts` names those prompts that were not
+    given and are the model's.
     """
 
     format: str = "auto"
@@ -51,7 +50,7 @@ class RememberedOptions(JsonEntry):
     id_column: str | None = None
     keep_columns: tuple[str, ...] = ()
     keep_types: dict[str, str] = field(default_factory=dict, metadata=SPARSE)
-    keep_text: bool = False  # of a store by a version that knew of none
+    keep_text: bool = True
     model: str = DEFAULT_MODEL
     revision: str | None = None
     pooler: str = "auto"
@@ -74,11 +73,6 @@ class RememberedOptions(JsonEntry):
     hidden: bool = False
     dtype: str = "auto"
     metric: str | None = None
-
-    @classmethod
-    def of_a_new_store(cls) -> Self:
-        """Return the options of a store before its first run."""
-        return cls(keep_text=True)
 
     @property
     def kept_text(self) -> str | None:

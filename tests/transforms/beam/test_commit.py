@@ -14,6 +14,7 @@ from helpers.settled import settled
 from helpers.snapshots import units_of
 
 from sentence_beam.transforms.beam import Commit, Settle
+from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import RangesEntry
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import read_manifest
@@ -54,7 +55,9 @@ def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights) -> None:
     scratch.mkdir(parents=True)
     (scratch / "index-queries.npy").write_bytes(b"")
     said = dict.fromkeys(("nprobe", "rerank", "rows"), 0) | {"factory": "Flat", "metric": "ip"}
-    index = IndexEntry.from_json({**said, "segments": [], "request": {}, "recall": None})
+    file = {"path": layout.index_file("0" * 64, "faiss"), "sha256": "0" * 64}
+    files = {"trained": file, "queries": file}
+    index = IndexEntry.from_json({**said, **files, "segments": [], "request": {}, "recall": None})
     ranges = RangesEntry("ranges/0.json", "0", "s")
     known = [RunFact(index=IndexRecord(index)), RunFact(ranges=ranges)]
     (result,) = eager.run(

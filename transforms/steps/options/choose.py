@@ -143,7 +143,7 @@ class _Stored(NamedTuple):
 
 def _stored_in(previous: Manifest | None) -> _Stored:
     if previous is None:
-        return _Stored(RememberedOptions.of_a_new_store())
+        return _Stored(RememberedOptions())
     return _Stored(previous.options, previous.space.dtype, previous.partition, previous.unit_tokens)
 
 
