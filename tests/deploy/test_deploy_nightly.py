@@ -18,14 +18,20 @@ from helpers.containers import NAMESPACE, needs_namespaces, terminated
 from helpers.corpora import manifest_of, sentences, write_parquet
 from helpers.tiny_models import save_tiny_model
 
-from sentence_beam.pipelines import embed, vacuum, verify
+from sentence_beam.pipelines import embed, plan, report, vacuum, verify
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NIGHTLY = DEPLOY / "nightly"
 UNITS = sorted((NIGHTLY / "systemd").glob("*.service")) + sorted(
     (NIGHTLY / "systemd").glob("*.timer")
 )
-PARSERS = {"embed": embed.parser, "verify": verify.parser, "vacuum": vacuum.parser}
+PARSERS = {
+    "embed": embed.parser,
+    "plan": plan.parser,
+    "report": report.parser,
+    "vacuum": vacuum.parser,
+    "verify": verify.parser,
+}
 
 
 def tool(name: str) -> str:

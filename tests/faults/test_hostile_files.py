@@ -328,7 +328,7 @@ def watch_files(folder: Path) -> tuple[Any, Check]:
         (nights.root / old.path).write_bytes(whole[old])
 
     return st.tuples(
-        st.integers(0, 2), st.one_of(byte_changes, table_changes), st.booleans()
+        st.integers(0, 1), st.one_of(byte_changes, table_changes), st.booleans()
     ), check
 
 

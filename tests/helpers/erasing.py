@@ -46,7 +46,7 @@ def three_nights(folder: Path, factory: str, n: int = 80) -> KeptTexts:
     first = {**files(n), "left": rows("left", 12)}
     nights.commit(first, request)
     nights.commit({**files(n), "late": rows("late", 12)}, request)
-    nights.watch([text for _, text in rows("person-1", 20)[15:]], **{"q": {}})
+    nights.watch([text for _, text in rows("person-1", 20)[15:]])
     changed = files(n)
     changed["f0"] = changed["f0"][1:]
     nights.night({**changed, "late": rows("late", 14)}, request=request)
