@@ -337,7 +337,9 @@ def test_a_file_of_options_gives_way_to_flags(run: Run, tmp_path: Path) -> None:
     run("search", "--config=o.toml", "--store", "b").failed(2, f"{tmp_path}/b holds no store")
     run("search", "--config=o.toml", "--id=a").failed(2, f"{tmp_path}/a holds no store")
     (tmp_path / "o.toml").write_text('store = "a"\nquery = ["x"]\nk = 0\nfull = "yes"\n')
-    run("search", "--config=o.toml").failed(2, "argument -k: 0 is not a whole number above zero")
+    run("search", "--config=o.toml").failed(
+        2, "--config o.toml: argument -k: 0 is not a whole number above zero"
+    )
     run("search", "--config=o.toml", "-k=2").failed(2, "--full: 'yes' is not True or False")
     (tmp_path / "o.toml").write_text('store = "a"\nquery = ["x"]\nid = "y"\n')
     run("search", "--config=o.toml").failed(2, "--id --query-vectors is required, and one alone")

@@ -132,7 +132,7 @@ def front_options(
         return front, [*rest, *argv[at:]]
     of_file = config_file.read_options(front.config, parser.prog.split()[-1], kind)
     assert isinstance(parser, Parser)
-    parser.take(of_file.own, rest)
+    config_file.check_values(front.config, kind, parser.take(of_file.own, rest))
     vars(front).update({name: True for name, is_on in of_file.output.items() if is_on})
     flags = {text.split("=")[0] for text in rest}
     beam = [text for text in of_file.beam if text.split("=")[0] not in flags]

@@ -30,8 +30,7 @@ class FileOptions:
 def read_options(path: str, command: str, kind: type) -> FileOptions:
     """Return the options that a file has for a command, by the fields of the class `kind`.
 
-    Raises OptionError for a file that cannot be read, for unknown keys, and for values that do not
-    fit.
+    Raises OptionError for a file that cannot be read, and for unknown keys.
     """
     names = {name: name for name in declared_in(kind)} | aliases_in(kind)
     found = FileOptions()
@@ -49,12 +48,16 @@ def read_options(path: str, command: str, kind: type) -> FileOptions:
             known = [one.replace("_", "-") for one in (*names, *OUTPUT)]
             raise OptionError(f"{where} is no option of {command}{_meant(key, known)}")
     found.own.update(without_aliases(kind, own))
-    for name, value in found.own.items():
+    return found
+
+
+def check_values(path: str, kind: type, values: Mapping[str, Any]) -> None:
+    """Raise OptionError, which names the file, for a value that does not fit its option."""
+    for name, value in values.items():
         try:
             check_value(kind, name, value)
         except OptionError as error:
             raise OptionError(f"--config {path}: {error}") from None
-    return found
 
 
 def _read(path: str, command: str) -> dict[str, Any]:

@@ -40,15 +40,21 @@ class Parser(argparse.ArgumentParser):
         self.advanced = []
         self.own = {}
 
-    def take(self, values: Mapping[str, Any], argv: Sequence[str]) -> None:
-        """Take values of options from a file, except what `argv` or an earlier file gives."""
+    def take(self, values: Mapping[str, Any], argv: Sequence[str]) -> dict[str, Any]:
+        """Take values of options from a file, except what `argv` or an earlier file gives.
+
+        Returns the values that were taken.
+        """
         flags = {text.split("=")[0] for text in argv}
         given = [one for one in self.own.values() if one.is_taken or one.flags & flags]
         excluded = {one.exclusive for one in given} - {None}
+        taken = {}
         for name, value in values.items():
             option = self.own[name]
             if option not in given and option.exclusive not in excluded:
                 option.take(value)
+                taken[name] = value
+        return taken
 
     def format_help(self) -> str:
         if not self.advanced:
