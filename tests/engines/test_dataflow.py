@@ -106,7 +106,7 @@ def test_a_gpu_for_the_steps_that_use_one(
     assert "type hint" not in caplog.text
     images = pool["sdkHarnessContainerImages"]
     assert {image["containerImage"] for image in images} == {IMAGE}
-    assert len(images) == 2, "one environment with the hints, one without"
+    assert len(images) == 3, "environments with both hints, with memory alone, with none"
     assert "no_use_multiple_sdk_containers" in job["environment"]["experiments"]
     assert "use_multiple_sdk_containers" not in job["environment"]["experiments"]
     assert pool["numThreadsPerWorker"] == 2
