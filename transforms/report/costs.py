@@ -1,4 +1,4 @@
-"""What runs cost and what reused vectors saved, at a price of an hour."""
+"""Compute the cost of runs, and what reused vectors saved, at a price of an hour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
