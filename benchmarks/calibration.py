@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
 from sentence_beam.pipelines.common import command
-from sentence_beam.transforms.base.arrow import fixed_size
+from sentence_beam.transforms.base.arrow_arrays import fixed_size
 from sentence_beam.transforms.calibration import Calibration, parse_calibration
 from sentence_beam.transforms.calibration.methods import AFFINE, fit_affine
 from sentence_beam.transforms.calibration.moments import Moments
 from sentence_beam.transforms.encoder import Encoder
-from sentence_beam.transforms.steps.fit.gather import GatherJob, gather
-from sentence_beam.transforms.store.shards.writing import ROW_GROUP_ROWS
+from sentence_beam.transforms.steps.fit.gathered_vectors import GatherJob, gather
+from sentence_beam.transforms.store.shards.shard_bytes import ROW_GROUP_ROWS
 
 SHARDS = 8
 

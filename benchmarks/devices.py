@@ -15,7 +15,7 @@ import torch
 from benchmarks.common import report, seconds
 from sentence_beam.transforms.encoder.batches import Batch, BatchStats, plan_batches
 from sentence_beam.transforms.encoder.devices import Devices, Passing, pooled_unit
-from sentence_beam.transforms.encoder.output import finish
+from sentence_beam.transforms.encoder.finish_vectors import finish
 from sentence_beam.transforms.encoder.replica import PooledBatch
 from sentence_beam.transforms.encoder.tokenize import Tokenized
 

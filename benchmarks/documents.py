@@ -27,7 +27,7 @@ from benchmarks.common import report
 from sentence_beam.transforms.corpus import Cutter, chunk
 from sentence_beam.transforms.corpus.chunks.ends import Level, text_ends
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 
 Span = tuple[int, int]
 Split = Callable[[str], list[Span]]

@@ -34,10 +34,10 @@ from sentence_beam.transforms.index import (
     rerank,
     train,
 )
-from sentence_beam.transforms.index.choose import depth_for
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.filtered import FilteredIndex, Vectors
-from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.index_kinds import depth_for
+from sentence_beam.transforms.index.index_spec import IndexSpec
 
 K = 10
 BATCH = 200  # queries of each measurement

@@ -16,7 +16,7 @@ import torch
 from benchmarks.gpu_machine import Place
 from benchmarks.random_models import FAMILIES, PADDED, known, small
 from sentence_beam.transforms.calibration import parse_calibration
-from sentence_beam.transforms.calibration.fit import fit_calibration
+from sentence_beam.transforms.calibration.fitting import fit_calibration
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.encoder.probe import BatchSharing
 

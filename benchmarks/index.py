@@ -40,12 +40,12 @@ from sentence_beam.transforms.index import (
     select,
     train,
 )
-from sentence_beam.transforms.index.choose import depth_for
 from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
+from sentence_beam.transforms.index.index_kinds import depth_for
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.range_file import range_bytes
 from sentence_beam.transforms.index.range_readers import RangeFile
 from sentence_beam.transforms.index.recall import segment_base
-from sentence_beam.transforms.index.spec import IndexSpec
 
 BLOCK = 25_000
 QUERIES = 1000

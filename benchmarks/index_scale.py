@@ -37,15 +37,15 @@ from sentence_beam.transforms.index import (
     choose_index,
 )
 from sentence_beam.transforms.index.cells import PASSES
-from sentence_beam.transforms.index.choose import cut_lists
+from sentence_beam.transforms.index.index_kinds import cut_lists
+from sentence_beam.transforms.index.index_spec import IndexSpec
+from sentence_beam.transforms.index.quantizer import train
 from sentence_beam.transforms.index.range_file import ID_BYTES, RangeHeader, blocks_of, header_bytes
 from sentence_beam.transforms.index.ranges import SPARE
 from sentence_beam.transforms.index.sizes import size_of, step_bytes
-from sentence_beam.transforms.index.spec import IndexSpec
-from sentence_beam.transforms.index.train import train
 from sentence_beam.transforms.index.walk import walk
-from sentence_beam.transforms.steps.index.files import most_rows
-from sentence_beam.transforms.steps.index.sample import PART_BYTES
+from sentence_beam.transforms.steps.index.index_folder import most_rows
+from sentence_beam.transforms.steps.index.training_sample import PART_BYTES
 from sentence_beam.transforms.storage.base import Entry
 from sentence_beam.transforms.storage.local import LocalStorage
 from sentence_beam.transforms.store.index_entries import IndexRequest

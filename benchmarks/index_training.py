@@ -12,8 +12,8 @@ from benchmarks.common import timed
 from benchmarks.two_levels import two_levels
 from sentence_beam.transforms.index import ExactNeighbours, IndexPlan, cells
 from sentence_beam.transforms.index.kmeans import kmeans
-from sentence_beam.transforms.steps.index.files import Folder
-from sentence_beam.transforms.steps.index.sample import leave_rows, read_rows
+from sentence_beam.transforms.steps.index.index_folder import Folder
+from sentence_beam.transforms.steps.index.training_sample import leave_rows, read_rows
 
 
 def print_training(

@@ -34,13 +34,13 @@ from benchmarks.common import interleaved, median_ratio, report
 from benchmarks.stub import Stub, stub_encoder, tiny_model
 from sentence_beam.pipelines import embed
 from sentence_beam.pipelines.common import command
-from sentence_beam.transforms.base.arrow import fixed_size
+from sentence_beam.transforms.base.arrow_arrays import fixed_size
 from sentence_beam.transforms.corpus import UnitRows
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Space, row_hashes
 from sentence_beam.transforms.steps.embed.inputs import encoded
-from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 CHARACTERS = 100
 ROWS_PER_FILE = 100_000

@@ -24,8 +24,8 @@ from benchmarks.index_nights import Nights
 from sentence_beam.transforms.beam import IndexRequest, Neighbours, NeighboursJob
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.search.selection import Selection
-from sentence_beam.transforms.steps.joins.dedup import deduplicate
-from sentence_beam.transforms.steps.joins.neighbours import query_blocks
+from sentence_beam.transforms.steps.joins.near_duplicates import deduplicate
+from sentence_beam.transforms.steps.joins.nearest_rows import query_blocks
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 
 K = 10

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.common import report
-from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.base.columns import column, numbers, with_column, with_rows
 from sentence_beam.transforms.corpus import Columns, InputFile, Span
 from sentence_beam.transforms.space import Recipe, Space
@@ -40,18 +40,18 @@ from sentence_beam.transforms.steps.plan import footers
 from sentence_beam.transforms.steps.plan.elements import FilesToLookInto, PlannedFiles, packed
 from sentence_beam.transforms.steps.plan.list_files import compared_rows
 from sentence_beam.transforms.steps.plan.planned import PLANNED, OpenedFile
-from sentence_beam.transforms.steps.plan.record import record
+from sentence_beam.transforms.steps.plan.whole_plan import record
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.finish import finish
 from sentence_beam.transforms.store.runs.made import by_stretch, pack
-from sentence_beam.transforms.store.runs.plan import SPAN, planned_spans, read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import SPAN, planned_spans, read_plan
 from sentence_beam.transforms.store.runs.result import now
-from sentence_beam.transforms.store.tables.columns import FILE_COUNTS, FILES
+from sentence_beam.transforms.store.runs.run_end import finish
 from sentence_beam.transforms.store.tables.names import STRETCHES, stretches_of
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES
 
 FOLDER = "gs://bucket/collection/"
 ROWS = 1000  # of a unit

@@ -44,8 +44,8 @@ from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.tables.columns import units_table
-from sentence_beam.transforms.store.tables.parts import write_table
+from sentence_beam.transforms.store.tables.table_columns import units_table
+from sentence_beam.transforms.store.tables.table_parts import write_table
 
 K = 10
 ROWS = 100_000  # of an index whose memory is measured

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from sentence_beam.transforms.encoder.batches import BatchStats
-from sentence_beam.transforms.encoder.output import Embedded
+from sentence_beam.transforms.encoder.finish_vectors import Embedded
 from sentence_beam.transforms.encoder.tokenize import KnownTokens, Tokenized
 from sentence_beam.transforms.pooling import Status
 from sentence_beam.transforms.space import Space

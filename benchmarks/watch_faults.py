@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.watch_nights import FILES, Night, Outcome, Row
 from sentence_beam.pipelines.cli import main as command
-from sentence_beam.transforms.store.runs.answers import (
+from sentence_beam.transforms.store.runs.answer_figures import (
     CAUSES,
     FILE_GONE,
     INDEX_LOST,

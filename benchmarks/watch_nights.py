@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.watch_corpora import CORPORA
 from sentence_beam.pipelines.cli import main as command
-from sentence_beam.transforms.report.history import recommended_answer_change, run_summaries
+from sentence_beam.transforms.report.run_history import recommended_answer_change, run_summaries
 from sentence_beam.transforms.steps.embed import load_encoder as loading
 from sentence_beam.transforms.store.runs.result import read_result
 

@@ -11,7 +11,7 @@ from typing import Any
 from sentence_beam.transforms.base.option import aliases_in, declared_in
 from sentence_beam.transforms.steps.options.embed import EmbedOptions
 from sentence_beam.transforms.steps.options.joins import NeighboursOptions
-from sentence_beam.transforms.steps.options.rows import REFUSED
+from sentence_beam.transforms.steps.options.rows_options import REFUSED
 
 MODULE = Path(__file__).parents[1] / "transforms/steps/options/keywords.py"
 HEAD = '''"""The options of commands as keywords of Python functions, for type checkers and editors.

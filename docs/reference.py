@@ -11,7 +11,7 @@ from sentence_beam.pipelines.cli import COMMANDS, parser_of
 from sentence_beam.pipelines.common.options import every_command
 from sentence_beam.pipelines.common.specs import of_chunks, of_methods, of_poolers
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
-from sentence_beam.transforms.index.choose import FLAT_BELOW, automatic_index
+from sentence_beam.transforms.index.index_kinds import FLAT_BELOW, automatic_index
 from sentence_beam.transforms.space import FLOAT32_ONLY
 from sentence_beam.transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
 

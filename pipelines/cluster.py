@@ -12,11 +12,11 @@ from sentence_beam.pipelines.common.library import as_function, without_none
 from sentence_beam.pipelines.common.output import check_file, check_output, write_table
 from sentence_beam.pipelines.common.progress import unheard
 from sentence_beam.pipelines.common.tables import Column, table, text_column
-from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.base.keyword_options import options_of
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.search import Selection
-from sentence_beam.transforms.steps.joins.cluster import Clustered, by_min_score, by_number
+from sentence_beam.transforms.steps.joins.row_groups import Clustered, by_min_score, by_number
 from sentence_beam.transforms.steps.options.joins import ClusterOptions
 from sentence_beam.transforms.store import open_store
 

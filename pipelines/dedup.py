@@ -14,12 +14,12 @@ from sentence_beam.pipelines.common.library import as_function, without_none
 from sentence_beam.pipelines.common.output import check_output, write_tables
 from sentence_beam.pipelines.common.progress import unheard
 from sentence_beam.pipelines.common.tables import Column, id_column, one_line, table, text_column
-from sentence_beam.transforms.base.keywords import options_of
-from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.keyword_options import options_of
 from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.search import Selection
-from sentence_beam.transforms.steps.joins.dedup import Deduplicated, deduplicate
+from sentence_beam.transforms.steps.joins.near_duplicates import Deduplicated, deduplicate
 from sentence_beam.transforms.steps.joins.store_vectors import with_texts
 from sentence_beam.transforms.steps.options.joins import DedupOptions
 from sentence_beam.transforms.store import open_store

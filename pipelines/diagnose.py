@@ -17,13 +17,13 @@ from sentence_beam.pipelines.common.tables import Column, middle
 from sentence_beam.pipelines.common.tables import table as lines_of
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.option import narrowed
-from sentence_beam.transforms.evaluation.diagnostics.options import (
+from sentence_beam.transforms.evaluation.diagnostics.diagnose_options import (
     DiagnoseCommandOptions,
     DiagnoseOptions,
 )
 
 if TYPE_CHECKING:
-    from sentence_beam.transforms.evaluation.diagnostics.diagnose import Diagnosis
+    from sentence_beam.transforms.evaluation.diagnostics.diagnosis import Diagnosis
 
 SHOWN = 10  # lines of a figure that has many
 LARGEST_FIRST = ("head", "impact", "influence")
@@ -69,14 +69,14 @@ def run(options: DiagnoseCommandOptions) -> "Diagnosis":
     check_output(options.output)
     if options.report:
         check_file(options.report, "--report")
-    from sentence_beam.transforms.evaluation.diagnostics.diagnose import diagnose as compute
+    from sentence_beam.transforms.evaluation.diagnostics.diagnosis import diagnose as compute
 
     with with_stdin(narrowed(DiagnoseOptions, options), local=True) as chosen:
         found = compute(chosen)
     if options.output:
         write_rows(options.output, found.rows)
     if options.report:
-        from sentence_beam.transforms.evaluation.diagnostics.page import page
+        from sentence_beam.transforms.evaluation.diagnostics.diagnostics_page import page
 
         write_text(options.report, page(found))
     return found

@@ -18,10 +18,10 @@ from sentence_beam.transforms.steps.options.store import SHOWN, DiffOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs import changes
-from sentence_beam.transforms.store.runs.answers import CAUSES, causes_in_words
+from sentence_beam.transforms.store.runs.answer_figures import CAUSES, causes_in_words
 
 if TYPE_CHECKING:
-    from sentence_beam.transforms.steps.watch.compare import ComparedQuery
+    from sentence_beam.transforms.steps.watch.compared_answers import ComparedQuery
 
 
 def parser() -> argparse.ArgumentParser:

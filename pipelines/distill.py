@@ -9,7 +9,7 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.training.distill_options import (
     WORDS,
     DistillOptions,
@@ -38,7 +38,7 @@ def _distill(options: DistillOptions) -> CommandOutput:
     check_installed()
     output_of(options)
     with with_stdin(options, local=True) as options:
-        from sentence_beam.transforms.training.distill import distill
+        from sentence_beam.transforms.training.distillation import distill
 
         record = distill(options)
     return CommandOutput(lines(record), record)

@@ -23,14 +23,14 @@ from sentence_beam.pipelines.common.tables import wrapped
 from sentence_beam.pipelines.common.writing import Writer, recorded, result_of, submitted, writing
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.base.keyword_options import options_of
 from sentence_beam.transforms.beam import Embed, Plan
 from sentence_beam.transforms.beam.finish import finished
 from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.in_memory import Files, batch_name, input_of, write_batch
 from sentence_beam.transforms.corpus.row_columns import Rows
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.choose import used_columns
+from sentence_beam.transforms.steps.options.chosen_options import used_columns
 from sentence_beam.transforms.steps.options.keywords import RowsKeywords
 from sentence_beam.transforms.steps.options.resolve import (
     Resolved,
@@ -39,7 +39,7 @@ from sentence_beam.transforms.steps.options.resolve import (
     on_workers,
     resolve_run,
 )
-from sentence_beam.transforms.steps.plan.int8_model import with_int8_model
+from sentence_beam.transforms.steps.plan.quantised_model import with_int8_model
 from sentence_beam.transforms.store import Store, open_store
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.runs.result import Result

@@ -16,10 +16,10 @@ from sentence_beam.pipelines.common.tables import table as lines_of
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.evaluation import EvaluateOptions
-from sentence_beam.transforms.evaluation.options import AVERAGE, EvaluateCommandOptions
+from sentence_beam.transforms.evaluation.evaluate_options import AVERAGE, EvaluateCommandOptions
 
 if TYPE_CHECKING:
-    from sentence_beam.transforms.evaluation.evaluate import Evaluation
+    from sentence_beam.transforms.evaluation.scoring import Evaluation
 
 COLUMNS = (
     Column("task"), Column("metric"), Column("pooler", middle, least=24),
@@ -48,7 +48,7 @@ def _evaluate(options: EvaluateCommandOptions) -> CommandOutput:
     check_files(options)
     if not options.tasks and not options.make:
         raise OptionError("no task is given; say --task NAME=PATH")
-    from sentence_beam.transforms.evaluation.evaluate import evaluate
+    from sentence_beam.transforms.evaluation.scoring import evaluate
 
     rows: list[dict[str, Any]] = []
     try:
@@ -70,7 +70,7 @@ def evaluate(options: EvaluateOptions | None = None, **keywords: Any) -> "Evalua
     `output=` the scores are written there, and its path is returned. Raises the errors with which
     the command ends.
     """
-    from sentence_beam.transforms.evaluation.evaluate import evaluate as score
+    from sentence_beam.transforms.evaluation.scoring import evaluate as score
 
     with as_function(EvaluateCommandOptions), unheard():
         given_options = object_or_keywords(EvaluateCommandOptions, "evaluate", options, keywords)
@@ -97,7 +97,7 @@ def _write(options: EvaluateCommandOptions, found: "Evaluation") -> None:
         if found.grid:
             _draw_heads(options.output, found.rows, found.grid)
     if options.report:
-        from sentence_beam.transforms.evaluation.page import page
+        from sentence_beam.transforms.evaluation.scores_page import page
 
         write_text(options.report, page(options.model, found.rows, found.notes, found.grid))
 

@@ -17,8 +17,8 @@ from sentence_beam.pipelines.common.optional_beam import called, parse
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.search.searcher import Searcher
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.space.exported import EXPORTED
@@ -154,7 +154,7 @@ def _run(job: ExportJob, beam_options: "PipelineOptions") -> None:
     import apache_beam as beam
 
     from sentence_beam.pipelines.common import engines
-    from sentence_beam.transforms.beam.parts import WriteParts
+    from sentence_beam.transforms.beam.written_parts import WriteParts
 
     engines.check_waits(beam_options, "export")
     engines.check_shared(beam_options, store=job.root, output=job.output)
@@ -187,7 +187,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     Raises SpaceMismatchError if the model is no longer the one of the store, OptionError for a
     space in int8.
     """
-    from sentence_beam.transforms.encoder.export import Export, write_export
+    from sentence_beam.transforms.encoder.exported_model import Export, write_export
 
     space = store.space
     if space.dtype == INT8:

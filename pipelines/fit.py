@@ -14,10 +14,9 @@ from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam.fit import FitCalibration, FitTokenStatistics
-from sentence_beam.transforms.steps.fit.fit import FitJob, parts_of
 from sentence_beam.transforms.steps.fit.fit_result import (
     FitResult,
     check_output,
@@ -32,7 +31,8 @@ from sentence_beam.transforms.steps.fit.jobs import (
     counts_tokens,
     store_to_fit,
 )
-from sentence_beam.transforms.steps.options.index import FitOptions
+from sentence_beam.transforms.steps.fit.store_fit import FitJob, parts_of
+from sentence_beam.transforms.steps.options.index_options import FitOptions
 from sentence_beam.transforms.store.open import Store
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.run_ids import new_run

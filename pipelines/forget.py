@@ -22,14 +22,14 @@ from sentence_beam.pipelines.common.writing import (
 )
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam import BuildIndex, Commit, Settle, with_watch
 from sentence_beam.transforms.beam.rewrite import RewriteUnits
 from sentence_beam.transforms.steps.forget.erasure import Erasure, begin_erasure, find_rows
-from sentence_beam.transforms.steps.forget.finish import finish_erasure
+from sentence_beam.transforms.steps.forget.erasure_end import finish_erasure
 from sentence_beam.transforms.steps.forget.receipt import read_receipt
-from sentence_beam.transforms.steps.forget.units import UnitEraser, units_of_run
+from sentence_beam.transforms.steps.forget.unit_eraser import UnitEraser, units_of_run
 from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.runs import lease

@@ -13,8 +13,8 @@ from sentence_beam.pipelines.common.tables import Column, end, table
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.progress import duration
-from sentence_beam.transforms.report.history import RunSummary, known_summaries, run_summaries
-from sentence_beam.transforms.steps.forget.record import unfinished
+from sentence_beam.transforms.report.run_history import RunSummary, known_summaries, run_summaries
+from sentence_beam.transforms.steps.forget.erasure_record import unfinished
 from sentence_beam.transforms.steps.options.store import HistoryOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import read_manifest, snapshots

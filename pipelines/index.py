@@ -14,7 +14,7 @@ from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
 from sentence_beam.transforms.space import resolve_model
 from sentence_beam.transforms.steps.index.decisions import least_ram
@@ -22,8 +22,8 @@ from sentence_beam.transforms.steps.options.from_snapshot import (
     record_plan,
     run_like,
 )
-from sentence_beam.transforms.steps.options.gates import with_answer_gate
-from sentence_beam.transforms.steps.options.index import IndexOptions
+from sentence_beam.transforms.steps.options.gate_options import with_answer_gate
+from sentence_beam.transforms.steps.options.index_options import IndexOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest

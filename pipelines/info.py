@@ -9,11 +9,11 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.tables import wrapped
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import amount, counted
 from sentence_beam.transforms.base.progress import duration
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
-from sentence_beam.transforms.report.snapshot import facts
+from sentence_beam.transforms.report.snapshot_section import facts
 from sentence_beam.transforms.steps.options.store import InfoOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import RememberedOptions

@@ -22,18 +22,22 @@ from sentence_beam.pipelines.common.progress import aside, unheard
 from sentence_beam.pipelines.search import hits
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
-from sentence_beam.transforms.base.keywords import options_of
-from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.keyword_options import options_of
 from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.beam.neighbours import Conclude, Neighbours
 from sentence_beam.transforms.corpus import Span
-from sentence_beam.transforms.corpus.queries import QueryFiles
-from sentence_beam.transforms.corpus.reading import plan_reading
+from sentence_beam.transforms.corpus.collection_rows import plan_reading
+from sentence_beam.transforms.corpus.query_rows import QueryFiles
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.options.common import NEIGHBOURS
 from sentence_beam.transforms.search import NO_QUERY_PROMPT, Searcher
-from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, query_blocks
+from sentence_beam.transforms.steps.joins.nearest_rows import (
+    NeighboursJob,
+    StoredBlock,
+    query_blocks,
+)
 from sentence_beam.transforms.steps.joins.neighbours_result import (
     RESULT,
     begin,

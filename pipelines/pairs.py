@@ -18,7 +18,7 @@ from sentence_beam.pipelines.common.tables import (
     text_column,
 )
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.steps.joins.pairs import find_pairs
+from sentence_beam.transforms.steps.joins.similar_pairs import find_pairs
 from sentence_beam.transforms.steps.options.joins import PairsOptions
 
 

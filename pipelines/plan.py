@@ -23,10 +23,10 @@ from sentence_beam.pipelines.common.summary import prompts_note
 from sentence_beam.pipelines.common.tables import wrapped
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import amount
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.base.progress import duration
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam.plan import LookAt
 from sentence_beam.transforms.report.costs import price_of
 from sentence_beam.transforms.steps.index.decisions import budgets_of
@@ -36,7 +36,7 @@ from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
 from sentence_beam.transforms.steps.plan.look import Looked, look, read_looked
 from sentence_beam.transforms.steps.plan.pace import Pace
-from sentence_beam.transforms.steps.plan.sizes import index_name, index_size, shard_bytes
+from sentence_beam.transforms.steps.plan.size_estimate import index_name, index_size, shard_bytes
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.runs.run_ids import new_run

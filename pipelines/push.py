@@ -12,11 +12,10 @@ from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.optional_beam import called, parse
 from sentence_beam.pipelines.common.tables import wrapped
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.push import Pushed, PushRequest, open_target, redact
 from sentence_beam.transforms.push import push as push_changes
-from sentence_beam.transforms.push.dispatch import has_password
-from sentence_beam.transforms.push.parts import (
+from sentence_beam.transforms.push.push_parts import (
     check_concluded,
     conclude,
     delete_files,
@@ -24,7 +23,8 @@ from sentence_beam.transforms.push.parts import (
     plan_parts,
     write_part,
 )
-from sentence_beam.transforms.push.snapshot import RowsToWrite
+from sentence_beam.transforms.push.push_snapshot import RowsToWrite
+from sentence_beam.transforms.push.push_targets import has_password
 from sentence_beam.transforms.push.target import Target
 from sentence_beam.transforms.steps.options.store import PushOptions
 from sentence_beam.transforms.store import open_store
@@ -83,7 +83,7 @@ def write_by_workers(target: Target, wanted: RowsToWrite, beam_options: "Pipelin
     import apache_beam as beam
 
     from sentence_beam.pipelines.common import engines
-    from sentence_beam.transforms.beam.parts import WriteParts
+    from sentence_beam.transforms.beam.written_parts import WriteParts
 
     with target.written_by_workers() as writer:
         job = plan_parts(wanted, writer)

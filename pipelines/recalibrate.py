@@ -13,24 +13,24 @@ from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.summary import moved_lines, vectors_of
 from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
-from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam import BuildIndex, Commit, Settle, with_watch
 from sentence_beam.transforms.beam.recalibrate import Recalibrate
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.options.common import NO_CALIBRATION
-from sentence_beam.transforms.steps.fit.recalibrate import (
+from sentence_beam.transforms.steps.fit.recalibration import (
     RecalibrateJob,
     check_fits,
     recalibrating_run,
 )
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan, units_of_part
-from sentence_beam.transforms.steps.options.gates import with_answer_gate
-from sentence_beam.transforms.steps.options.index import RecalibrateOptions
+from sentence_beam.transforms.steps.options.gate_options import with_answer_gate
+from sentence_beam.transforms.steps.options.index_options import RecalibrateOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.calibrations import keep_calibration, read_calibration
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import ALL
+from sentence_beam.transforms.store.runs.recorded_plan import ALL
 from sentence_beam.transforms.store.runs.result import Result
 from sentence_beam.transforms.store.runs.run_ids import new_run
 

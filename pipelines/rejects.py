@@ -13,7 +13,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.steps.options.store import SHOWN, RejectsOptions
 from sentence_beam.transforms.store.runs.rejected import rejected_rows, rejecting_run
-from sentence_beam.transforms.store.shards.rejects import rejects_table
+from sentence_beam.transforms.store.shards.reject_files import rejects_table
 
 
 def parser() -> argparse.ArgumentParser:

@@ -8,9 +8,9 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.output import check_file, check_output, write_text
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.report.history import known_summaries, run_summaries
 from sentence_beam.transforms.report.openmetrics import openmetrics
-from sentence_beam.transforms.report.page import page
+from sentence_beam.transforms.report.report_page import page
+from sentence_beam.transforms.report.run_history import known_summaries, run_summaries
 from sentence_beam.transforms.steps.options.store import PAGE, ReportOptions
 from sentence_beam.transforms.store import open_store
 

@@ -13,7 +13,7 @@ from sentence_beam.pipelines.common.index_lines import answer_lines
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.summary import changes_line, checked_line, things_of, vectors_of
 from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
-from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam import Commit, Settle, with_watch
 from sentence_beam.transforms.steps.commit.restore import (
     check_shards,

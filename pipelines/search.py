@@ -27,17 +27,17 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.where import columns_named
 from sentence_beam.transforms.corpus.formats.registry import compression_of, format_of
-from sentence_beam.transforms.corpus.queries import QueryFiles, TextQueries, read_queries
+from sentence_beam.transforms.corpus.query_rows import QueryFiles, TextQueries, read_queries
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.steps.options.search import SearchOptions
+from sentence_beam.transforms.steps.options.search_options import SearchOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.vector_files import read_vectors
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.search import Searcher
-    from sentence_beam.transforms.search.rows import SnapshotRows
+    from sentence_beam.transforms.search.snapshot_rows import SnapshotRows
 
 
 def parser() -> argparse.ArgumentParser:

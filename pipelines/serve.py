@@ -10,7 +10,7 @@ from sentence_beam.pipelines.common.progress import aside, news, unwatched
 from sentence_beam.transforms.base.errors import MissingExtraError
 from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.search import NO_QUERY_PROMPT, Copies
-from sentence_beam.transforms.steps.options.search import ServeOptions
+from sentence_beam.transforms.steps.options.search_options import ServeOptions
 
 
 def parser() -> argparse.ArgumentParser:

@@ -10,15 +10,15 @@ from sentence_beam.pipelines.common import command, config_file, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.progress import news
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.base.progress import duration
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.training import TrainOptions, recipes
-from sentence_beam.transforms.training.options import TrainCommandOptions
-from sentence_beam.transforms.training.record import dev_line, test_line
+from sentence_beam.transforms.training.model_record import dev_line, test_line
+from sentence_beam.transforms.training.train_options import TrainCommandOptions
 
 if TYPE_CHECKING:
-    from sentence_beam.transforms.training.estimate import TrainingEstimate
+    from sentence_beam.transforms.training.training_estimate import TrainingEstimate
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,7 +67,7 @@ def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[a
 def _train(command_options: TrainCommandOptions) -> CommandOutput:
     asked = narrowed(TrainOptions, command_options)
     if command_options.dry_run:
-        from sentence_beam.transforms.training.estimate import estimate
+        from sentence_beam.transforms.training.training_estimate import estimate
 
         found = estimate(asked, news)
         return CommandOutput(estimated(found), vars(found))
@@ -76,7 +76,7 @@ def _train(command_options: TrainCommandOptions) -> CommandOutput:
 
         several = train_seeds(asked, command_options.seeds, news)
         return CommandOutput(lines_of_seeds(several), several)
-    from sentence_beam.transforms.training.train import train
+    from sentence_beam.transforms.training.training_run import train
 
     record = train(asked, news)
     return CommandOutput(lines(record), record)

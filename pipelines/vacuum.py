@@ -12,8 +12,8 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.writing import writing
 from sentence_beam.transforms.base import values
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import amount, counted
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.steps.options.store import OLDER_THAN, VacuumOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs import lease

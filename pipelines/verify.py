@@ -13,12 +13,12 @@ from sentence_beam.pipelines.common.progress import aside
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.steps.forget.check import forgotten_traces, unlisted
+from sentence_beam.transforms.steps.forget.trace_check import forgotten_traces, unlisted
 from sentence_beam.transforms.steps.options.store import VerifyOptions
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.removed import is_removed
-from sentence_beam.transforms.store.verify import Extent, faults
+from sentence_beam.transforms.store.verification import Extent, faults
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -118,7 +118,7 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
 
     from sentence_beam.pipelines.common import engines
     from sentence_beam.transforms.beam.verify import Verify
-    from sentence_beam.transforms.steps.commit.verify import VerifyJob, read_lines
+    from sentence_beam.transforms.steps.commit.verify_job import VerifyJob, read_lines
 
     engines.check_waits(beam_options, "verify")
     engines.check_shared(beam_options, store=manifest.root)

@@ -13,12 +13,12 @@ from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.output import check_file, write_text
 from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam import Commit, Settle
-from sentence_beam.transforms.report.answers import answers_page
-from sentence_beam.transforms.report.history import known_summaries, run_summaries
-from sentence_beam.transforms.search.queries import QueryEncoder
+from sentence_beam.transforms.report.answers_page import answers_page
+from sentence_beam.transforms.report.run_history import known_summaries, run_summaries
+from sentence_beam.transforms.search.query_vectors import QueryEncoder
 from sentence_beam.transforms.steps.options.from_snapshot import (
     record_plan,
     run_like,

@@ -59,12 +59,12 @@ if TYPE_CHECKING:
     from sentence_beam.transforms.beam.ml import EncoderModelHandler, TextEmbeddings
     from sentence_beam.transforms.corpus import chunk
     from sentence_beam.transforms.encoder import Encoder
-    from sentence_beam.transforms.evaluation.diagnostics.diagnose import Diagnosis
-    from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseOptions
-    from sentence_beam.transforms.evaluation.evaluate import Evaluation
-    from sentence_beam.transforms.evaluation.options import EvaluateOptions
+    from sentence_beam.transforms.evaluation.diagnostics.diagnose_options import DiagnoseOptions
+    from sentence_beam.transforms.evaluation.diagnostics.diagnosis import Diagnosis
+    from sentence_beam.transforms.evaluation.evaluate_options import EvaluateOptions
+    from sentence_beam.transforms.evaluation.scoring import Evaluation
     from sentence_beam.transforms.search import Hit
-    from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob, query_blocks
+    from sentence_beam.transforms.steps.joins.nearest_rows import NeighboursJob, query_blocks
     from sentence_beam.transforms.steps.options import EmbedOptions
     from sentence_beam.transforms.steps.options.job import EmbedJob
     from sentence_beam.transforms.steps.options.resolve import resolve_run
@@ -126,14 +126,14 @@ else:  # a checker that saw this function would take every name for one of the p
         ),
         "sentence_beam.pipelines.diagnose": ("diagnose",),
         "sentence_beam.pipelines.evaluate": ("evaluate",),
-        "sentence_beam.transforms.evaluation.diagnostics.diagnose": ("Diagnosis",),
-        "sentence_beam.transforms.evaluation.diagnostics.options": ("DiagnoseOptions",),
-        "sentence_beam.transforms.evaluation.evaluate": ("Evaluation",),
-        "sentence_beam.transforms.evaluation.options": ("EvaluateOptions",),
+        "sentence_beam.transforms.evaluation.diagnostics.diagnosis": ("Diagnosis",),
+        "sentence_beam.transforms.evaluation.diagnostics.diagnose_options": ("DiagnoseOptions",),
+        "sentence_beam.transforms.evaluation.scoring": ("Evaluation",),
+        "sentence_beam.transforms.evaluation.evaluate_options": ("EvaluateOptions",),
         "sentence_beam.transforms.search": ("Hit",),
         "sentence_beam.transforms.steps.options.job": ("EmbedJob",),
         "sentence_beam.transforms.steps.options.resolve": ("resolve_run",),
-        "sentence_beam.transforms.steps.joins.neighbours": ("NeighboursJob", "query_blocks"),
+        "sentence_beam.transforms.steps.joins.nearest_rows": ("NeighboursJob", "query_blocks"),
         "sentence_beam.transforms.store.index_entries": ("IndexRequest",),
         "sentence_beam.transforms.store.records": ("Problem",),
         "sentence_beam.transforms.steps.options": ("EmbedOptions",),

@@ -2,16 +2,16 @@
 functions.
 
 Covers pipelines/common/config_file.py.
-Covers transforms/evaluation/diagnostics/options.py.
-Covers transforms/evaluation/options.py.
+Covers transforms/evaluation/diagnostics/diagnose_options.py.
+Covers transforms/evaluation/evaluate_options.py.
 Covers transforms/options/common.py.
 Covers transforms/steps/options/embed.py.
-Covers transforms/steps/options/index.py.
+Covers transforms/steps/options/index_options.py.
 Covers transforms/steps/options/joins.py.
 Covers transforms/steps/options/keywords.py.
-Covers transforms/steps/options/search.py.
+Covers transforms/steps/options/search_options.py.
 Covers transforms/steps/options/store.py.
-Covers transforms/steps/options/vectors.py.
+Covers transforms/steps/options/vector_options.py.
 Covers transforms/training/distill_options.py.
 """
 
@@ -33,24 +33,30 @@ from sentence_beam.pipelines.cli import COMMANDS, main, parser_of
 from sentence_beam.pipelines.common import config_file
 from sentence_beam.pipelines.common.options import every_command
 from sentence_beam.transforms.base.option import declared_in, flag_of
-from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseCommandOptions
-from sentence_beam.transforms.evaluation.options import EvaluateCommandOptions
-from sentence_beam.transforms.steps.options import embed, index, joins, search, store
+from sentence_beam.transforms.evaluation.diagnostics.diagnose_options import DiagnoseCommandOptions
+from sentence_beam.transforms.evaluation.evaluate_options import EvaluateCommandOptions
+from sentence_beam.transforms.steps.options import (
+    embed,
+    index_options,
+    joins,
+    search_options,
+    store,
+)
 from sentence_beam.transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.training.distill_options import DistillOptions
-from sentence_beam.transforms.training.options import TrainCommandOptions, TrainOptions
+from sentence_beam.transforms.training.train_options import TrainCommandOptions, TrainOptions
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
 KINDS: dict[str, type[Any]] = {
     "embed": embed.EmbedOptions,
     "plan": embed.PlanOptions,
-    "fit": index.FitOptions,
-    "recalibrate": index.RecalibrateOptions,
-    "index": index.IndexOptions,
-    "search": search.SearchOptions,
-    "serve": search.ServeOptions,
+    "fit": index_options.FitOptions,
+    "recalibrate": index_options.RecalibrateOptions,
+    "index": index_options.IndexOptions,
+    "search": search_options.SearchOptions,
+    "serve": search_options.ServeOptions,
     "neighbours": joins.NeighboursOptions,
     "dedup": joins.DedupOptions,
     "cluster": joins.ClusterOptions,
@@ -274,11 +280,11 @@ def test_train_and_distill_return_the_path_of_the_model(
     monkeypatch.chdir(made)
     given: list[Any] = []
     monkeypatch.setattr(
-        "sentence_beam.transforms.training.train.train",
+        "sentence_beam.transforms.training.training_run.train",
         lambda asked, *_: given.append(asked) or RECORD,
     )
     monkeypatch.setattr(
-        "sentence_beam.transforms.training.distill.distill",
+        "sentence_beam.transforms.training.distillation.distill",
         lambda asked: given.append(asked) or RECORD,
     )
     monkeypatch.setattr("sentence_beam.pipelines.distill.check_installed", lambda: None)

@@ -30,10 +30,10 @@ from sentence_beam.pipelines.common.options import every_command
 from sentence_beam.transforms.base import errors
 from sentence_beam.transforms.base.measures import STAGES
 from sentence_beam.transforms.base.option import declared_in, flag_of
-from sentence_beam.transforms.calibration.spec import CALIBRATIONS
+from sentence_beam.transforms.calibration.calibration_spec import CALIBRATIONS
 from sentence_beam.transforms.corpus.pieces import PIECES
 from sentence_beam.transforms.space import Recipe
-from sentence_beam.transforms.space.spec import COUNT, LAYER, POOLERS
+from sentence_beam.transforms.space.pooler_spec import COUNT, LAYER, POOLERS
 from sentence_beam.transforms.space.spec_options import Option
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.store import open_store
@@ -41,9 +41,9 @@ from sentence_beam.transforms.store.layout import CLASSES
 from sentence_beam.transforms.store.manifest import snapshots
 from sentence_beam.transforms.store.runs.changed_rows import CHANGED_ROWS
 from sentence_beam.transforms.store.runs.lease_file import Lease
-from sentence_beam.transforms.store.shards.columns import OWN_COLUMNS
-from sentence_beam.transforms.store.tables.columns import FILES, UNITS
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.shards.shard_columns import OWN_COLUMNS
+from sentence_beam.transforms.store.tables.table_columns import FILES, UNITS
+from sentence_beam.transforms.store.verification import faults
 
 PAGES = [Page(path) for path in (*BESIDE, *DEPLOY, *DOCS)]
 BY_NAME = {page.name: page for page in PAGES}
@@ -485,8 +485,8 @@ def test_what_a_store_remembers_is_said() -> None:
 
 
 def remembered() -> set[str]:
-    from sentence_beam.transforms.steps.options import gates
-    from sentence_beam.transforms.steps.options.choose import CONTENT, REMEMBERED
+    from sentence_beam.transforms.steps.options import gate_options
+    from sentence_beam.transforms.steps.options.chosen_options import CONTENT, REMEMBERED
 
     elsewhere = {
         "calibration",
@@ -496,7 +496,7 @@ def remembered() -> set[str]:
         "index",
         "metric",
     }  # in the manifest, under other names
-    return {*CONTENT, *REMEMBERED, *gates.NAMES, *elsewhere} - {
+    return {*CONTENT, *REMEMBERED, *gate_options.NAMES, *elsewhere} - {
         "limit",
         "keep_types",
     }  # the types are said with --keep-columns

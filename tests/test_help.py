@@ -17,10 +17,10 @@ from sentence_beam.pipelines import train
 from sentence_beam.pipelines.cli import COMMANDS, parser_of
 from sentence_beam.pipelines.common import beam_flags
 from sentence_beam.pipelines.common.options import EXAMPLES
-from sentence_beam.transforms.calibration.spec import CALIBRATIONS
-from sentence_beam.transforms.index.spec import FACTORIES
-from sentence_beam.transforms.space.chunks import CHUNKS
-from sentence_beam.transforms.space.spec import POOLERS
+from sentence_beam.transforms.calibration.calibration_spec import CALIBRATIONS
+from sentence_beam.transforms.index.index_spec import FACTORIES
+from sentence_beam.transforms.space.chunks_spec import CHUNKS
+from sentence_beam.transforms.space.pooler_spec import POOLERS
 from sentence_beam.transforms.space.token_table import METHODS
 
 LONG = ("embed", "plan")  # commands with so many options that --help shows some

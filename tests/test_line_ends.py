@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from sentence_beam.pipelines.search import read_lines as read_queries_as_text
+from sentence_beam.transforms.corpus.collection_rows import read_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.find import match_inputs
 from sentence_beam.transforms.corpus.formats.csv_dialect import dialect_of
 from sentence_beam.transforms.corpus.formats.csv_rows import read_csv
-from sentence_beam.transforms.corpus.queries import QueryFiles, read_queries
-from sentence_beam.transforms.corpus.reading import read_values
+from sentence_beam.transforms.corpus.query_rows import QueryFiles, read_queries
 from sentence_beam.transforms.corpus.syntax import AS_FOUND
-from sentence_beam.transforms.evaluation.diagnostics.pairs import read as read_diagnosed
+from sentence_beam.transforms.evaluation.diagnostics.pair_figures import read as read_diagnosed
 from sentence_beam.transforms.evaluation.kinds.probing import make
 from sentence_beam.transforms.evaluation.tasks import read_task
-from sentence_beam.transforms.training.examples import read_examples
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.train_options import TrainOptions
+from sentence_beam.transforms.training.training_examples import read_examples
 
 ENDS = {"U+2028": "\u2028", "U+0085": "\x85", "form feed": "\f", "U+001C": "\x1c"}
 LONE_CR = {"carriage return": "\r"}

@@ -22,11 +22,11 @@ from sentence_beam.pipelines.cli import parser_of
 from sentence_beam.pipelines.common import beam_flags
 from sentence_beam.pipelines.common.options import as_options
 from sentence_beam.pipelines.train import with_recipe
-from sentence_beam.transforms.evaluation import rows
+from sentence_beam.transforms.evaluation import score_rows as rows
+from sentence_beam.transforms.evaluation.compared_methods import expand
 from sentence_beam.transforms.evaluation.encode_many import ModelSettings
-from sentence_beam.transforms.evaluation.methods import expand
-from sentence_beam.transforms.training.checks import check
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.option_checks import check
+from sentence_beam.transforms.training.train_options import TrainOptions
 
 __all__ = ["run"]
 

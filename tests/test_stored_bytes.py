@@ -14,20 +14,20 @@ GUARDS = {"refuse_damage", "_refuse_damage", "refuse_damaged_work", "parsed"}
 # Functions that parse without a guard of their own, and why no error gets past them.
 OTHERS = {
     ("index/array_bytes.py", "unpack"): "called by parsed",
-    ("steps/index/files.py", "array_of"): "called by parsed",
-    ("store/runs/plan.py", "of"): "called within refuse_damage",
-    ("store/tables/parts.py", "_rows_of"): "called within refuse_damage",
+    ("steps/index/index_folder.py", "array_of"): "called by parsed",
+    ("store/runs/recorded_plan.py", "of"): "called within refuse_damage",
+    ("store/tables/table_parts.py", "_rows_of"): "called within refuse_damage",
     ("steps/plan/planned.py", "distinct_values"): "bytes that workers of the run hand on",
     ("store/watched.py", "from_bytes"): "called within refuse_damage",
     ("store/watched.py", "answers_from_bytes"): "called within refuse_damage",
-    ("store/shards/writing.py", "_leaves"): "the bytes were made here",
+    ("store/shards/shard_bytes.py", "_leaves"): "the bytes were made here",
     ("store/index_files/locator_file.py", "_part_of"): "the footer is right, by its sha256",
     (
-        "store/shards/reading.py",
+        "store/shards/shard_reading.py",
         "open_shard",
     ): "errors of remote storage are another matter, those of bytes are named",
     (
-        "store/shards/reading.py",
+        "store/shards/shard_reading.py",
         "read_checked",
     ): "the bytes are those that were written, by their sha256",
     (

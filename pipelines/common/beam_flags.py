@@ -18,7 +18,7 @@ from sentence_beam.pipelines.common.options import RUNNER, check_text
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import declared_in, flag_of
 from sentence_beam.transforms.base.values import nearest
-from sentence_beam.transforms.steps.options.index import IndexOptions
+from sentence_beam.transforms.steps.options.index_options import IndexOptions
 
 Options = TypeVar("Options", bound=PipelineOptions)
 FLAG = re.compile(r"--?[a-zA-Z]")

@@ -11,7 +11,7 @@ from typing import Any
 
 from sentence_beam.pipelines.cli import COMMANDS
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.keywords import without_aliases
+from sentence_beam.transforms.base.keyword_options import without_aliases
 from sentence_beam.transforms.base.option import aliases_in, check_value, declared_in
 from sentence_beam.transforms.base.values import nearest
 

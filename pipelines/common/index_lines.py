@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.report.history import (
+from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.report.run_history import (
     RUNS_SEEN,
     known_summaries,
     recommended_answer_change,
 )
 from sentence_beam.transforms.store.index_entries import ChangeEntry, IndexEntry, RecallEntry
 from sentence_beam.transforms.store.manifest import read_manifest
-from sentence_beam.transforms.store.runs.answers import causes_in_words
+from sentence_beam.transforms.store.runs.answer_figures import causes_in_words
 from sentence_beam.transforms.store.runs.result import Result
 
 

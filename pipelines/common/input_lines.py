@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.corpus import InputFile
+from sentence_beam.transforms.corpus.collection_rows import describe_files
 from sentence_beam.transforms.corpus.formats.registry import FORMATS, columns_of
-from sentence_beam.transforms.corpus.reading import describe_files
-from sentence_beam.transforms.report.snapshot import known_reasons
+from sentence_beam.transforms.report.snapshot_section import known_reasons
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.plan import input_files
+from sentence_beam.transforms.store.runs.recorded_plan import input_files
 from sentence_beam.transforms.store.runs.rejected import mend_of
 from sentence_beam.transforms.store.runs.result import Result
 

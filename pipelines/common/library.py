@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.progress import unheard
-from sentence_beam.transforms.base.keywords import options_of
+from sentence_beam.transforms.base.keyword_options import options_of
 from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.base.python_names import parameters_of, python_names
 

@@ -3,9 +3,9 @@
 import textwrap
 from dataclasses import replace
 
-from sentence_beam.transforms.calibration import spec as calibrations
-from sentence_beam.transforms.space import chunks
-from sentence_beam.transforms.space import spec as poolers
+from sentence_beam.transforms.calibration import calibration_spec as calibrations
+from sentence_beam.transforms.space import chunks_spec
+from sentence_beam.transforms.space import pooler_spec as poolers
 from sentence_beam.transforms.space.spec_options import Grammar, Option, Value
 from sentence_beam.transforms.space.token_table import METHODS
 
@@ -15,7 +15,7 @@ OPEN: dict[tuple[str, str], Value] = {
     ("budget", "tokens"): "what the model takes",
     ("late", "window"): "what the model takes",
     ("late", "overlap"): "an eighth of the window",
-    ("late", "tokens"): chunks.LATE_TOKENS,
+    ("late", "tokens"): chunks_spec.LATE_TOKENS,
 }
 
 
@@ -35,9 +35,9 @@ def of_chunks() -> str:
             key: replace(option, default=OPEN.get((word, key), option.default))
             for key, option in options.items()
         }
-        for word, options in chunks.CHUNKS.items()
+        for word, options in chunks_spec.CHUNKS.items()
     }
-    grammar = replace(chunks.GRAMMAR, names=words)
+    grammar = replace(chunks_spec.GRAMMAR, names=words)
     return section("SPEC of --chunks: a word, or word:key=value,key=value", grammar)
 
 

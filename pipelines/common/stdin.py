@@ -14,9 +14,9 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import files
 
 if TYPE_CHECKING:
-    from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseOptions
+    from sentence_beam.transforms.evaluation.diagnostics.diagnose_options import DiagnoseOptions
     from sentence_beam.transforms.steps.options import EmbedOptions
-    from sentence_beam.transforms.steps.options.index import FitOptions
+    from sentence_beam.transforms.steps.options.index_options import FitOptions
     from sentence_beam.transforms.steps.options.joins import PairsOptions
     from sentence_beam.transforms.training.distill_options import DistillOptions
 

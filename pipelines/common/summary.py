@@ -5,14 +5,14 @@ from typing import Any
 from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
 from sentence_beam.pipelines.common.input_lines import files_lines, header_lines, type_lines
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.measures import EMBED_PARTS
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.nvidia import find_driver
 from sentence_beam.transforms.base.progress import duration
-from sentence_beam.transforms.report.report import summary_of
-from sentence_beam.transforms.report.snapshot import describe_prompts
-from sentence_beam.transforms.space.chunks import LATE_TOKENS
+from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.report.snapshot_section import describe_prompts
+from sentence_beam.transforms.report.store_report import summary_of
+from sentence_beam.transforms.space.chunks_spec import LATE_TOKENS
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.int8_models import kept_facts

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sentence_beam.transforms.base.errors import JOINERS, printable
-from sentence_beam.transforms.base.lines import LABEL
+from sentence_beam.transforms.base.summary_lines import LABEL
 from sentence_beam.transforms.base.words import best_start, is_wide
 
 GAP = "  "

@@ -16,16 +16,15 @@ from sentence_beam.transforms.base.errors import (
     StoppedError,
     first_line,
 )
-from sentence_beam.transforms.base.lines import line
 from sentence_beam.transforms.base.memory import release_memory
-from sentence_beam.transforms.steps.forget.finish import finish_erasure
+from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.steps.forget.erasure_end import finish_erasure
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.finish import failed
 from sentence_beam.transforms.store.runs.lease_file import Lease
-from sentence_beam.transforms.store.runs.plan import has_plan
+from sentence_beam.transforms.store.runs.recorded_plan import has_plan
 from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
     Result,
@@ -34,6 +33,7 @@ from sentence_beam.transforms.store.runs.result import (
     result_here,
     result_of_snapshot,
 )
+from sentence_beam.transforms.store.runs.run_end import failed
 
 
 class Writer:

@@ -23,7 +23,7 @@ from helpers.corpora import sentences, write_parquet
 from helpers.snapshots import small_parts, units_of
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.transforms.base.arrow import parquet_bytes
+from sentence_beam.transforms.base.arrow_arrays import parquet_bytes
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.store import layout, open_store

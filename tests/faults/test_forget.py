@@ -4,11 +4,11 @@ The scan is an independent reader of all files (`helpers/store_scan.py`).
 
 Covers pipelines/forget.py.
 Covers transforms/steps/forget/erasure.py.
-Covers transforms/steps/forget/finish.py.
-Covers transforms/steps/forget/index.py.
+Covers transforms/steps/forget/erasure_end.py.
+Covers transforms/steps/forget/erased_segments.py.
 Covers transforms/steps/forget/receipt.py.
-Covers transforms/steps/forget/record.py.
-Covers transforms/steps/forget/watched.py.
+Covers transforms/steps/forget/erasure_record.py.
+Covers transforms/steps/forget/queries_left.py.
 """
 
 import json
@@ -26,7 +26,7 @@ from helpers.store_scan import scan
 from sentence_beam.transforms.index import upkeep
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
 from sentence_beam.transforms.store.runs.lease import Lease
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 pytest.importorskip("faiss")
 FACTORIES = ["IVF8,SQ8"]

@@ -1,6 +1,6 @@
 """forget on stores of every kind that embed makes: nothing is left, and nobody else's rows change.
 
-Covers transforms/steps/forget/units.py.
+Covers transforms/steps/forget/unit_eraser.py.
 """
 
 import json

@@ -23,7 +23,7 @@ from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space import row_hash
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
-from sentence_beam.transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms.store.shards.shard_reading import read_pooled
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]

@@ -42,10 +42,10 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.calibration import parse_calibration
 from sentence_beam.transforms.corpus import Columns, match_inputs, read_span
+from sentence_beam.transforms.corpus.collection_rows import plan_file
 from sentence_beam.transforms.corpus.formats.registry import columns_of
-from sentence_beam.transforms.corpus.reading import plan_file
 from sentence_beam.transforms.encoder import Encoder
-from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space import parse_pooler, row_hashes
 from sentence_beam.transforms.steps.watch.watch_run import WatchJob, watch_answers
@@ -57,8 +57,8 @@ from sentence_beam.transforms.store.runs.result import read_result
 from sentence_beam.transforms.store.runs.reuse import LastSnapshot
 from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
 from sentence_beam.transforms.store.shards.precision import Ranges
-from sentence_beam.transforms.store.shards.reading import read_shard, take_rows
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.shards.shard_reading import read_shard, take_rows
+from sentence_beam.transforms.store.verification import faults
 from sentence_beam.transforms.store.watched import keep_watch_file
 
 Check = Callable[[Any], object]

@@ -1,7 +1,7 @@
 """JSON as people have it.
 
 Covers transforms/corpus/formats/json_array.py.
-Covers transforms/corpus/json_values.py.
+Covers transforms/corpus/formats/json_values.py.
 """
 
 import json
@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus import json_values
+from sentence_beam.transforms.corpus.formats import json_values
 from sentence_beam.transforms.corpus.formats.registry import columns_of
 
 ROWS = [{"id": "1", "text": "one"}, {"id": "2", "text": "zwei, größer"}]

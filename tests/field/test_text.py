@@ -1,6 +1,6 @@
 """Text, documents and JSON lines as people have them: their encodings.
 
-Covers transforms/corpus/encoding.py.
+Covers transforms/corpus/formats/encoding.py.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Columns, read_files
-from sentence_beam.transforms.corpus.encoding import encoding_of
+from sentence_beam.transforms.corpus.formats.encoding import encoding_of
 from sentence_beam.transforms.corpus.formats.registry import columns_of
 
 TEXT = "first line\r\nsecond line\r\n"

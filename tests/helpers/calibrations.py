@@ -9,7 +9,7 @@ from sentence_beam.transforms.calibration.methods import fit_affine
 from sentence_beam.transforms.calibration.moments import Moments
 from sentence_beam.transforms.calibration.moved import FittedMoments
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms.store.shards.shard_reading import read_pooled
 
 
 def standard_moments(width: int) -> dict[str, str]:

@@ -5,7 +5,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.tables import ROWS, TableFormat, cut_batches, opened
+from sentence_beam.transforms.corpus.formats.table_formats import (
+    ROWS,
+    TableFormat,
+    cut_batches,
+    opened,
+)
 
 
 class Cards(TableFormat):

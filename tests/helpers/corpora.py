@@ -19,7 +19,7 @@ from helpers.tiny_models import WORDS
 
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 COMPRESSORS = {
     ".gz": gzip.compress,

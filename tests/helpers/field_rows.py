@@ -15,7 +15,7 @@ from sentence_beam.transforms.steps.plan.kept_types import types_of
 from sentence_beam.transforms.steps.plan.planned import planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import spans_of
+from sentence_beam.transforms.store.runs.recorded_plan import spans_of
 from sentence_beam.transforms.store.runs.result import now
 
 

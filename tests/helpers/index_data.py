@@ -17,8 +17,8 @@ from sentence_beam.transforms.index import (
     choose_index,
     train,
 )
-from sentence_beam.transforms.index.search import SearchResult
-from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.index_spec import IndexSpec
+from sentence_beam.transforms.index.segment_search import SearchResult
 
 pytest.importorskip("faiss")
 

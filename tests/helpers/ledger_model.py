@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS
 from sentence_beam.transforms.store.runs.made import pack
-from sentence_beam.transforms.store.runs.plan import ALL, PLAN, SOME
-from sentence_beam.transforms.store.tables.columns import FILE_COUNTS, FILES, MADE, UNITS
+from sentence_beam.transforms.store.runs.recorded_plan import ALL, PLAN, SOME
 from sentence_beam.transforms.store.tables.names import stretch_of
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES, MADE, UNITS
 
 Row = dict[str, Any]
 FORMS = ("0123456789abcdef", "fedcba9876543210")

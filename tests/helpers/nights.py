@@ -23,12 +23,14 @@ from sentence_beam.transforms.space import Space, row_hashes
 from sentence_beam.transforms.steps.commit import count_changes
 from sentence_beam.transforms.steps.commit.commit_run import commit_run
 from sentence_beam.transforms.steps.index import (
-    build,
     decisions,
-    rows,
-    sample,
+    index_build,
+    index_training,
     segments,
-    train,
+    training_sample,
+)
+from sentence_beam.transforms.steps.index import (
+    update_rows as rows,
 )
 from sentence_beam.transforms.steps.index.decisions import RequestedIndex
 from sentence_beam.transforms.store.entries import RememberedOptions
@@ -37,9 +39,9 @@ from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.runs.result import now
-from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from sentence_beam.transforms.store.shards.vectors import Vectors
-from sentence_beam.transforms.store.shards.writing import unit_digest
+from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
+from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 DIM = 16
 Files = Mapping[str, Iterable[tuple[str, str]]]  # rows (id, text) by file; a file is a unit
@@ -211,23 +213,26 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, retrain: str = 
         targets = segments.decide(_sending(rows.match, found))
         ranges = segments.cut(_done(segments.build, targets))
         found = list(decisions.conclude(_done(segments.write, ranges)))
-    if found and isinstance(found[0], build.TrainingGroup):
-        works = train_steps([sample.sample(group) for group in found])
+    if found and isinstance(found[0], index_build.TrainingGroup):
+        works = train_steps([training_sample.sample(group) for group in found])
         if isinstance(works[0], RunFact):
             return works[0]
-        items = build.cut([build.build(work) for work in works])
-        return next(build.conclude([build.write(item) for item in items]))
+        items = index_build.cut([index_build.build(work) for work in works])
+        return next(index_build.conclude([index_build.write(item) for item in items]))
     return found[0] if found else None
 
 
 def train_steps(sampled: list[Any]) -> list[Any]:
     """What the training of sampled groups gives, every step called once in order."""
-    works = list(train.divide(sampled))
+    works = list(index_training.divide(sampled))
     clustered: list[Any] = []
     for turn in range(1 + PASSES if works else 0):
-        works = list(train.again(clustered)) if turn else works
-        clustered = [train.cluster(work) for work in train.allot([train.assign(w) for w in works])]
-    return list(train.finish([*sampled, *clustered]))
+        works = list(index_training.again(clustered)) if turn else works
+        clustered = [
+            index_training.cluster(work)
+            for work in index_training.allot([index_training.assign(w) for w in works])
+        ]
+    return list(index_training.finish([*sampled, *clustered]))
 
 
 def _done(step: Any, works: Iterable[Any]) -> list[Any]:

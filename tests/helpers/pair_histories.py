@@ -19,15 +19,15 @@ from helpers.pair_planner import Asked, Planner, items_of
 from helpers.pair_table import LASTING, START, Item, Reason, reasons
 from helpers.snapshots import files_of, group_name
 
-from sentence_beam.transforms.base.arrow import values_of
+from sentence_beam.transforms.base.arrow_arrays import values_of
 from sentence_beam.transforms.corpus.syntax import CsvSyntax, Syntax
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
-from sentence_beam.transforms.store.shards.columns import own_columns
 from sentence_beam.transforms.store.shards.precision import Coding, dequantize
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.shards.shard_columns import own_columns
+from sentence_beam.transforms.store.verification import faults
 
 EXACT = 2e-5  # of a vector's largest component
 OFF = {"float32": EXACT, "float16": 1e-2}  # pooled vectors, by the type of the forward pass

@@ -23,7 +23,7 @@ from sentence_beam.transforms.calibration.moved import FittedMoments
 from sentence_beam.transforms.corpus.chunks.cut import Cutter
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Recipe, Space, parse_pooler
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 
 Options = Mapping[str, str]
 POOLED_BY = ("model", "pooler", "prompt", "max-tokens", "dtype")

@@ -18,18 +18,18 @@ from sentence_beam.transforms.steps.embed.cutting import read_units
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import read_again
 from sentence_beam.transforms.steps.plan.look import look_at_all
-from sentence_beam.transforms.steps.plan.record import put_together, record
+from sentence_beam.transforms.steps.plan.whole_plan import put_together, record
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.plan import input_files
+from sentence_beam.transforms.store.runs.recorded_plan import input_files
 from sentence_beam.transforms.store.runs.result import Result, now
-from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from sentence_beam.transforms.store.shards.vectors import Vectors
-from sentence_beam.transforms.store.shards.writing import unit_digest, with_text
+from sentence_beam.transforms.store.shards.shard_bytes import unit_digest, with_text
+from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 UNIT_TOKENS = 2000
 

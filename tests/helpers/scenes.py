@@ -20,7 +20,7 @@ from helpers.corpora import sentences, write_jsonl, write_parquet
 from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import read_manifest, snapshots
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 HOW = (
     "--id-column",

@@ -6,7 +6,7 @@ from typing import Any
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.steps.commit.commit_run import settle_run
 from sentence_beam.transforms.store.records import Problem, UnitRecord
-from sentence_beam.transforms.store.runs import finish as finish_run
+from sentence_beam.transforms.store.runs import run_end as finish_run
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.runs.made import by_stretch, pack

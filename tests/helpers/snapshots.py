@@ -19,24 +19,24 @@ from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.files import key_of
 from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, group_of_key
-from sentence_beam.transforms.report import report
+from sentence_beam.transforms.report import store_report
 from sentence_beam.transforms.space import Space, row_hashes
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import RememberedOptions, TableEntry
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs import plan
+from sentence_beam.transforms.store.runs import recorded_plan
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import PLAN, PlanNotes, input_files
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, input_files
 from sentence_beam.transforms.store.runs.result import Result, now
-from sentence_beam.transforms.store.runs.settle import Settled
+from sentence_beam.transforms.store.runs.settling import Settled
 from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
-from sentence_beam.transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
-from sentence_beam.transforms.store.shards.writing import unit_digest
-from sentence_beam.transforms.store.tables import columns
-from sentence_beam.transforms.store.tables import parts as table_parts
-from sentence_beam.transforms.store.tables.columns import FILES, MADE, UNITS, values_of
+from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
+from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
+from sentence_beam.transforms.store.tables import table_columns as columns
+from sentence_beam.transforms.store.tables import table_parts
+from sentence_beam.transforms.store.tables.table_columns import FILES, MADE, UNITS, values_of
 
 SPACE = Space(
     weights="w", tokenizer="t", architecture="bert:x", max_tokens=16, prompt="", pooler={"name": "mean"},
@@ -107,7 +107,7 @@ def night(
     result = finish(
         run, [write_unit(root, place, unit, run.id) for place, unit in enumerate(rows)], []
     )
-    report.bring_up_to_date(root)
+    store_report.bring_up_to_date(root)
     return result
 
 
@@ -261,7 +261,7 @@ def write_plan(
     """Put a plan of these files on record."""
     types = next((item.file.types for item in files if item.file.types), ())
     notes = PlanNotes(buckets=buckets, types=dict(types), written=now())
-    return plan.write_plan(root, run, plan_rows(files), notes)
+    return recorded_plan.write_plan(root, run, plan_rows(files), notes)
 
 
 def _manifest(store: Store, run: str | None = None) -> Entry:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.tables.columns import MADE, rows_table, values_of
+from sentence_beam.transforms.store.tables.table_columns import MADE, rows_table, values_of
 
 
 def unit_record(rows: int, **values: object) -> UnitRecord:

@@ -5,9 +5,9 @@ import pyarrow as pa
 
 from sentence_beam.transforms.corpus import InputFile, Rejected, UnitRows
 from sentence_beam.transforms.space import Space, row_hashes
-from sentence_beam.transforms.store.shards.units import PreparedUnit
-from sentence_beam.transforms.store.shards.vectors import Vectors
-from sentence_beam.transforms.store.shards.writing import unit_digest
+from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
+from sentence_beam.transforms.store.shards.unit_store import PreparedUnit
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 
 def make_unit(

@@ -13,7 +13,7 @@ from sentence_beam.transforms.steps.watch.watch_run import WatchJob, begin_watch
 from sentence_beam.transforms.store.entries import RememberedOptions, WatchEntry
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.answers import AnswerFigures
+from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures
 from sentence_beam.transforms.store.runs.facts import RunFact, WatchRecord
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.result import Result

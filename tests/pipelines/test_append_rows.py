@@ -10,7 +10,7 @@ from helpers.corpora import sentences, write_lines, write_parquet
 from helpers.snapshots import files_of
 
 import sentence_beam as sb
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 TEXTS = sentences(12)
 

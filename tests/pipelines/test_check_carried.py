@@ -1,7 +1,7 @@
 """Shards that a run carries over: damaged ones are found by the run itself, named, and made
 again.
 
-Covers transforms/steps/commit/verify.py.
+Covers transforms/steps/commit/verify_job.py.
 """
 
 import json

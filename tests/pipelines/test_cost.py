@@ -28,9 +28,9 @@ from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.changed_rows import SnapshotShard, by_bucket, read_block
 from sentence_beam.transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
-from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
-from sentence_beam.transforms.store.shards.vectors import Vectors
-from sentence_beam.transforms.store.shards.writing import with_text
+from sentence_beam.transforms.store.shards.shard_bytes import with_text
+from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from helpers.snapshots import changed, edit_files, edit_units, files_of, parts_o
 from sentence_beam.pipelines.cli import main
 from sentence_beam.pipelines.verify import by_workers
 from sentence_beam.transforms.store import layout, open_store
-from sentence_beam.transforms.store.verify import Extent, faults
+from sentence_beam.transforms.store.verification import Extent, faults
 
 Damage = Callable[[Path], None]
 

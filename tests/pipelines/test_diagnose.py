@@ -1,10 +1,10 @@
 """`diagnose`: on a store without its model, on files and pairs the same sample whatever their
 order, its page.
 
-Covers transforms/evaluation/diagnostics/diagnose.py.
+Covers transforms/evaluation/diagnostics/diagnosis.py.
 Covers transforms/evaluation/diagnostics/material.py.
 Covers transforms/evaluation/diagnostics/model_figures.py.
-Covers transforms/evaluation/diagnostics/page.py.
+Covers transforms/evaluation/diagnostics/diagnostics_page.py.
 """
 
 import json
@@ -23,7 +23,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from sentence_beam.pipelines.diagnose import table
 from sentence_beam.transforms.calibration.quality import mean_cosine
-from sentence_beam.transforms.evaluation.diagnostics.figures import figure
+from sentence_beam.transforms.evaluation.diagnostics.figure_rows import figure
 from sentence_beam.transforms.store import open_store
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -69,7 +69,7 @@ def test_a_store_is_looked_at_without_its_model(
             lambda *_: pytest.fail("the model was loaded"),
         )
         patch.setattr(
-            "sentence_beam.transforms.evaluation.watch.tell",
+            "sentence_beam.transforms.evaluation.evaluation_progress.tell",
             lambda text: pytest.fail(f"it said {text!r}"),
         )
         out = run("diagnose", "--store", store, "--output", output).ok().out

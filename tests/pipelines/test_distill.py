@@ -1,6 +1,6 @@
 """`sentence-beam distill`, by the command line.
 
-Covers transforms/training/distill.py.
+Covers transforms/training/distillation.py.
 """
 
 import json

@@ -24,11 +24,11 @@ from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.pooling import Status
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space import row_hash, row_hashes
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.embed import inputs as inputs_of_units
-from sentence_beam.transforms.steps.embed.units import UnitEmbedder
+from sentence_beam.transforms.steps.embed.unit_embedder import UnitEmbedder
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.shards.units import UnitStore
+from sentence_beam.transforms.store.shards.unit_store import UnitStore
 
 SPEC = "budget:tokens=12"
 CUT = ("--chunks", SPEC, "--id-column", "id")
@@ -366,7 +366,7 @@ def test_means_whose_hashes_an_earlier_version_made_are_embedded_once_more(
         return row_hashes("\x1e".join(texts) for texts in rows.parts.texts)
 
     with monkeypatch.context() as patch:
-        patch.setattr("sentence_beam.transforms.steps.embed.units.hashes_of", as_before)
+        patch.setattr("sentence_beam.transforms.steps.embed.unit_embedder.hashes_of", as_before)
         run("embed", "--store", store, *how).ok()
     run("embed", "--store", store, *how).ok()
     assert manifest_of(store)["work"]["carried"] == 6  # type: ignore[index]

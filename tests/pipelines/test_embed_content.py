@@ -37,7 +37,7 @@ from hypothesis import strategies as st
 from sentence_beam.transforms.space import row_hash
 from sentence_beam.transforms.steps.options import resolve
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.plan import read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 UNIT = ("--unit-tokens", 200)
 OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *UNIT)
@@ -267,7 +267,7 @@ def test_an_unchanged_corpus_is_carried_unread(
     embed(inputs / "**", *OWN_IDS).ok()
     first = check_ledger(store, 56, 6)
     monkeypatch.setattr(
-        "sentence_beam.transforms.steps.plan.content.read_span",
+        "sentence_beam.transforms.steps.plan.content_plan.read_span",
         lambda *_: pytest.fail("a row was read"),
     )
     embed(inputs / "**", "--max-rejects", 1).ok()

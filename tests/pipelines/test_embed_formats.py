@@ -45,8 +45,8 @@ from sentence_beam.transforms.corpus import (
     plan_file,
     read_span,
 )
-from sentence_beam.transforms.corpus.counting import count_rows
 from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.row_counting import count_rows
 from sentence_beam.transforms.store import open_store
 
 TEXTS = [

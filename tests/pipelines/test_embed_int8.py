@@ -2,7 +2,7 @@
 
 Covers transforms/encoder/openvino_pass.py.
 Covers transforms/encoder/quantise.py.
-Covers transforms/steps/plan/int8_model.py.
+Covers transforms/steps/plan/quantised_model.py.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Machine, Recipe
 from sentence_beam.transforms.space.int8_model import Int8Model
-from sentence_beam.transforms.steps.embed.rows import RowsJob
+from sentence_beam.transforms.steps.embed.element_rows import RowsJob
 from sentence_beam.transforms.store import open_store
 
 

@@ -1,6 +1,6 @@
 """Prompts of a model's folder: rows and queries get those of sentence-transformers.
 
-Covers transforms/report/snapshot.py.
+Covers transforms/report/snapshot_section.py.
 """
 
 import json

@@ -29,7 +29,7 @@ from helpers.snapshots import files_of, units_of
 from helpers.tiny_models import save_tiny_model
 from helpers.variants import variants
 
-WRITE_PLAN = "sentence_beam.transforms.steps.plan.record.write_plan"
+WRITE_PLAN = "sentence_beam.transforms.steps.plan.whole_plan.write_plan"
 PARTS = ("embeddings", "sidecars", "rejects")
 
 

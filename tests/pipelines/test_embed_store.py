@@ -126,7 +126,7 @@ def test_a_disk_that_fills_up_behind_the_commit(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            "sentence_beam.transforms.store.runs.finish.record_result",
+            "sentence_beam.transforms.store.runs.run_end.record_result",
             _raise(errno.ENOSPC, "result.json"),
         )
         outcome = embed(glob, *ALL)
@@ -248,12 +248,12 @@ def test_a_commit_in_between_stands_and_the_later_run_says_so(
 ) -> None:
     embed(glob, *ALL).ok()
     theirs: list[bytes] = []
-    from sentence_beam.transforms.store.runs import finish
+    from sentence_beam.transforms.store.runs import run_end
 
-    original = finish.commit
+    original = run_end.commit
 
     def late(*args: Any) -> Any:
-        monkeypatch.setattr(finish, "commit", original)
+        monkeypatch.setattr(run_end, "commit", original)
         (store / "lease.json").unlink()  # as if it had gone stale
         (glob.parent / "9.txt").write_text("theirs\n")
         options = ["--input", str(glob), "--store", str(store), "--max-rejects", "1"]
@@ -262,7 +262,7 @@ def test_a_commit_in_between_stands_and_the_later_run_says_so(
         capfd.readouterr()
         return original(*args)
 
-    monkeypatch.setattr(finish, "commit", late)
+    monkeypatch.setattr(run_end, "commit", late)
     (glob.parent / "8.txt").write_text("ours\n")
     line = embed(glob, *ALL).failed(1, store, "committed while this run worked", "run again")
     assert json.loads(theirs[0])["run"] in line
@@ -283,7 +283,9 @@ def test_an_unforeseen_failure_is_one_line_and_on_record(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("sentence_beam.transforms.steps.embed.units.collapse", lambda hashes: 1 / 0)
+        patch.setattr(
+            "sentence_beam.transforms.steps.embed.unit_embedder.collapse", lambda hashes: 1 / 0
+        )
         outcome = embed(glob, *ALL)
     assert outcome.status == 1
     assert outcome.err.count("\n") == 1

@@ -2,11 +2,11 @@
 bad tasks.
 
 Covers transforms/evaluation/encode_many.py.
-Covers transforms/evaluation/evaluate.py.
+Covers transforms/evaluation/scoring.py.
 Covers transforms/evaluation/kinds/store_retrieval.py.
-Covers transforms/evaluation/methods.py.
-Covers transforms/evaluation/plan.py.
-Covers transforms/evaluation/rows.py.
+Covers transforms/evaluation/compared_methods.py.
+Covers transforms/evaluation/evaluation_plan.py.
+Covers transforms/evaluation/score_rows.py.
 """
 
 import csv
@@ -25,7 +25,7 @@ from sentence_beam.transforms.calibration.quality import cosines
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.evaluation import EvaluateOptions, predict
 from sentence_beam.transforms.evaluation.encode_many import Encoded
-from sentence_beam.transforms.evaluation.evaluate import evaluate
+from sentence_beam.transforms.evaluation.scoring import evaluate
 
 PAIRS = [
     (5.0, "a man is playing the guitar", "the man is playing a guitar"),
@@ -552,13 +552,15 @@ def test_tasks_that_were_scored_before_one_failed_are_written(
     out, page = tmp_path / "o.jsonl", tmp_path / "o.html"
     fail_for(
         monkeypatch,
-        "sentence_beam.transforms.evaluation.evaluate.averaged",
+        "sentence_beam.transforms.evaluation.scoring.averaged",
         ValueError("no average"),
     )
     assert "ValueError: no average" in run(*asked, "--output", out).err
     assert [row["task"] for row in rows_of(out) if row["subset"] == "all"] == ["a", "b"]
     monkeypatch.undo()
-    fail_for(monkeypatch, "sentence_beam.transforms.evaluation.page.page", ValueError("no page"))
+    fail_for(
+        monkeypatch, "sentence_beam.transforms.evaluation.scores_page.page", ValueError("no page")
+    )
     ended = run(*asked, "--report", page)
     assert ended.status == 1
     assert "ValueError: no page" in ended.err

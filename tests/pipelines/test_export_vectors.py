@@ -1,7 +1,7 @@
 """`export --vectors`: each folder opened by the library that it is for.
 
 Covers transforms/steps/joins/export_parts.py.
-Covers transforms/beam/parts.py.
+Covers transforms/beam/written_parts.py.
 """
 
 import io

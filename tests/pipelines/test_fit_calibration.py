@@ -21,7 +21,7 @@ from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms.calibration import load_calibration
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms.store.shards.shard_reading import read_pooled
 
 TEXTS = sentences(300)
 METHODS = [

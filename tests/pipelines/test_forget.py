@@ -36,7 +36,7 @@ from sentence_beam.transforms.index import upkeep
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.shards.id_hashes import id_hashes
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 from sentence_beam.transforms.store.watched import read_answers
 
 pytest.importorskip("faiss")

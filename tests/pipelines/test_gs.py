@@ -17,7 +17,7 @@ from helpers.gcs import Gcs, other_server
 from helpers.snapshots import files_of, units_of
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.steps.plan import record
+from sentence_beam.transforms.steps.plan import whole_plan
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs import lease
 
@@ -262,13 +262,13 @@ def test_input_that_is_replaced_meanwhile_is_one_line(
     embed_gs: Run, inputs: Path, gs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     night(inputs, f"{gs}/in", 2)
-    path, write_plan = f"{gs}/in/001.parquet", record.write_plan
+    path, write_plan = f"{gs}/in/001.parquet", whole_plan.write_plan
 
     def replace(*arguments: Any, **named: Any) -> None:
         storage.overwrite(path, (inputs / "000.parquet").read_bytes())
         write_plan(*arguments, **named)
 
-    monkeypatch.setattr(record, "write_plan", replace)
+    monkeypatch.setattr(whole_plan, "write_plan", replace)
     embed_gs().failed(1, f"{path} was replaced or removed while it was read; run again")
     assert storage.storage_of(gs).stat(f"{gs}/store/manifest.json") is None
     monkeypatch.undo()

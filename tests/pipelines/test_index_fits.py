@@ -16,7 +16,7 @@ from helpers.corpora import (
 )
 
 from sentence_beam.transforms.corpus import Span
-from sentence_beam.transforms.corpus.counting import count_up_to
+from sentence_beam.transforms.corpus.row_counting import count_up_to
 
 pytest.importorskip("faiss")
 
@@ -89,7 +89,7 @@ def test_an_index_with_rows_enough_counts_no_further(
         counted.append(count_up_to(span, most))
         return counted[-1]
 
-    monkeypatch.setattr("sentence_beam.transforms.steps.plan.rows.count_up_to", count)
+    monkeypatch.setattr("sentence_beam.transforms.steps.plan.row_checks.count_up_to", count)
     embed(inputs / "*", "--index", "IVF32,Flat").ok()
     assert counted == [32]
     assert manifest_of(store)["index"]["factory"] == "IVF32,Flat"

@@ -207,7 +207,7 @@ def test_a_file_goes_on_where_its_job_was_interrupted(
     assert len(list((tmp_path / "nb.csv.parts").glob("*.parquet"))) == 1
     run(*asked, "-k", 3).failed(2, f"{tmp_path}/nb.csv.parts", "(k differs)")
     monkeypatch.setattr(
-        "sentence_beam.transforms.steps.joins.neighbours.NeighbourSearch.finish_block",
+        "sentence_beam.transforms.steps.joins.nearest_rows.NeighbourSearch.finish_block",
         lambda *_: pytest.fail("made again"),
     )
     run(*asked, "-k", 2).ok()

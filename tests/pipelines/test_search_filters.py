@@ -1,7 +1,7 @@
 """search --where, --min-score, --id and --query-vectors, on stores brought along over nights.
 
 Covers pipelines/search.py.
-Covers transforms/search/queries.py.
+Covers transforms/search/query_vectors.py.
 """
 
 import json

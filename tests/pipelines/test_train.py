@@ -1,9 +1,9 @@
 """`train`: what is learnt, what is written, and what a stopped training leaves.
 
-Covers transforms/training/estimate.py.
+Covers transforms/training/training_estimate.py.
 Covers transforms/training/model.py.
 Covers transforms/training/prepare.py.
-Covers transforms/training/train.py.
+Covers transforms/training/training_run.py.
 Covers transforms/training/trainer.py.
 """
 
@@ -166,7 +166,7 @@ def test_a_stopped_training_goes_on_as_if_nothing_had_been(
     options = ["--epochs", 3, "--dev", data / file, "--checkpoint-steps", 3, *more]
     begun = train(objective, file, *options, "--output", tmp_path / "whole", "--resume")
     assert (begun.status, "no checkpoint to resume; the training begins" in begun.err) == (0, True)
-    from sentence_beam.transforms.training.watch import TrainingWatch
+    from sentence_beam.transforms.training.training_progress import TrainingWatch
 
     step = TrainingWatch.step
     monkeypatch.setattr(TrainingWatch, "step", stopping_at(8))
@@ -479,7 +479,7 @@ def test_a_folder_is_replaced_as_a_whole(
     def broken(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("sentence_beam.transforms.training.train.write_record", broken)
+    monkeypatch.setattr("sentence_beam.transforms.training.training_run.write_record", broken)
     assert train("regression", "scored.tsv", "--overwrite", "--seed", 3).status == 1
     assert weights(tmp_path / "model") == old
     monkeypatch.undo()

@@ -1,7 +1,7 @@
 """`train` on data and options that cannot be used: one line each, before any model is loaded.
 
-Covers transforms/training/checks.py.
-Covers transforms/training/options.py.
+Covers transforms/training/option_checks.py.
+Covers transforms/training/train_options.py.
 """
 
 import tomllib
@@ -13,7 +13,7 @@ from helpers.training import labelled_rows, scored_rows, triplet_rows, write_tsv
 
 from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.training import recipes
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.train_options import TrainOptions
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 

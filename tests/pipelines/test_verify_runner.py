@@ -20,7 +20,7 @@ from sentence_beam.pipelines import verify
 from sentence_beam.pipelines.verify import by_workers
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.verify import Extent, faults
+from sentence_beam.transforms.store.verification import Extent, faults
 
 
 @pytest.fixture(scope="module", autouse=True)

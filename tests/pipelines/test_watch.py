@@ -24,7 +24,7 @@ from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.transforms.report.history import RunSummary, recommended_answer_change
+from sentence_beam.transforms.report.run_history import RunSummary, recommended_answer_change
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs.result import COMMITTED
 from sentence_beam.transforms.store.watched import read_answers
@@ -165,7 +165,7 @@ def test_no_model_is_loaded_for_an_unchanged_set(
     def refuse(*_: object) -> None:
         raise AssertionError("the model is loaded")
 
-    monkeypatch.setattr("sentence_beam.transforms.search.queries.QueryEncoder.pooled", refuse)
+    monkeypatch.setattr("sentence_beam.transforms.search.query_vectors.QueryEncoder.pooled", refuse)
     write(inputs, sentences(20, 60), "c.parquet")
     assert "beyond growth" in embed(inputs / "*").ok().out
 

@@ -6,7 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import index_array, mask_array, mask_of, string_array
+from sentence_beam.transforms.base.arrow_arrays import (
+    index_array,
+    mask_array,
+    mask_of,
+    string_array,
+)
 
 _NUMPY = {pa.int64(): np.int64, pa.uint64(): np.uint64, pa.int32(): np.int32}
 

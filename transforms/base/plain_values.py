@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from sentence_beam.transforms.base.arrow import with_inner_types
+from sentence_beam.transforms.base.arrow_arrays import with_inner_types
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:

@@ -11,7 +11,7 @@ from sentence_beam.transforms.beam.plan import Plan
 from sentence_beam.transforms.beam.settle import Settle
 from sentence_beam.transforms.beam.watch import with_watch
 from sentence_beam.transforms.beam.write_store import WriteStore
-from sentence_beam.transforms.steps.joins.neighbours import NeighboursJob
+from sentence_beam.transforms.steps.joins.nearest_rows import NeighboursJob
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store.index_entries import IndexRequest
 

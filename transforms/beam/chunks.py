@@ -10,7 +10,7 @@ from apache_beam.utils.shared import Shared
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.values import StrPath, as_text
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
 from sentence_beam.transforms.space.recipe import Recipe
 from sentence_beam.transforms.steps.embed.row_shapes import check_keys

@@ -13,8 +13,8 @@ from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.blocks import PackedRows
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan import content
-from sentence_beam.transforms.steps.plan.content import Key, Passing, ToCount, ToRead
+from sentence_beam.transforms.steps.plan import content_plan
+from sentence_beam.transforms.steps.plan.content_plan import Key, Passing, ToCount, ToRead
 from sentence_beam.transforms.steps.plan.elements import FilesToOpen, PlannedFiles, packed
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
@@ -36,7 +36,7 @@ class OpenFilesFn(beam.DoFn):
         try:
             self._renew()
             with kept_alive(self._job.root, self._job.run.id):  # storage may be slow
-                opened = content.open_files(files.table, self._job)
+                opened = content_plan.open_files(files.table, self._job)
             yield PlannedFiles(packed(opened))
         except SentenceBeamError as error:
             yield Problem.of(error)
@@ -61,7 +61,7 @@ class CountFn(beam.DoFn):
             self._renew()
             # a span may be a large compressed file
             with kept_alive(self._job.root, self._job.run.id):
-                counted = content.count_rows(item, self._job)
+                counted = content_plan.count_rows(item, self._job)
             yield counted
         except SentenceBeamError as error:
             yield Problem.of(error)
@@ -85,7 +85,7 @@ class ReadRowsFn(beam.DoFn):
         if work.first:
             yield from empty_blocks(work.buckets)
         try:
-            blocks = content.read_rows(work, self._job, self._renew)
+            blocks = content_plan.read_rows(work, self._job, self._renew)
             yield from (((*key, group), block) for group, block in blocks)
         except SentenceBeamError as error:
             yield TaggedOutput(PROBLEMS, Problem.of(error))

@@ -30,9 +30,9 @@ from sentence_beam.transforms.steps.embed.crash_guard import marked
 from sentence_beam.transforms.steps.embed.cutting import read_units
 from sentence_beam.transforms.steps.embed.load_encoder import load_checked_encoder
 from sentence_beam.transforms.steps.embed.long_spans import cut_long, read_unit_files
-from sentence_beam.transforms.steps.embed.units import UnitEmbedder
+from sentence_beam.transforms.steps.embed.unit_embedder import UnitEmbedder
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.content import Group, Key, piece_unit
+from sentence_beam.transforms.steps.plan.content_plan import Group, Key, piece_unit
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
 

@@ -19,9 +19,9 @@ from sentence_beam.transforms.beam.metrics import StageMetrics
 from sentence_beam.transforms.beam.runners import works_in_process
 from sentence_beam.transforms.space import Machine, Recipe, Space
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
+from sentence_beam.transforms.steps.embed.element_rows import RowEmbedder, RowsJob
 from sentence_beam.transforms.steps.embed.row_shapes import REASON
-from sentence_beam.transforms.steps.embed.rows import RowEmbedder, RowsJob
-from sentence_beam.transforms.steps.embed.windows import EmbeddedElement
+from sentence_beam.transforms.steps.embed.row_windows import EmbeddedElement
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder import Encoder

@@ -7,15 +7,15 @@ import apache_beam as beam
 
 from sentence_beam.transforms.beam.graph import MergeAll
 from sentence_beam.transforms.corpus import Span
-from sentence_beam.transforms.steps.fit.fit import FitJob, fit
-from sentence_beam.transforms.steps.fit.gather import Gathered, GatherJob, gather
-from sentence_beam.transforms.steps.fit.token_statistics import (
+from sentence_beam.transforms.steps.fit.corpus_statistics import (
     Counted,
     CountJob,
     SpanCounter,
     plan_spans,
     write_statistics,
 )
+from sentence_beam.transforms.steps.fit.gathered_vectors import Gathered, GatherJob, gather
+from sentence_beam.transforms.steps.fit.store_fit import FitJob, fit
 from sentence_beam.transforms.store.records import Problem
 
 

@@ -30,7 +30,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.lease import kept_alive
-from sentence_beam.transforms.store.tables.columns import MADE, record_of, values_of
+from sentence_beam.transforms.store.tables.table_columns import MADE, record_of, values_of
 
 # Names of Beam's own runners, and of their classes, in lower case; the last uses another program.
 PROBLEMS = "problems"

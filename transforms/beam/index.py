@@ -22,17 +22,24 @@ from sentence_beam.transforms.beam.graph import (
 )
 from sentence_beam.transforms.beam.metrics import StageMetrics
 from sentence_beam.transforms.index.cells import PASSES
-from sentence_beam.transforms.steps.index import build, decisions, rows, sample, segments, train
-from sentence_beam.transforms.steps.index.build import TrainingGroup
+from sentence_beam.transforms.steps.index import (
+    decisions,
+    index_build,
+    index_training,
+    segments,
+    training_sample,
+)
+from sentence_beam.transforms.steps.index import update_rows as rows
 from sentence_beam.transforms.steps.index.decisions import RequestedIndex
-from sentence_beam.transforms.steps.index.rows import (
+from sentence_beam.transforms.steps.index.index_build import TrainingGroup
+from sentence_beam.transforms.steps.index.update import ErasedFromIndex, IndexUpdateJob
+from sentence_beam.transforms.steps.index.update_rows import (
     BucketMatch,
     Reader,
     Reading,
     SentRows,
     gather,
 )
-from sentence_beam.transforms.steps.index.update import ErasedFromIndex, IndexUpdateJob
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
@@ -193,7 +200,7 @@ class TrainIndex(beam.PTransform):
             | "Groups" >> beam.Flatten()
             | "Elements" >> beam.Map(IndexElement.of)
             | "SpreadSample" >> Spread()
-            | "Sample" >> beam.Map(timed, self._key, "sample_ms", sample.sample)
+            | "Sample" >> beam.Map(timed, self._key, "sample_ms", training_sample.sample)
         )
         trained = (
             sampled,
@@ -202,15 +209,16 @@ class TrainIndex(beam.PTransform):
         return (
             trained
             | "Trained" >> Together()
-            | "Finish" >> beam.FlatMap(timed_together, self._key, "train_ms", train.finish)
+            | "Finish" >> beam.FlatMap(timed_together, self._key, "train_ms", index_training.finish)
             | "SpreadBuild" >> Spread()
-            | "Build" >> beam.Map(timed, self._key, "segment_ms", build.build)
+            | "Build" >> beam.Map(timed, self._key, "segment_ms", index_build.build)
             | "Built" >> Together()
-            | "Cut" >> beam.FlatMap(timed_together, self._key, "segment_ms", build.cut)
+            | "Cut" >> beam.FlatMap(timed_together, self._key, "segment_ms", index_build.cut)
             | "SpreadRanges" >> Spread()
-            | "Write" >> beam.Map(timed, self._key, "segment_ms", build.write)
+            | "Write" >> beam.Map(timed, self._key, "segment_ms", index_build.write)
             | "Segments" >> Together()
-            | "Conclude" >> beam.FlatMap(timed_together, self._key, "recall_ms", build.conclude)
+            | "Conclude"
+            >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)
             | "Facts" >> beam.FlatMap(facts_of)
         )
 
@@ -229,14 +237,17 @@ class FindLists(beam.PTransform):
             | "Alone" >> beam.Map(without_figures)
             | "Samples" >> Together()
             | "Divide"
-            >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", train.divide))
+            >> self._hinted(
+                beam.FlatMap(timed_together, self._key, "train_ms", index_training.divide)
+            )
         )
         clustered = self._pass(works, 0)
         for turn in range(1, 1 + PASSES):
             works = (
                 clustered
                 | f"Clustered{turn}" >> Together()
-                | f"Again{turn}" >> beam.FlatMap(timed_together, self._key, "train_ms", train.again)
+                | f"Again{turn}"
+                >> beam.FlatMap(timed_together, self._key, "train_ms", index_training.again)
             )
             clustered = self._pass(works, turn)
         return clustered
@@ -246,12 +257,13 @@ class FindLists(beam.PTransform):
         return (
             works
             | f"SpreadParts{turn}" >> Spread()
-            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", train.assign)
+            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", index_training.assign)
             | f"Assigned{turn}" >> Together()
-            | f"Allot{turn}" >> beam.FlatMap(timed_together, self._key, "train_ms", train.allot)
+            | f"Allot{turn}"
+            >> beam.FlatMap(timed_together, self._key, "train_ms", index_training.allot)
             | f"SpreadCells{turn}" >> Spread()
             | f"Cluster{turn}"
-            >> self._hinted(beam.Map(timed, self._key, "train_ms", train.cluster))
+            >> self._hinted(beam.Map(timed, self._key, "train_ms", index_training.cluster))
         )
 
     def _hinted(self, step: beam.PTransform) -> beam.PTransform:

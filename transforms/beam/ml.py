@@ -20,8 +20,8 @@ from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Machine, Recipe, Space
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
+from sentence_beam.transforms.steps.embed.element_rows import RowsJob
 from sentence_beam.transforms.steps.embed.row_shapes import faults
-from sentence_beam.transforms.steps.embed.rows import RowsJob
 
 SHOWN = 60  # characters of a text in an error
 

@@ -8,8 +8,8 @@ from apache_beam.pvalue import TaggedOutput
 
 from sentence_beam.transforms.beam.graph import PROBLEMS, Merge, MergeAll, typed
 from sentence_beam.transforms.corpus import Span
-from sentence_beam.transforms.steps.joins.compare import Group
-from sentence_beam.transforms.steps.joins.neighbours import (
+from sentence_beam.transforms.steps.joins.compared_rows import Group
+from sentence_beam.transforms.steps.joins.nearest_rows import (
     BlockRecord,
     Comparison,
     NeighbourSearch,

@@ -21,7 +21,7 @@ from sentence_beam.transforms.beam.graph import (
 )
 from sentence_beam.transforms.beam.metrics import StageMetrics
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan import content
+from sentence_beam.transforms.steps.plan import content_plan
 from sentence_beam.transforms.steps.plan.elements import (
     FilesToLookInto,
     PlannedFiles,
@@ -35,7 +35,7 @@ from sentence_beam.transforms.steps.plan.look_into import (
     check_shards,
     look_into_all,
 )
-from sentence_beam.transforms.steps.plan.record import record
+from sentence_beam.transforms.steps.plan.whole_plan import record
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried import ShardCheck
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
@@ -56,7 +56,7 @@ class Plan(beam.PTransform):
         self._job = job
 
     def expand(self, globs: beam.PCollection[str]) -> Any:
-        spans = content.ToRead if self._job.by_content else typehints.List[typehints.Any]
+        spans = content_plan.ToRead if self._job.by_content else typehints.List[typehints.Any]
         return typed(self._planned(globs), spans=spans, problems=Problem)
 
     def _planned(self, globs: beam.PCollection) -> Any:
@@ -72,18 +72,19 @@ class Plan(beam.PTransform):
         slots = slots_of(together.pipeline)
         return (
             together
-            | "Compare" >> beam.FlatMap(content.begin, self._job)
+            | "Compare" >> beam.FlatMap(content_plan.begin, self._job)
             # Where a file has changed, all others are opened too, in parallel as the changed ones.
             | "SpreadUnopened" >> Spread()
             | "OpenFiles" >> beam.ParDo(OpenFilesFn(self._job))
             | "TogetherOpened" >> Together()
-            | "Check" >> beam.FlatMap(content.to_count, self._job)
+            | "Check" >> beam.FlatMap(content_plan.to_count, self._job)
             # How many buckets there are must not depend on how the rows lie in files, so the rows
             # are counted first.
             | "SpreadSpans" >> Spread()
             | "Count" >> beam.ParDo(CountFn(self._job))
             | "TogetherAgain" >> Together()
-            | "Record" >> flat_map(content.record, self._job, slots, outputs=OUTPUTS, main="spans")
+            | "Record"
+            >> flat_map(content_plan.record, self._job, slots, outputs=OUTPUTS, main="spans")
         )
 
 

@@ -8,7 +8,12 @@ from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map, keeping_lease
-from sentence_beam.transforms.steps.embed.quantize import Measured, keep, measure, quantize_unit
+from sentence_beam.transforms.steps.embed.quantized_units import (
+    Measured,
+    keep,
+    measure,
+    quantize_unit,
+)
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.lease import Renewal

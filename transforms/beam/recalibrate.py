@@ -6,7 +6,7 @@ import apache_beam as beam
 
 from sentence_beam.transforms.beam.quantize import Made, quantized
 from sentence_beam.transforms.beam.rewrite import RewriteUnits
-from sentence_beam.transforms.steps.fit.recalibrate import RecalibrateJob, Recalibration
+from sentence_beam.transforms.steps.fit.recalibration import RecalibrateJob, Recalibration
 
 
 class Recalibrate(beam.PTransform):

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import apache_beam as beam
 
 from sentence_beam.transforms.beam.graph import MergeAll
-from sentence_beam.transforms.steps.commit.verify import Verification, VerifyJob
-from sentence_beam.transforms.store.verify import Check, Findings
+from sentence_beam.transforms.steps.commit.verify_job import Verification, VerifyJob
+from sentence_beam.transforms.store.verification import Check, Findings
 
 
 class Verify(beam.PTransform):

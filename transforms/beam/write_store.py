@@ -29,7 +29,7 @@ from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.keywords import WriteKeywords
 from sentence_beam.transforms.steps.options.resolve import Resolved, index_ram
-from sentence_beam.transforms.steps.options.rows import options_for_rows, resolve_for_rows
+from sentence_beam.transforms.steps.options.rows_options import options_for_rows, resolve_for_rows
 from sentence_beam.transforms.steps.plan.collection import (
     CollectionPacker,
     Engine,

@@ -5,7 +5,7 @@ from sentence_beam.transforms.calibration.calibration import (
     check_space,
     load_calibration,
 )
-from sentence_beam.transforms.calibration.spec import CalibrationSpec, parse_calibration
+from sentence_beam.transforms.calibration.calibration_spec import CalibrationSpec, parse_calibration
 
 __all__ = [
     "Calibration",

@@ -14,9 +14,9 @@ from safetensors.numpy import load, save
 
 from sentence_beam.transforms.base.cores import Cores
 from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError, refuse_damage
+from sentence_beam.transforms.calibration.calibration_spec import CalibrationSpec, parse_calibration
 from sentence_beam.transforms.calibration.methods import APPLY
 from sentence_beam.transforms.calibration.moved import FittedMoments
-from sentence_beam.transforms.calibration.spec import CalibrationSpec, parse_calibration
 from sentence_beam.transforms.space import Space, canonical_json, sha256_text
 from sentence_beam.transforms.space.identity import OUTPUT_FIELDS
 

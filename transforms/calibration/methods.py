@@ -7,8 +7,8 @@ import numpy as np
 
 from sentence_beam.transforms.calibration import affine
 from sentence_beam.transforms.calibration.affine import Fitted, Tensors
+from sentence_beam.transforms.calibration.calibration_spec import CalibrationSpec
 from sentence_beam.transforms.calibration.moments import Moments
-from sentence_beam.transforms.calibration.spec import CalibrationSpec
 
 Parameters = Mapping[str, Any]
 FLOOR = 1e-8

@@ -6,17 +6,17 @@ everything else.
 
 from typing import TYPE_CHECKING
 
-from sentence_beam.transforms.corpus.counting import limit_spans
-from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.find import match_inputs
-from sentence_beam.transforms.corpus.reading import (
+from sentence_beam.transforms.corpus.collection_rows import (
     list_files,
     plan_file,
     read_files,
     read_header,
     read_values,
 )
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.find import match_inputs
 from sentence_beam.transforms.corpus.row_blocks import Columns
+from sentence_beam.transforms.corpus.row_counting import limit_spans
 from sentence_beam.transforms.corpus.rows import (
     Rejected,
     UnitRows,

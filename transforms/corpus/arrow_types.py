@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import is_bytes, is_string
+from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
 from sentence_beam.transforms.corpus.column_types import STR, TYPES, ColumnType
 
 NO_TYPE = (

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import plain
+from sentence_beam.transforms.base.arrow_arrays import plain
 from sentence_beam.transforms.corpus.casts import as_type
 from sentence_beam.transforms.corpus.column_values import (
     Reasons,

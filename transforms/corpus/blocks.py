@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes
 from sentence_beam.transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of
 from sentence_beam.transforms.corpus.pieces import TABLE
 from sentence_beam.transforms.corpus.rows import Rejected, UnitRows

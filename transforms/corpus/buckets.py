@@ -9,8 +9,8 @@ from typing import Annotated
 
 import numpy as np
 
-from sentence_beam.transforms.base.arrow import hash_prefixes
-from sentence_beam.transforms.base.entries import count
+from sentence_beam.transforms.base.arrow_arrays import hash_prefixes
+from sentence_beam.transforms.base.json_entries import count
 from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN
 
 HEAVY = 4  # times the planned rows; a larger bucket is cut by id

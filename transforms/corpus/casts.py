@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import is_bytes, is_string, plain, plain_type
+from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string, plain, plain_type
 from sentence_beam.transforms.corpus.column_types import TYPES, ColumnType, not_of_type, read_texts
 from sentence_beam.transforms.corpus.column_values import (
     KEPT_NOT_UTF8,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import is_bytes, plain
+from sentence_beam.transforms.base.arrow_arrays import is_bytes, plain
 from sentence_beam.transforms.corpus.nested import column_at, type_at, value_as_text
 
 EXCERPT = 80

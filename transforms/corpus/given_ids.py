@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.column_checks import is_id
 from sentence_beam.transforms.corpus.column_values import as_strings
-from sentence_beam.transforms.corpus.columns import is_id
 from sentence_beam.transforms.corpus.files import is_utf8
 from sentence_beam.transforms.corpus.row_columns import read_id
 

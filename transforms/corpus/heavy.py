@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import as_hashes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes
 from sentence_beam.transforms.corpus.blocks import HELD_BYTES, SPILLED_PARTS, pack
 from sentence_beam.transforms.corpus.buckets import Buckets, buckets_of, piece_of
 from sentence_beam.transforms.corpus.waiting import WaitingRows

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sentence_beam.transforms.corpus.column_types import STR, not_of_type
 from sentence_beam.transforms.corpus.column_values import EXCERPT
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.lines import TOO_LONG, CutLine
+from sentence_beam.transforms.corpus.formats.text_lines import TOO_LONG, CutLine
 from sentence_beam.transforms.corpus.row_blocks import Columns, Rows
 
 

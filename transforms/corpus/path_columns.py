@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.columns import ITS_COLUMNS, FileColumns, Kinds, no_column
+from sentence_beam.transforms.corpus.column_checks import ITS_COLUMNS, FileColumns, Kinds, no_column
 from sentence_beam.transforms.corpus.path_values import path_values
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import as_hashes, hash_prefixes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, hash_prefixes
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.gather import places_of
 from sentence_beam.transforms.corpus.rows import MOST, UnitRows

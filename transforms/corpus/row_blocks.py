@@ -10,7 +10,7 @@ from sentence_beam.transforms.corpus.arrow_types import type_of
 from sentence_beam.transforms.corpus.column_types import ColumnType
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.path_values import some_values
-from sentence_beam.transforms.corpus.template import Template, parse
+from sentence_beam.transforms.corpus.text_template import Template, parse
 
 NULL_TEXT = "null text"
 EMPTY_TEXT = "empty text"

@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import plain, plain_type
+from sentence_beam.transforms.base.arrow_arrays import plain, plain_type
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.column_values import NOT_UTF8
 from sentence_beam.transforms.corpus.files import is_utf8

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import is_bytes, is_string
+from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
 from sentence_beam.transforms.corpus.casts import is_list
 
 UNITS = ("s", "ms", "us", "ns")

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.encoding import BOM, refuse_utf16
 from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
-from sentence_beam.transforms.corpus.lines import MOST_BYTES, whole
+from sentence_beam.transforms.corpus.formats.encoding import BOM, refuse_utf16
+from sentence_beam.transforms.corpus.formats.text_lines import MOST_BYTES, whole
 from sentence_beam.transforms.storage.base import BLOCK
 
 

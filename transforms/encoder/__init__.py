@@ -6,8 +6,8 @@ with uncollected():
     from sentence_beam.transforms.encoder.batches import BatchStats, UnitBatches
     from sentence_beam.transforms.encoder.devices import Passing
     from sentence_beam.transforms.encoder.encoder import Encoder
+    from sentence_beam.transforms.encoder.finish_vectors import Embedded
     from sentence_beam.transforms.encoder.late import PiecesUnit
-    from sentence_beam.transforms.encoder.output import Embedded
     from sentence_beam.transforms.encoder.tokenize import Tokenized
     from sentence_beam.transforms.encoder.windows import Windows
 

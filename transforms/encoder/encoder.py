@@ -15,6 +15,7 @@ from sentence_beam.transforms.base.errors import OptionError, UnfitModelError
 from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.calibration import Calibration, check_space, load_calibration
+from sentence_beam.transforms.encoder.batch_memory import capability_of
 from sentence_beam.transforms.encoder.batches import Batch, UnitBatches, plan_alike, plan_batches
 from sentence_beam.transforms.encoder.devices import (
     Passing,
@@ -24,12 +25,11 @@ from sentence_beam.transforms.encoder.devices import (
     refuse_unseen_gpu,
     resolve_devices,
 )
+from sentence_beam.transforms.encoder.finish_vectors import Embedded, finish, weighted_means
 from sentence_beam.transforms.encoder.lanes import Lanes, Progress
 from sentence_beam.transforms.encoder.late import PiecesUnit, plan_pieces
 from sentence_beam.transforms.encoder.load import load_tables
 from sentence_beam.transforms.encoder.load_replica import load_replica
-from sentence_beam.transforms.encoder.memory import capability_of
-from sentence_beam.transforms.encoder.output import Embedded, finish, weighted_means
 from sentence_beam.transforms.encoder.probe import BatchSharing
 from sentence_beam.transforms.encoder.replica import (
     Replica,

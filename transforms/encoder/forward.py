@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from sentence_beam.transforms.base.errors import OptionError, UnfitModelError, first_line
 from sentence_beam.transforms.encoder import bert
+from sentence_beam.transforms.encoder.batch_memory import token_bytes
 from sentence_beam.transforms.encoder.batches import Batch
 from sentence_beam.transforms.encoder.layer_hooks import LayerStates
-from sentence_beam.transforms.encoder.memory import token_bytes
 from sentence_beam.transforms.encoder.one_row import OneRowRunner
 from sentence_beam.transforms.encoder.packed import PackedRunner
 from sentence_beam.transforms.encoder.padded import ByLength, PaddedRunner
 from sentence_beam.transforms.encoder.probe import BatchSharing, Probe, Runner
-from sentence_beam.transforms.encoder.template import BareTemplateStates
+from sentence_beam.transforms.encoder.prompt_template import BareTemplateStates
 from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 from sentence_beam.transforms.encoder.varlen import (
     VarlenRunner,

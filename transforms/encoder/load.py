@@ -24,7 +24,7 @@ from sentence_beam.transforms.space.model_files import (
     find_safetensors,
     safetensors_keys,
 )
-from sentence_beam.transforms.space.spec import PoolerSpec
+from sentence_beam.transforms.space.pooler_spec import PoolerSpec
 from sentence_beam.transforms.space.st_layers import StLayer
 from sentence_beam.transforms.space.token_table import read_table
 

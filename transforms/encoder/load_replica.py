@@ -17,14 +17,14 @@ from sentence_beam.transforms.encoder.load import (
 from sentence_beam.transforms.encoder.openvino_pass import OpenVinoForward
 from sentence_beam.transforms.encoder.replica import Replica
 from sentence_beam.transforms.encoder.tokenize import TextTokenizer
-from sentence_beam.transforms.pooling.build import Lexicon, build_pooler
+from sentence_beam.transforms.pooling.build_pooler import Lexicon, build_pooler
 from sentence_beam.transforms.pooling.pooler import MixedLayers, Needs, OverTokenLayers, Pooler
 from sentence_beam.transforms.pooling.states import ModelShape
 from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
 from sentence_beam.transforms.space.identity import Space
 from sentence_beam.transforms.space.int8_model import Int8Model
 from sentence_beam.transforms.space.model_files import ModelFiles
-from sentence_beam.transforms.space.spec import PoolerSpec
+from sentence_beam.transforms.space.pooler_spec import PoolerSpec
 from sentence_beam.transforms.space.st_layers import StLayer
 
 

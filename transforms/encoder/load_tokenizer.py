@@ -12,10 +12,10 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.processors import TemplateProcessing
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.word_pieces import frame_of
 from sentence_beam.transforms.encoder.bert_tokenizer import BertTokenizer, load_bert_tokenizer
 from sentence_beam.transforms.encoder.load import describe_error, load_config, quiet_transformers
 from sentence_beam.transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.tokens.word_pieces import frame_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -8,6 +8,13 @@ import torch
 from torch import Tensor
 
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.encoder.batch_memory import (
+    MemoryLimit,
+    capability_of,
+    free_memory,
+    tokens_that_fit,
+    total_memory,
+)
 from sentence_beam.transforms.encoder.batches import Batch, BatchStats
 from sentence_beam.transforms.encoder.forward import ForwardPass
 from sentence_beam.transforms.encoder.late import (
@@ -18,13 +25,6 @@ from sentence_beam.transforms.encoder.late import (
     text_states,
 )
 from sentence_beam.transforms.encoder.layer_hooks import TIME_FIRST
-from sentence_beam.transforms.encoder.memory import (
-    MemoryLimit,
-    capability_of,
-    free_memory,
-    tokens_that_fit,
-    total_memory,
-)
 from sentence_beam.transforms.encoder.probe import BatchSharing
 from sentence_beam.transforms.pooling.pooler import Pooler
 from sentence_beam.transforms.pooling.states import TokenStates

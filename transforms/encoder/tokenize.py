@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
-from sentence_beam.transforms.base.arrow import mask_array, string_array
+from sentence_beam.transforms.base.arrow_arrays import mask_array, string_array
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.gather import places_of
-from sentence_beam.transforms.base.split_texts import is_split_at_words
-from sentence_beam.transforms.base.word_pieces import TokenFrame, WordPieces, frame_of
 from sentence_beam.transforms.encoder.load_tokenizer import load_tokenizer, unknown_id, untruncated
-from sentence_beam.transforms.encoder.template import FilledTemplate, PromptTemplate
+from sentence_beam.transforms.encoder.prompt_template import FilledTemplate, PromptTemplate
 from sentence_beam.transforms.pooling.remove_biases import kept_text
 from sentence_beam.transforms.space.model_files import ModelFiles
+from sentence_beam.transforms.tokens.split_texts import is_split_at_words
+from sentence_beam.transforms.tokens.word_pieces import TokenFrame, WordPieces, frame_of
 
 Rewrite = Callable[[list[str]], list[str]]
 CHARACTERS_AT_ONCE = 1 << 18  # of a part: its arrays of words fit the cache of a core

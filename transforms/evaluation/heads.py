@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sentence_beam.transforms.evaluation.compared_methods import CROSS_ENCODER
 from sentence_beam.transforms.evaluation.evidence import ALL
-from sentence_beam.transforms.evaluation.methods import CROSS_ENCODER
-from sentence_beam.transforms.evaluation.rows import Row
+from sentence_beam.transforms.evaluation.score_rows import Row
 from sentence_beam.transforms.report.chart import HeatMap, heat_map
 from sentence_beam.transforms.space import parse_pooler
 from sentence_beam.transforms.space.poolers import attention_head

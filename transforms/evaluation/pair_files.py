@@ -9,7 +9,7 @@ import numpy as np
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation import task_files
 
 SIDES = ("sentence1", "sentence2")
 SIDES_ALSO = (  # of NLI, QNLI and QQP on the hub, and of MRPC's own files
@@ -64,7 +64,9 @@ def read_subsets(path: str) -> list[ScoredPairs]:
     parts. Raises `OptionError`, which names file and line.
     """
     official = [
-        name for name in tables.files_in(path) if name.startswith(INPUT) and name.endswith(".txt")
+        name
+        for name in task_files.files_in(path)
+        if name.startswith(INPUT) and name.endswith(".txt")
     ]
     if official:
         return [_official(path, name) for name in official]
@@ -82,10 +84,10 @@ def read_pairs(path: str, part: str | None = None) -> ScoredPairs:
     second = []
     for line, (text, one, other) in _rows(path, "score", ("relatedness_score",), part):
         if text.strip():
-            gold.append(tables.number(path, line, text))
+            gold.append(task_files.number(path, line, text))
             first.append(one)
             second.append(other)
-    return _check_some(path, ScoredPairs(tables.stem(path), np.array(gold), first, second))
+    return _check_some(path, ScoredPairs(task_files.stem(path), np.array(gold), first, second))
 
 
 def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
@@ -98,9 +100,9 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
     first = []
     second = []
     unlabelled = 0
-    value = label_column(tables.read_header(path))
+    value = label_column(task_files.read_header(path))
     for line, (text, one, other) in _rows(path, value, SICK_LABELS, part):
-        label = tables.label(path, line, text)
+        label = task_files.label(path, line, text)
         if label in UNLABELLED:
             unlabelled += 1
             continue
@@ -114,7 +116,7 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
 
 def read_splits(paths: Sequence[str], read: Callable[[str, str | None], Pairs]) -> list[Pairs]:
     """Read training, development and test pairs from files, or from one SICK.txt with all three."""
-    if len(paths) == 1 and "SemEval_set" in tables.read_header(paths[0]):
+    if len(paths) == 1 and "SemEval_set" in task_files.read_header(paths[0]):
         return [read(paths[0], part) for part in SICK_SETS]
     return [read(path, None) for path in paths]
 
@@ -133,29 +135,31 @@ def distinct(subsets: Sequence[ScoredPairs]) -> tuple[ScoredPairs, ...]:
     return tuple(renamed)
 
 
-def _rows(path: str, value: str, sick_values: Sequence[str], part: str | None) -> list[tables.Row]:
+def _rows(
+    path: str, value: str, sick_values: Sequence[str], part: str | None
+) -> list[task_files.Row]:
     """Read a file in any layout as rows of a value and two sentences."""
-    header = tables.read_header(path)
+    header = task_files.read_header(path)
     if value not in header and SICK_SIDES[0] in header:
         named = next((name for name in sick_values if name in header), sick_values[0])
         if "SemEval_set" in header and part is not None:
-            rows = tables.read_table(path, (named, *SICK_SIDES, "SemEval_set"))
+            rows = task_files.read_table(path, (named, *SICK_SIDES, "SemEval_set"))
             return [(line, row[:3]) for line, row in rows if row[3].strip() == part]
-        return list(tables.read_table(path, (named, *SICK_SIDES)))
+        return list(task_files.read_table(path, (named, *SICK_SIDES)))
     may_be_benchmark = value == "score" and "score" not in header and path.endswith(".csv")
     if may_be_benchmark and _is_sts_benchmark(path):
         return _rows_of_sts_benchmark(path)
-    return list(tables.read_table(path, (value, *sides_of(header))))
+    return list(task_files.read_table(path, (value, *sides_of(header))))
 
 
-def _rows_of_sts_benchmark(path: str) -> list[tables.Row]:
+def _rows_of_sts_benchmark(path: str) -> list[task_files.Row]:
     """Read score and sentences from the fifth to the seventh column."""
-    rows: list[tables.Row] = []
+    rows: list[task_files.Row] = []
     columns = ("score", *SIDES)
-    for line, text in enumerate(tables.read_lines(path), 1):
+    for line, text in enumerate(task_files.read_lines(path), 1):
         if text:
             cells = text.split("\t")
-            values = [tables.cell(path, line, cells, place, columns) for place in (4, 5, 6)]
+            values = [task_files.cell(path, line, cells, place, columns) for place in (4, 5, 6)]
             rows.append((line, values))
     return rows
 
@@ -175,7 +179,7 @@ def _is_sts_benchmark(path: str) -> bool:
 
     Its files have tabs in spite of their names, and no header.
     """
-    lines = tables.read_lines(path)
+    lines = task_files.read_lines(path)
     return bool(lines) and lines[0].count("\t") >= 6
 
 
@@ -186,8 +190,8 @@ def _official(folder: str, name: str) -> ScoredPairs:
     """
     path = storage.join(folder, name)
     gold_path = storage.join(folder, GOLD + name.removeprefix(INPUT))
-    texts = tables.read_lines(path)
-    scores = tables.read_lines(gold_path)
+    texts = task_files.read_lines(path)
+    scores = task_files.read_lines(gold_path)
     if len(texts) != len(scores):
         raise OptionError(
             f"--task {path} has {len(texts)} lines and {gold_path} {len(scores)}; check both files"
@@ -198,9 +202,9 @@ def _official(folder: str, name: str) -> ScoredPairs:
     for line, (text, score) in enumerate(zip(texts, scores, strict=True), 1):
         if score.strip():
             row = text.split("\t")
-            gold.append(tables.number(gold_path, line, score))
-            first.append(tables.cell(path, line, row, 0, SIDES))
-            second.append(tables.cell(path, line, row, 1, SIDES))
+            gold.append(task_files.number(gold_path, line, score))
+            first.append(task_files.cell(path, line, row, 0, SIDES))
+            second.append(task_files.cell(path, line, row, 1, SIDES))
     subset = name.removeprefix(INPUT).removesuffix(".txt")
     return _check_some(path, ScoredPairs(subset, np.array(gold), first, second))
 

@@ -10,16 +10,17 @@ import numpy as np
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.calibration import Calibration
-from sentence_beam.transforms.evaluation.cache import Cache
+from sentence_beam.transforms.evaluation.compared_methods import Method
 from sentence_beam.transforms.evaluation.encode_many import (
     Encoded,
     ModelSettings,
     encode_many,
     groups,
 )
+from sentence_beam.transforms.evaluation.evaluation_plan import ScorePlan
+from sentence_beam.transforms.evaluation.evaluation_progress import Watch
 from sentence_beam.transforms.evaluation.evidence import ALL
-from sentence_beam.transforms.evaluation.methods import Method
-from sentence_beam.transforms.evaluation.plan import ScorePlan
+from sentence_beam.transforms.evaluation.prediction_cache import Cache
 from sentence_beam.transforms.evaluation.task import (
     PairTask,
     Predictions,
@@ -27,7 +28,6 @@ from sentence_beam.transforms.evaluation.task import (
     TaskVectors,
     quoted,
 )
-from sentence_beam.transforms.evaluation.watch import Watch
 from sentence_beam.transforms.space import PoolerSpec
 
 SPILLED = 4 << 30  # bytes of vectors above which tasks are encoded one after the other

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation.evaluate_options import AVERAGE
 from sentence_beam.transforms.evaluation.kinds.classification import Classification, Inference
 from sentence_beam.transforms.evaluation.kinds.clustering import Clustering
 from sentence_beam.transforms.evaluation.kinds.duplicates import Duplicates
@@ -13,7 +14,6 @@ from sentence_beam.transforms.evaluation.kinds.retrieval import Retrieval
 from sentence_beam.transforms.evaluation.kinds.store_retrieval import StoreRetrieval
 from sentence_beam.transforms.evaluation.kinds.sts import Sts
 from sentence_beam.transforms.evaluation.kinds.triplets import Triplets
-from sentence_beam.transforms.evaluation.options import AVERAGE
 from sentence_beam.transforms.evaluation.similarity import COSINE
 from sentence_beam.transforms.evaluation.task import Task
 

@@ -4,25 +4,25 @@ Importing this package does not import faiss.
 """
 
 from sentence_beam.transforms.index.candidates import Candidates
-from sentence_beam.transforms.index.checks import SegmentChecks
-from sentence_beam.transforms.index.choose import IndexPlan, choose_index
 from sentence_beam.transforms.index.exact import exact_search
-from sentence_beam.transforms.index.recall import ExactNeighbours, measure_recall, nprobe_grid
-from sentence_beam.transforms.index.sample import (
+from sentence_beam.transforms.index.index_kinds import IndexPlan, choose_index
+from sentence_beam.transforms.index.index_spec import IndexSpec
+from sentence_beam.transforms.index.keyed_sample import (
     held_out_keys,
     sample_keys,
     sample_threshold,
     select,
 )
-from sentence_beam.transforms.index.search import SegmentedIndex, rerank
+from sentence_beam.transforms.index.quantizer import train
+from sentence_beam.transforms.index.recall import ExactNeighbours, measure_recall, nprobe_grid
 from sentence_beam.transforms.index.segment import (
     SegmentFile,
     SegmentWriter,
     WrittenSegment,
     flat_segment,
 )
-from sentence_beam.transforms.index.spec import IndexSpec
-from sentence_beam.transforms.index.train import train
+from sentence_beam.transforms.index.segment_checks import SegmentChecks
+from sentence_beam.transforms.index.segment_search import SegmentedIndex, rerank
 from sentence_beam.transforms.index.trained import TrainedIndex
 
 __all__ = [

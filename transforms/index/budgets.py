@@ -15,7 +15,8 @@ import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.index.candidates import Candidates
-from sentence_beam.transforms.index.choose import (
+from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.index_kinds import (
     FLAT_BELOW,
     RERANK,
     IndexPlan,
@@ -23,15 +24,14 @@ from sentence_beam.transforms.index.choose import (
     depth_for,
     plan_for,
 )
-from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.index_spec import COMPACT, FLAT, IndexSpec, refine_bytes
+from sentence_beam.transforms.index.metric_vectors import faiss_metric
 from sentence_beam.transforms.index.recall import TARGET_RECALL, ExactNeighbours, nprobe_grid, tuned
 from sentence_beam.transforms.index.rotation import turn_lists
-from sentence_beam.transforms.index.search import SegmentedIndex
 from sentence_beam.transforms.index.segment import SegmentFile, SegmentWriter
-from sentence_beam.transforms.index.spec import COMPACT, FLAT, IndexSpec, refine_bytes
+from sentence_beam.transforms.index.segment_search import SegmentedIndex
 from sentence_beam.transforms.index.trained import TrainedIndex, centroids
 from sentence_beam.transforms.index.upkeep import imbalance
-from sentence_beam.transforms.index.vectors import faiss_metric
 
 BYTES_PER_MS = 2_000_000
 K = 10  # results of a query for which a search is tuned

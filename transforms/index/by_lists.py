@@ -20,11 +20,11 @@ from sentence_beam.transforms.index.exact import (
     rounding,
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.parts import Coarse, Part, TopK
-from sentence_beam.transforms.index.search import merge
+from sentence_beam.transforms.index.index_parts import Coarse, Part, TopK
+from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_name, squared_lengths
 from sentence_beam.transforms.index.segment import nearest_lists
+from sentence_beam.transforms.index.segment_search import merge
 from sentence_beam.transforms.index.trained import TrainedIndex
-from sentence_beam.transforms.index.vectors import as_vectors, metric_name, squared_lengths
 
 MARGIN = 8  # candidates beyond k that nearly always settle rounding
 PAIRS = 1 << 14  # pairs that are scored again at once

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sentence_beam.transforms.index.array_bytes import pack, unpack
-from sentence_beam.transforms.index.search import SegmentedIndex
+from sentence_beam.transforms.index.segment_search import SegmentedIndex
 
 
 class Candidates:

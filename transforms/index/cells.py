@@ -12,8 +12,8 @@ import numpy as np
 
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.kmeans import kmeans
+from sentence_beam.transforms.index.metric_vectors import faiss_metric, squared_lengths
 from sentence_beam.transforms.index.nearest_row import nearest_row
-from sentence_beam.transforms.index.vectors import faiss_metric, squared_lengths
 
 # most lists of one k-means: it then takes as long as adding the rows of such an index
 ONE_LEVEL = 8192

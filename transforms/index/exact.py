@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.vectors import (
+from sentence_beam.transforms.index.metric_vectors import (
     as_vectors,
     check_metric,
     faiss_metric,

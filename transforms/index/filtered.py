@@ -14,9 +14,10 @@ import numpy as np
 
 from sentence_beam.transforms.index.exact import block_top_k, gains_to_scores, no_results
 from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.index_parts import Coarse, CodedPart, Part, TopK
 from sentence_beam.transforms.index.lists import ID_BYTES, ListTable
-from sentence_beam.transforms.index.parts import Coarse, CodedPart, Part, TopK
-from sentence_beam.transforms.index.search import (
+from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_name
+from sentence_beam.transforms.index.segment_search import (
     SearchResult,
     SegmentedIndex,
     merge,
@@ -26,7 +27,6 @@ from sentence_beam.transforms.index.search import (
     split,
 )
 from sentence_beam.transforms.index.trained import TrainedIndex, centroids
-from sentence_beam.transforms.index.vectors import as_vectors, metric_name
 
 # up to this many rows a matrix product is about as fast as visiting many lists, and exact
 FEW = 50_000

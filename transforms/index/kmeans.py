@@ -12,8 +12,8 @@ import numpy as np
 from sentence_beam.transforms.base import nvidia
 from sentence_beam.transforms.base.errors import first_line
 from sentence_beam.transforms.index.faiss_module import load_faiss
+from sentence_beam.transforms.index.metric_vectors import prepared
 from sentence_beam.transforms.index.nearest_row import nearest_row
-from sentence_beam.transforms.index.vectors import prepared
 
 _LOGGER = logging.getLogger(__name__)
 ITERATIONS = 10

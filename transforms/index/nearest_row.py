@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.vectors import squared_lengths
+from sentence_beam.transforms.index.metric_vectors import squared_lengths
 
 PRODUCTS = 1 << 20  # in memory at once; more take longer, beyond the caches
 FEW = 1 << 18  # products whose greatest one thread finds

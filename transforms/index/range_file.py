@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
-from sentence_beam.transforms.index.checks import changed
+from sentence_beam.transforms.index.segment_checks import changed
 
 ID_BYTES = 8
 LIST_BYTES = 8  # of a list in the header: its rows and its checksum

@@ -14,13 +14,13 @@ from zlib import crc32
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DamagedIndexError
-from sentence_beam.transforms.index.checks import changed, mapped_file
 from sentence_beam.transforms.index.range_file import (
     FIRST_BYTES,
     RangeHeader,
     header_bytes,
     lists_of,
 )
+from sentence_beam.transforms.index.segment_checks import changed, mapped_file
 
 _IDS_AT_ONCE = 8  # ids of a range begin at a whole byte of the bits of all rows
 # headers that are in use, by their digest: snapshots share those of ranges that they share

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DamagedIndexError
-from sentence_beam.transforms.index.checks import changed
+from sentence_beam.transforms.index.index_parts import Part
 from sentence_beam.transforms.index.lists import ListTable
-from sentence_beam.transforms.index.parts import Part
 from sentence_beam.transforms.index.range_file import RangeHeader, blocks_of
 from sentence_beam.transforms.index.range_readers import RangeFile, check_keep
+from sentence_beam.transforms.index.segment_checks import changed
 from sentence_beam.transforms.index.trained import TrainedIndex
 
 SPARE = 0.25  # of the bytes of wanted lists that a request may read beside them, elsewhere

@@ -14,7 +14,6 @@ import numpy as np
 
 from sentence_beam.transforms.index.array_bytes import pack, unpack
 from sentence_beam.transforms.index.candidates import Candidates
-from sentence_beam.transforms.index.choose import depth_for
 from sentence_beam.transforms.index.exact import (
     best_first,
     block_top_k,
@@ -23,7 +22,8 @@ from sentence_beam.transforms.index.exact import (
     no_results,
 )
 from sentence_beam.transforms.index.faiss_module import use_threads
-from sentence_beam.transforms.index.vectors import as_vectors, check_metric
+from sentence_beam.transforms.index.index_kinds import depth_for
+from sentence_beam.transforms.index.metric_vectors import as_vectors, check_metric
 
 _Z95 = 1.959963984540054
 TARGET_RECALL = 0.95

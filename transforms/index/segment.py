@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from sentence_beam.transforms.index.checks import SegmentChecks
 from sentence_beam.transforms.index.exact import block_top_k, gains_to_scores
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.lists import ID_BYTES, ListMemory
+from sentence_beam.transforms.index.metric_vectors import as_vectors, faiss_metric, metric_name
 from sentence_beam.transforms.index.range_file import is_range
 from sentence_beam.transforms.index.range_readers import MappedRange
+from sentence_beam.transforms.index.segment_checks import SegmentChecks
 from sentence_beam.transforms.index.trained import TrainedIndex, flat_rows, index_bytes, read_index
-from sentence_beam.transforms.index.vectors import as_vectors, faiss_metric, metric_name
 
 
 @dataclass(frozen=True)

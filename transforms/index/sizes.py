@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sentence_beam.transforms.index.budgets import GRAPH_LINKS, held_bytes
 from sentence_beam.transforms.index.cells import ONE_LEVEL
-from sentence_beam.transforms.index.choose import IndexPlan
+from sentence_beam.transforms.index.index_kinds import IndexPlan
+from sentence_beam.transforms.index.index_spec import RANGE_BYTES, refine_bytes
 from sentence_beam.transforms.index.kmeans import ITERATIONS
-from sentence_beam.transforms.index.spec import RANGE_BYTES, refine_bytes
 
 LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, its place
 HELD_OUT = 1000  # rows, as exact vectors

@@ -6,7 +6,7 @@ from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.option import Declared, Exclusive
 from sentence_beam.transforms.corpus.formats.registry import INPUT_FORMATS
 from sentence_beam.transforms.corpus.syntax import csv_spec
-from sentence_beam.transforms.index.spec import FACTORIES
+from sentence_beam.transforms.index.index_spec import FACTORIES
 from sentence_beam.transforms.space import DEFAULT_MODEL
 from sentence_beam.transforms.space.dtypes import DTYPES
 from sentence_beam.transforms.store.entries import RememberedOptions

@@ -1,6 +1,6 @@
 """Poolers: packed token states of a transformer -> one vector a sentence. Pure torch."""
 
-from sentence_beam.transforms.pooling.build import Lexicon, build_pooler
+from sentence_beam.transforms.pooling.build_pooler import Lexicon, build_pooler
 from sentence_beam.transforms.pooling.pooler import Needs, Pooler
 from sentence_beam.transforms.pooling.states import (
     BareMask,

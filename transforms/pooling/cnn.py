@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sentence_beam.transforms.pooling.counting import CountedTokens, count_in_memory
+from sentence_beam.transforms.pooling.counted_tokens import CountedTokens, count_in_memory
 from sentence_beam.transforms.pooling.padding import padded
 from sentence_beam.transforms.pooling.simple import OneLayer
 from sentence_beam.transforms.pooling.states import TokenStates

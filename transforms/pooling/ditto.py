@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.pooling.counting import CountedTokens, count_tokens, segment_sum
+from sentence_beam.transforms.pooling.counted_tokens import CountedTokens, count_tokens, segment_sum
 from sentence_beam.transforms.pooling.pooler import Needs
 from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
 

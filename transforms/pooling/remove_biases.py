@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.pooling.counting import CountedTokens, count_kept, segment_mean
+from sentence_beam.transforms.pooling.counted_tokens import CountedTokens, count_kept, segment_mean
 from sentence_beam.transforms.pooling.pooler import Needs
 from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
 from sentence_beam.transforms.pooling.transfer import to_device

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.pooling.counting import count_in_memory
+from sentence_beam.transforms.pooling.counted_tokens import count_in_memory
 from sentence_beam.transforms.pooling.ditto import weighted_sum
 from sentence_beam.transforms.pooling.pooler import Needs
 from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded

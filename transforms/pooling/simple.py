@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.pooling.counting import (
+from sentence_beam.transforms.pooling.counted_tokens import (
     CountedTokens,
     count_tokens,
     segment_max,

@@ -6,7 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.pooling.counting import CountedTokens, count_in_memory, count_kept
+from sentence_beam.transforms.pooling.counted_tokens import (
+    CountedTokens,
+    count_in_memory,
+    count_kept,
+)
 from sentence_beam.transforms.pooling.ditto import weighted_sum
 from sentence_beam.transforms.pooling.pooler import Needs
 from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded

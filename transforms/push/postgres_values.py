@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 from pyarrow import types
 
-from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, first_line
 from sentence_beam.transforms.base.plain_values import json_value, python_values
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.base.errors import first_line
 from sentence_beam.transforms.base.plain_values import json_value, python_values
 from sentence_beam.transforms.push.state import MARK, Notes, PushRecord, State, note_name

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
-from sentence_beam.transforms.push.rows import columns_of
+from sentence_beam.transforms.push.pushed_rows import columns_of
 from sentence_beam.transforms.push.target import KEYS
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.changed_rows import (
@@ -23,8 +23,8 @@ from sentence_beam.transforms.store.runs.changed_rows import (
     steps_between,
 )
 from sentence_beam.transforms.store.runs.result import read_result
-from sentence_beam.transforms.store.shards.reading import read_shard
-from sentence_beam.transforms.store.tables.units import differing_parts
+from sentence_beam.transforms.store.shards.shard_reading import read_shard
+from sentence_beam.transforms.store.tables.unit_rows import differing_parts
 
 REPEATED = (
     "is that of several rows, and a database has one for each id; "

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sentence_beam.transforms.base.entries import JsonEntry
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.json_entries import JsonEntry
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.runs.lease_file import Lease
 

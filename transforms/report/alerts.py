@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sentence_beam.transforms.report.history import RunSummary, committed_runs
+from sentence_beam.transforms.report.run_history import RunSummary, committed_runs
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.result import COMMITTED

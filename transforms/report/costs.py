@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sentence_beam.transforms.report.history import RunSummary
+from sentence_beam.transforms.report.run_history import RunSummary
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sentence_beam.transforms.base.measures import EMBED_PARTS, STAGES, Measures
-from sentence_beam.transforms.report.history import RunSummary, last_committed
+from sentence_beam.transforms.report.run_history import RunSummary, last_committed
 from sentence_beam.transforms.store.runs.result import COMMITTED, timestamp
 
 PREFIX = "sentence_beam"

@@ -16,16 +16,16 @@ from sentence_beam.transforms.index import (
     TrainedIndex,
     rerank,
 )
-from sentence_beam.transforms.index.choose import depth_for
 from sentence_beam.transforms.index.filtered import FilteredIndex
+from sentence_beam.transforms.index.index_kinds import depth_for
+from sentence_beam.transforms.index.metric_vectors import scored_by
 from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile, RangeReader
-from sentence_beam.transforms.index.vectors import scored_by
 from sentence_beam.transforms.search.hits import Hits
 from sentence_beam.transforms.search.kept import Kept
 from sentence_beam.transforms.storage.bounded_cache import BoundedCache
 from sentence_beam.transforms.storage.cache import cached
 from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.index_files.locator_file import LocatorFile
 from sentence_beam.transforms.store.index_files.refine_file import RefineFile
 from sentence_beam.transforms.store.index_files.remote_range import CACHE, RemoteRange

@@ -12,12 +12,12 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.values import FOLDS, StrPath
 from sentence_beam.transforms.base.where import checked
 from sentence_beam.transforms.index.exact import gains_to_scores
-from sentence_beam.transforms.index.vectors import as_vectors, prepared, scored_by
+from sentence_beam.transforms.index.metric_vectors import as_vectors, prepared, scored_by
 from sentence_beam.transforms.search.hits import Hit, Hits, join_hits, no_hits
 from sentence_beam.transforms.search.opened import COPY_ALL, Copies, SnapshotIndex
-from sentence_beam.transforms.search.queries import QueryEncoder
+from sentence_beam.transforms.search.query_vectors import QueryEncoder
 from sentence_beam.transforms.search.rerank import RERANKED, reranked
-from sentence_beam.transforms.search.rows import SnapshotRows, StoredRows, exact_rows
+from sentence_beam.transforms.search.snapshot_rows import SnapshotRows, StoredRows, exact_rows
 from sentence_beam.transforms.search.ties import best_by_id
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches, matches

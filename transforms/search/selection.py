@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.search.rows import read_rows
 from sentence_beam.transforms.search.searcher import Searcher, Where
+from sentence_beam.transforms.search.snapshot_rows import read_rows
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches
 

@@ -14,15 +14,15 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from sentence_beam.transforms.report.history import known_summaries, run_summaries
-from sentence_beam.transforms.report.page import page as report_page
-from sentence_beam.transforms.serve.answers import as_json, error_response, status_of
-from sentence_beam.transforms.serve.batches import Batches
+from sentence_beam.transforms.report.report_page import page as report_page
+from sentence_beam.transforms.report.run_history import known_summaries, run_summaries
 from sentence_beam.transforms.serve.followed import EVERY, Followed
 from sentence_beam.transforms.serve.guard import LOOPBACK, POLICY, Guard
-from sentence_beam.transforms.serve.metrics import TYPE, Counts
-from sentence_beam.transforms.serve.page import Form, page, style
+from sentence_beam.transforms.serve.http_answers import as_json, error_response, status_of
 from sentence_beam.transforms.serve.question import RefusedError, parameters_of, question
+from sentence_beam.transforms.serve.question_batches import Batches
+from sentence_beam.transforms.serve.server_metrics import TYPE, Counts
+from sentence_beam.transforms.serve.try_page import Form, page, style
 
 REPORT_FOR = 30.0  # seconds that a report is kept
 STOPPED_WITHIN = 5.0  # seconds to finish a look at the store when the server ends

@@ -11,8 +11,8 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.where import Words, checked
 from sentence_beam.transforms.search import READ_LISTS, Copies, Hit, Searcher
-from sentence_beam.transforms.serve.answers import line_of
-from sentence_beam.transforms.serve.examples import examples
+from sentence_beam.transforms.serve.filter_examples import examples
+from sentence_beam.transforms.serve.http_answers import line_of
 from sentence_beam.transforms.serve.question import Question
 from sentence_beam.transforms.storage import Entry
 from sentence_beam.transforms.store import layout, open_store

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sentence_beam.transforms.serve.answers import error_response
-from sentence_beam.transforms.serve.metrics import Counts
+from sentence_beam.transforms.serve.http_answers import error_response
 from sentence_beam.transforms.serve.question import RefusedError
+from sentence_beam.transforms.serve.server_metrics import Counts
 
 MOST_BYTES = 48 << 10  # of path and query
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))

@@ -11,8 +11,8 @@ from sentence_beam.transforms.space.hashing import (
 )
 from sentence_beam.transforms.space.identity import Space, resolve_space
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
+from sentence_beam.transforms.space.pooler_spec import AUTO, PoolerPart, PoolerSpec, parse_pooler
 from sentence_beam.transforms.space.recipe import Machine, Recipe
-from sentence_beam.transforms.space.spec import AUTO, PoolerPart, PoolerSpec, parse_pooler
 
 __all__ = [
     "AUTO",

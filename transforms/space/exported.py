@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from sentence_beam.transforms.base.entries import positive, text
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.json_entries import positive, text
 from sentence_beam.transforms.space.json_files import read_fields, read_json
-from sentence_beam.transforms.space.spec import AUTO, PoolerSpec, parse_pooler
+from sentence_beam.transforms.space.pooler_spec import AUTO, PoolerSpec, parse_pooler
 
 FORMAT = "sentence-beam export 1"
 EXPORTED = "sentence_beam.json"

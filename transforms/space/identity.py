@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from sentence_beam.transforms.base.entries import hex_digest, one_of
 from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.base.json_entries import hex_digest, one_of
 from sentence_beam.transforms.space.dtypes import resolve_dtype
 from sentence_beam.transforms.space.hashing import canonical_json, sha256_file, sha256_text
 from sentence_beam.transforms.space.model_config import UNLIMITED
 from sentence_beam.transforms.space.model_files import ModelFiles, find_safetensors
+from sentence_beam.transforms.space.pooler_spec import AUTO, PoolerSpec
 from sentence_beam.transforms.space.poolers import check_int8_pooler, resolve_pooler
-from sentence_beam.transforms.space.spec import AUTO, PoolerSpec
 from sentence_beam.transforms.space.st_weights import check_layer, check_mix
 from sentence_beam.transforms.space.whole_model import refuse_cross_encoder
 

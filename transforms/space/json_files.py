@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.json_entries import dataclass_of
 
 _Fields = TypeVar("_Fields")
 _KINDS: dict[type, str] = {dict: "object", list: "list"}

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sentence_beam.transforms.base.entries import Reader, fail, text
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.json_entries import Reader, fail, text
 from sentence_beam.transforms.space.json_files import read_json, read_json_if_there
 
 WIDTHS = ("hidden_size", "d_model", "dim", "n_embd", "emb_dim")

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.space.model_files import STATIC, ModelFiles
-from sentence_beam.transforms.space.spec import PoolerPart, PoolerSpec, make_part
+from sentence_beam.transforms.space.pooler_spec import PoolerPart, PoolerSpec, make_part
 from sentence_beam.transforms.space.token_table import read_table
 
 TEXT = "{text}"

@@ -6,10 +6,10 @@ from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.values import read
-from sentence_beam.transforms.space.chunks import UNCUT, ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import UNCUT, ChunksSpec
 from sentence_beam.transforms.space.identity import Space, resolve_space
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
-from sentence_beam.transforms.space.spec import AUTO, PoolerSpec, parse_pooler
+from sentence_beam.transforms.space.pooler_spec import AUTO, PoolerSpec, parse_pooler
 from sentence_beam.transforms.space.st_modules import DOCUMENT
 
 # The fields that are read from a SPEC.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from sentence_beam.transforms.base.entries import fail, number, positive, text
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.json_entries import fail, number, positive, text
 
 Positive = Annotated[int, positive]
 SENTENCE = "sentence_embedding"

@@ -28,8 +28,8 @@ from sentence_beam.transforms.storage.dispatch import (
     threads_may_read,
     time_of_storage,
 )
-from sentence_beam.transforms.storage.rows import ROWS, folder_of_rows, is_rows
-from sentence_beam.transforms.storage.text import lines_of, read_named, read_text, text_of
+from sentence_beam.transforms.storage.memory_rows import ROWS, folder_of_rows, is_rows
+from sentence_beam.transforms.storage.named_text import lines_of, read_named, read_text, text_of
 
 __all__ = [
     "ROWS",

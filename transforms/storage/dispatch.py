@@ -20,8 +20,8 @@ from sentence_beam.transforms.base.imports import uncollected
 from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.storage.base import BLOCK, Entry, Storage, is_local, version_of
 from sentence_beam.transforms.storage.local import LEFT, LocalStorage
+from sentence_beam.transforms.storage.memory_rows import RowsStorage, is_rows
 from sentence_beam.transforms.storage.ranged import RangedReader
-from sentence_beam.transforms.storage.rows import RowsStorage, is_rows
 
 EXTRAS = {"gs": "gcp", "s3": "aws"}  # by scheme
 TRIES = 5  # to write a file that others write too

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from sentence_beam.transforms.base.entries import JsonEntry
+from sentence_beam.transforms.base.json_entries import JsonEntry
 from sentence_beam.transforms.store.entries import Digest, RunName, stored
 
 

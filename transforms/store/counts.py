@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from sentence_beam.transforms.base.entries import SPARSE, JsonEntry
+from sentence_beam.transforms.base.json_entries import SPARSE, JsonEntry
 
 
 @dataclass(frozen=True)

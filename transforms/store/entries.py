@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest
+from sentence_beam.transforms.base.json_entries import SPARSE, JsonEntry, Reader, fail, hex_digest
 from sentence_beam.transforms.space import DEFAULT_MODEL
 from sentence_beam.transforms.store import layout
 

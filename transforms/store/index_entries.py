@@ -4,9 +4,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any
 
-from sentence_beam.transforms.base.entries import SPARSE, JsonEntry, count, fail, positive, text
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.index.spec import AUTO, RANGE_BYTES, IndexSpec
+from sentence_beam.transforms.base.json_entries import (
+    SPARSE,
+    JsonEntry,
+    count,
+    fail,
+    positive,
+    text,
+)
+from sentence_beam.transforms.index.index_spec import AUTO, RANGE_BYTES, IndexSpec
 from sentence_beam.transforms.store.entries import Digest, stored
 
 IndexPath = Annotated[str, stored("index")]

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.columns import numbers_of
-from sentence_beam.transforms.base.entries import BESIDE, SPARSE, JsonEntry, one_of, time
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.json_entries import BESIDE, SPARSE, JsonEntry, one_of, time
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import layout
@@ -37,8 +37,8 @@ from sentence_beam.transforms.store.entries import (
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.sealed_json import UNSEALED, check_digest, digest_of
-from sentence_beam.transforms.store.tables import parts
-from sentence_beam.transforms.store.tables.columns import records_of
+from sentence_beam.transforms.store.tables import table_parts
+from sentence_beam.transforms.store.tables.table_columns import records_of
 
 FORMAT = 1
 MANIFESTS_HELD = 2  # in a process; their tables are not held
@@ -123,7 +123,7 @@ class Manifest(JsonEntry):
 
     def _read(self, kind: str, columns: tuple[str, ...]) -> pa.Table:
         table = self.units if kind == "units" else self.files
-        return parts.read_table(self.root, kind, table, columns or None)
+        return table_parts.read_table(self.root, kind, table, columns or None)
 
     def with_shards(self, shards: pa.Table) -> "Manifest":
         """Return the snapshot with these of its `shards` alone."""
@@ -177,7 +177,7 @@ class Manifest(JsonEntry):
         Their names continue `name` with `-` or `.`. Of the parts only those are read that can have
         them. Raises SentenceBeamError as `read_units` does.
         """
-        return records_of(parts.units_named(self.root, self.units, name))
+        return records_of(table_parts.units_named(self.root, self.units, name))
 
     @property
     def metric(self) -> str:
@@ -192,7 +192,7 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
 
     Its parts are read anew. Raises SentenceBeamError if the manifest is corrupt.
     """
-    parts.read_anew()
+    table_parts.read_anew()
     name = layout.snapshot(run) if run else layout.MANIFEST
     path = storage.join(root, name)
     found = storage.storage_of(path).read_versioned(path)

@@ -17,10 +17,10 @@ from sentence_beam.transforms.base.python_names import python_names
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.corpus.given_ids import Id, ids_as_text, is_one_id
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.store.info import info_of
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.shards.dataset import dataset_of
 from sentence_beam.transforms.store.shards.precision import Coding, kept_ranges
+from sentence_beam.transforms.store.store_info import info_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,8 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, get_args, get_type_hints
 
 from sentence_beam.transforms.base.compact import by_values
-from sentence_beam.transforms.base.entries import (
+from sentence_beam.transforms.base.errors import BY_EXIT_STATUS, SentenceBeamError
+from sentence_beam.transforms.base.json_entries import (
     WrongFieldError,
     count,
     dataclass_of,
@@ -15,7 +16,6 @@ from sentence_beam.transforms.base.entries import (
     matching,
     text,
 )
-from sentence_beam.transforms.base.errors import BY_EXIT_STATUS, SentenceBeamError
 from sentence_beam.transforms.base.measures import tokens_a_second
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import stored

@@ -7,9 +7,9 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.shards import reading
-from sentence_beam.transforms.store.shards.rejects import rejects_from_bytes
-from sentence_beam.transforms.store.shards.units import sums_of
+from sentence_beam.transforms.store.shards import shard_reading
+from sentence_beam.transforms.store.shards.reject_files import rejects_from_bytes
+from sentence_beam.transforms.store.shards.unit_store import sums_of
 
 
 def unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
@@ -32,7 +32,7 @@ def unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
 
 def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
     try:
-        info = reading.inspect_shard(data)
+        info = shard_reading.inspect_shard(data)
     except SentenceBeamError as error:
         yield f"{path}: {error}"
         return

@@ -12,7 +12,7 @@ from sentence_beam.transforms.store.index_coverage import Coverage
 from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
 from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards import reading
+from sentence_beam.transforms.store.shards import shard_reading
 
 
 def check_segment(
@@ -85,7 +85,7 @@ def have_same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
     A damaged shard is a fault of its own.
     """
     try:
-        found = reading.take_rows(path, row, ["id", "row_hash"])
+        found = shard_reading.take_rows(path, row, ["id", "row_hash"])
     except SentenceBeamError:
         return True
     return all(found.column(name).equals(locator.column(name)) for name in ("id", "row_hash"))

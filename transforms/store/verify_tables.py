@@ -16,10 +16,10 @@ from sentence_beam.transforms.store.ledger import Ledger, check_apart
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import KEPT_COUNTS
 from sentence_beam.transforms.store.runs.sums import Sums
-from sentence_beam.transforms.store.tables.columns import FILE_COUNTS, KEYS
-from sentence_beam.transforms.store.tables.files import count_units
+from sentence_beam.transforms.store.tables.file_rows import count_units
 from sentence_beam.transforms.store.tables.names import Owners
-from sentence_beam.transforms.store.tables.parts import SCHEMAS, in_turns, read_part
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, KEYS
+from sentence_beam.transforms.store.tables.table_parts import SCHEMAS, in_turns, read_part
 
 _COUNTED = ("unit", *KEPT_COUNTS, "documents", "pieces_sum", "documents_sum", "path", "form")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import (
+from sentence_beam.transforms.base.arrow_arrays import (
     HASH_BYTES,
     as_matrix,
     fixed_size,

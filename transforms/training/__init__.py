@@ -1,3 +1,3 @@
 """Fine-tuning of sentence encoders by sentence-transformers' trainer."""
 
-from sentence_beam.transforms.training.options import TrainOptions as TrainOptions
+from sentence_beam.transforms.training.train_options import TrainOptions as TrainOptions

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from sentence_beam.transforms.training.watch import TrainingWatch
+from sentence_beam.transforms.training.training_progress import TrainingWatch
 
 HEAD = "classifier.safetensors"
 

@@ -19,7 +19,7 @@ from sentence_beam.transforms.encoder.pair_scorer import (
 from sentence_beam.transforms.encoder.weight_names import refuse_prefix
 from sentence_beam.transforms.space import resolve_model, resolve_space
 from sentence_beam.transforms.space.model_files import find_safetensors
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.train_options import TrainOptions
 
 
 def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEncoder:

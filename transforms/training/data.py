@@ -5,16 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
-from sentence_beam.transforms.training.examples import Examples, overlap, read_examples, shortened
-from sentence_beam.transforms.training.options import (
+from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.training.roles import LABEL, NEGATIVE, SCORE
+from sentence_beam.transforms.training.train_options import (
     CLASSIFICATION,
     RANKING,
     REGRESSION,
     TrainOptions,
 )
-from sentence_beam.transforms.training.roles import LABEL, NEGATIVE, SCORE
-from sentence_beam.transforms.training.targets import labels_of, scaled
+from sentence_beam.transforms.training.training_examples import (
+    Examples,
+    overlap,
+    read_examples,
+    shortened,
+)
+from sentence_beam.transforms.training.training_targets import labels_of, scaled
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from sentence_beam.transforms.evaluation.kinds.sts import Sts
 from sentence_beam.transforms.evaluation.kinds.triplets import Triplets
 from sentence_beam.transforms.evaluation.pair_files import ScoredPairs
 from sentence_beam.transforms.evaluation.task import Predictions, Task, TaskVectors
-from sentence_beam.transforms.training.examples import Examples
-from sentence_beam.transforms.training.options import CLASSIFICATION, RANKING, TRIPLET
 from sentence_beam.transforms.training.roles import LABEL, NEGATIVE, SCORE
+from sentence_beam.transforms.training.train_options import CLASSIFICATION, RANKING, TRIPLET
+from sentence_beam.transforms.training.training_examples import Examples
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder.pair_scorer import PairScorer

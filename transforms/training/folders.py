@@ -14,7 +14,7 @@ from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.train_options import TrainOptions
 
 RECORD = "training.json"
 SETTINGS = "asked.json"

@@ -16,7 +16,7 @@ from sentence_beam.transforms.encoder.weight_names import refuse_prefix
 from sentence_beam.transforms.space import resolve_model
 from sentence_beam.transforms.space.model_files import ModelFiles
 from sentence_beam.transforms.training.cnn_module import CNN003
-from sentence_beam.transforms.training.options import CLASSIFICATION, CNN, TrainOptions
+from sentence_beam.transforms.training.train_options import CLASSIFICATION, CNN, TrainOptions
 
 
 def load(options: TrainOptions, device: str) -> SentenceTransformer:

@@ -9,7 +9,7 @@ from sentence_transformers.util import mine_hard_negatives
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.training.objectives import guide_of
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.train_options import TrainOptions
 
 # a text whose score is this near (share) to the positive text's may be positive too
 MARGIN = 0.05

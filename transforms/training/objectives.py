@@ -9,7 +9,7 @@ from sentence_transformers.sentence_transformer import losses
 from torch import nn
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.training.options import (
+from sentence_beam.transforms.training.train_options import (
     CLASSIFICATION,
     COSENT,
     RANKING,

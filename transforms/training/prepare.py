@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
+from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.training.data import Data
 from sentence_beam.transforms.training.dev import Classify, dev_task
-from sentence_beam.transforms.training.examples import Examples
-from sentence_beam.transforms.training.options import CLASSIFICATION, RANKING, TrainOptions
-from sentence_beam.transforms.training.watch import Say
+from sentence_beam.transforms.training.train_options import CLASSIFICATION, RANKING, TrainOptions
+from sentence_beam.transforms.training.training_examples import Examples
+from sentence_beam.transforms.training.training_progress import Say
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.training.options import (
+from sentence_beam.transforms.training.train_options import (
     CLASSIFICATION,
     COSENT,
     RANKING,

@@ -9,10 +9,10 @@ from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.lines import line
-from sentence_beam.transforms.training.options import TrainOptions
-from sentence_beam.transforms.training.train import train
-from sentence_beam.transforms.training.watch import Say
+from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.training.train_options import TrainOptions
+from sentence_beam.transforms.training.training_progress import Say
+from sentence_beam.transforms.training.training_run import train
 
 RECORD = "seeds.json"
 SETS = ("dev", "test")

@@ -41,10 +41,10 @@ from sentence_beam.transforms.training.callbacks import (
     last_checkpoint,
 )
 from sentence_beam.transforms.training.dev import metric_of, predict
-from sentence_beam.transforms.training.examples import Examples
 from sentence_beam.transforms.training.model import evaluating
-from sentence_beam.transforms.training.options import RANKING, TrainOptions
-from sentence_beam.transforms.training.watch import TrainingWatch
+from sentence_beam.transforms.training.train_options import RANKING, TrainOptions
+from sentence_beam.transforms.training.training_examples import Examples
+from sentence_beam.transforms.training.training_progress import TrainingWatch
 
 POINTS = 50  # of the loss, in a curve
 CHECKPOINTS = 10  # of a training

@@ -22,7 +22,7 @@ from helpers.pushes import Held, Kept, check, expected, files_of, held_by, in_me
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.push import redact
-from sentence_beam.transforms.push.rows import read_rows
+from sentence_beam.transforms.push.pushed_rows import read_rows
 from sentence_beam.transforms.store.manifest import Manifest
 
 pytestmark = pytest.mark.timeout(7200)
@@ -91,8 +91,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
             known[key] = list(read_rows(manifest, number, columns))
         return known[key]
 
-    monkeypatch.setattr("sentence_beam.transforms.push.compare.read_rows", read)
-    monkeypatch.setattr("sentence_beam.transforms.push.rows.read_rows", read)
+    monkeypatch.setattr("sentence_beam.transforms.push.snapshot_difference.read_rows", read)
+    monkeypatch.setattr("sentence_beam.transforms.push.pushed_rows.read_rows", read)
 
 
 def operations(database: str, table: bool, snapshots: Snapshots) -> int:

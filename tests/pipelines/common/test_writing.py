@@ -23,7 +23,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs import result as runs
-from sentence_beam.transforms.store.shards.units import UnitStore
+from sentence_beam.transforms.store.shards.unit_store import UnitStore
 
 ENGINE = ("--runner", "PortableRunner", "--dtype", "float32")
 

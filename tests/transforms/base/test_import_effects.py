@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sentence_beam.transforms.corpus import Columns, match_inputs
-from sentence_beam.transforms.corpus.reading import read_files
+from sentence_beam.transforms.corpus.collection_rows import read_files
 
 
 def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:
 
 def test_a_training_puts_back_which_gpus_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sentence_transformers")
-    from sentence_beam.transforms.training.train import on_one_gpu
+    from sentence_beam.transforms.training.training_run import on_one_gpu
 
     gpu = SimpleNamespace(type="cuda", index=3)
     monkeypatch.setattr(

@@ -1,6 +1,6 @@
 """Token statistics of a corpus, by list in and list out: the whole fit and each of its parts.
 
-Covers transforms/steps/fit/token_statistics.py.
+Covers transforms/steps/fit/corpus_statistics.py.
 """
 
 from collections import Counter
@@ -21,8 +21,8 @@ from sentence_beam.transforms.encoder.load import load_statistics
 from sentence_beam.transforms.pooling import TokenStatistics
 from sentence_beam.transforms.space import resolve_model
 from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.steps.fit.corpus_statistics import Counted, CountJob, plan_spans
 from sentence_beam.transforms.steps.fit.fit_result import read_result
-from sentence_beam.transforms.steps.fit.token_statistics import Counted, CountJob, plan_spans
 from sentence_beam.transforms.store.records import Problem
 
 pytestmark = pytest.mark.usefixtures("plain_beam")

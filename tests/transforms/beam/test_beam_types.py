@@ -21,7 +21,7 @@ from sentence_beam import (
     Plan,
     Settle,
 )
-from sentence_beam.transforms.steps.joins.neighbours import BlockRecord, StoredBlock
+from sentence_beam.transforms.steps.joins.nearest_rows import BlockRecord, StoredBlock
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.runs.result import Result

@@ -8,7 +8,7 @@ import pytest
 from helpers.nights import Nights, run_steps
 
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.index import budgets, choose
+from sentence_beam.transforms.index import budgets, index_kinds
 from sentence_beam.transforms.store.records import Problem
 
 pytest.importorskip("faiss")
@@ -64,7 +64,7 @@ def test_few_rows_are_compared_by_their_vectors_if_the_time_allows_it(nights: Ni
 def test_kinds_with_lists_are_compared_and_those_with_candidates_have_their_vectors(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (budgets, choose):
+    for module in (budgets, index_kinds):
         monkeypatch.setattr(module, "FLAT_BELOW", 100)
     index = nights.commit(FILES, IndexRequest(max_bytes_per_row=18, target_recall=0.6))
     found = {tried["factory"]: tried for tried in index["choice"]["tried"]}

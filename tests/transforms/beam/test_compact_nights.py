@@ -11,7 +11,7 @@ from helpers.nights import Nights, nearest
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.index import upkeep
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 pytest.importorskip("faiss")
 

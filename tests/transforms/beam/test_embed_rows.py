@@ -204,7 +204,7 @@ def test_metrics_have_the_counts_of_embed(model: Path) -> None:
 
 
 def test_one_model_a_process(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentence_beam.transforms.steps.embed.rows import RowsJob
+    from sentence_beam.transforms.steps.embed.element_rows import RowsJob
 
     loaded, load = [], RowsJob.load
     monkeypatch.setattr(RowsJob, "load", lambda job: loaded.append(1) or load(job))

@@ -1,6 +1,6 @@
 """A calibration fitted on shards, by list in and list out.
 
-Covers transforms/steps/fit/fit.py.
+Covers transforms/steps/fit/store_fit.py.
 """
 
 from pathlib import Path
@@ -14,9 +14,9 @@ from helpers.vector_shards import write_shards
 
 from sentence_beam.transforms.beam.fit import FitCalibration
 from sentence_beam.transforms.calibration import load_calibration, parse_calibration
-from sentence_beam.transforms.steps.fit.fit import FitJob, parts_of
 from sentence_beam.transforms.steps.fit.fit_result import read_result
-from sentence_beam.transforms.steps.fit.gather import GatherJob
+from sentence_beam.transforms.steps.fit.gathered_vectors import GatherJob
+from sentence_beam.transforms.steps.fit.store_fit import FitJob, parts_of
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

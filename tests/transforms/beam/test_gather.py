@@ -1,7 +1,7 @@
 """One pass over a store's shards: moments by laws of the combiner, a sample by hash, and what is
 refused.
 
-Covers transforms/steps/fit/gather.py.
+Covers transforms/steps/fit/gathered_vectors.py.
 """
 
 from pathlib import Path
@@ -15,8 +15,13 @@ from helpers.vector_shards import write_shard, write_shards
 from sentence_beam.transforms.beam.fit import Gather
 from sentence_beam.transforms.beam.graph import MergeAll
 from sentence_beam.transforms.calibration.moments import Moments
-from sentence_beam.transforms.steps.fit.fit import parts_of
-from sentence_beam.transforms.steps.fit.gather import Gathered, GatherJob, gather, take_sample
+from sentence_beam.transforms.steps.fit.gathered_vectors import (
+    Gathered,
+    GatherJob,
+    gather,
+    take_sample,
+)
+from sentence_beam.transforms.steps.fit.store_fit import parts_of
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

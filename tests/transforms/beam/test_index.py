@@ -12,12 +12,12 @@ from helpers.variants import variants
 from sentence_beam.transforms.beam import BuildIndex, IndexRequest
 from sentence_beam.transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
 from sentence_beam.transforms.steps.commit.commit_run import commit_run
-from sentence_beam.transforms.steps.index.build import TrainingGroup
 from sentence_beam.transforms.steps.index.decisions import RequestedIndex, choose_work
+from sentence_beam.transforms.steps.index.index_build import TrainingGroup
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 pytest.importorskip("faiss")
 

@@ -2,10 +2,10 @@
 reads.
 
 Covers transforms/steps/index/decisions.py.
-Covers transforms/steps/index/files.py.
+Covers transforms/steps/index/index_folder.py.
 Covers transforms/steps/index/held_out.py.
-Covers transforms/steps/index/recall.py.
-Covers transforms/steps/index/rows.py.
+Covers transforms/steps/index/index_recall.py.
+Covers transforms/steps/index/update_rows.py.
 Covers transforms/steps/index/update.py.
 """
 
@@ -44,7 +44,7 @@ from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.steps.commit.commit_run import commit_run
 from sentence_beam.transforms.steps.index import held_out, matching, segments
 from sentence_beam.transforms.store.index_files import locators
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 pytest.importorskip("faiss")
 
@@ -281,16 +281,16 @@ def test_an_unchanged_night_changes_nothing_and_reads_no_shard(
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards that are opened from now on."""
-    from sentence_beam.transforms.store.shards import reading
+    from sentence_beam.transforms.store.shards import shard_reading
 
     opened: list[str] = []
-    original = reading.open_shard
+    original = shard_reading.open_shard
 
     def open_shard(path: str, *args: Any, **options: Any) -> Any:
         opened.append(path)
         return original(path, *args, **options)
 
-    monkeypatch.setattr(reading, "open_shard", open_shard)
+    monkeypatch.setattr(shard_reading, "open_shard", open_shard)
     return opened
 
 
@@ -593,11 +593,11 @@ def test_another_space_builds_anew(nights: Nights) -> None:
 def test_auto_leaves_flat_when_the_rows_are_many(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sentence_beam.transforms.index import choose
+    from sentence_beam.transforms.index import index_kinds
 
     files = collection(rows=100)
     assert nights.commit(files, IndexRequest("auto"))["factory"] == "Flat"
-    monkeypatch.setattr(choose, "FLAT_BELOW", 410)
+    monkeypatch.setattr(index_kinds, "FLAT_BELOW", 410)
     files["new"] = [(f"n{n}", f"c new {n}") for n in range(9)]
     assert nights.commit(files)["factory"] == "Flat"
     files["more"] = [("m", "c more")]

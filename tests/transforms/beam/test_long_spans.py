@@ -10,7 +10,7 @@ from helpers.corpora import sentences, write_bytes
 from helpers.jobs import embed_job
 
 from sentence_beam.transforms.beam import Embed, Plan
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store import layout
 

@@ -1,8 +1,8 @@
 """Neighbours by list in and list out: those of a search, of groups and blocks of any size, and
 after a crash.
 
-Covers transforms/steps/joins/compare.py.
-Covers transforms/steps/joins/neighbours.py.
+Covers transforms/steps/joins/compared_rows.py.
+Covers transforms/steps/joins/nearest_rows.py.
 Covers transforms/steps/joins/neighbours_result.py.
 Covers transforms/steps/joins/work_files.py.
 """
@@ -25,8 +25,12 @@ from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.beam.neighbours import Conclude, Neighbours
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.search.opened import SnapshotIndex
-from sentence_beam.transforms.steps.joins import compare, neighbours
-from sentence_beam.transforms.steps.joins.neighbours import BlockRecord, NeighboursJob, query_blocks
+from sentence_beam.transforms.steps.joins import compared_rows, nearest_rows
+from sentence_beam.transforms.steps.joins.nearest_rows import (
+    BlockRecord,
+    NeighboursJob,
+    query_blocks,
+)
 from sentence_beam.transforms.steps.joins.neighbours_result import begin
 from sentence_beam.transforms.store.records import Problem
 
@@ -107,8 +111,8 @@ def check_same(found: Found, wanted: Found) -> None:
 def test_they_are_those_of_a_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: str | None
 ) -> None:
-    monkeypatch.setattr(compare, "GROUP_ROWS", 300)
-    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(compared_rows, "GROUP_ROWS", 300)
+    monkeypatch.setattr(nearest_rows, "BLOCK_ROWS", 32)
     nights, others = store(tmp_path / "s", index), store(tmp_path / "o", None, ASKED)
     records = eager.run(Neighbours(job_of(nights, tmp_path / "out")), query_blocks(others.manifest))
     assert sorted((record.queries, record.rows) for record in records) == [
@@ -136,7 +140,7 @@ def test_queries_are_read_only_for_groups_that_they_look_into(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice the rows are twice the blocks and twice the groups: four times as many pairs."""
-    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(nearest_rows, "BLOCK_ROWS", 100)
     read = storage.read_bytes
     queries: list[int] = []
 
@@ -152,7 +156,7 @@ def test_queries_are_read_only_for_groups_that_they_look_into(
     stores = {rows: of_topics(tmp_path / f"{rows}", rows) for rows in (400, 800)}
     for rows, size in ((400, 800), (400, 1), (800, 1)):  # rows of a group: all, or a range
         nights = stores[rows]
-        monkeypatch.setattr(compare, "GROUP_ROWS", size)
+        monkeypatch.setattr(compared_rows, "GROUP_ROWS", size)
         queries.clear()
         output = tmp_path / f"out-{rows}-{size}"
         job = job_of(nights, output, 3, itself=True)
@@ -189,25 +193,25 @@ def test_no_row_is_found_for_itself_and_none_below_the_least_score(tmp_path: Pat
 def test_what_is_finished_is_not_made_again_after_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(nearest_rows, "BLOCK_ROWS", 16)
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     blocks = query_blocks(others.manifest)
     eager.run(Neighbours(job_of(nights, tmp_path / "whole")), blocks)
-    finish, finished = neighbours.NeighbourSearch.finish, list[str]()
+    finish, finished = nearest_rows.NeighbourSearch.finish, list[str]()
 
-    def dying(self: Any, work: neighbours.Comparison) -> Any:
+    def dying(self: Any, work: nearest_rows.Comparison) -> Any:
         if len(finished) == 2:
             raise RuntimeError("the power is gone")
         finished.append(work.block)
         return finish(self, work)
 
-    monkeypatch.setattr(neighbours.NeighbourSearch, "finish", dying)
+    monkeypatch.setattr(nearest_rows.NeighbourSearch, "finish", dying)
     job = job_of(nights, tmp_path / "out")
     with pytest.raises(RuntimeError, match="the power is gone"):
         eager.run(Neighbours(job), blocks)
     stood = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
     assert len(stood) == 2
-    monkeypatch.setattr(neighbours.NeighbourSearch, "finish", finish)
+    monkeypatch.setattr(nearest_rows.NeighbourSearch, "finish", finish)
     read = SnapshotIndex.located
     counted: list[int] = []
     monkeypatch.setattr(
@@ -252,9 +256,11 @@ def test_a_file_of_the_work_that_is_damaged_meanwhile_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
-    write = neighbours.write_arrays
+    write = nearest_rows.write_arrays
     monkeypatch.setattr(
-        neighbours, "write_arrays", lambda path, **arrays: (write(path, **arrays), cut(Path(path)))
+        nearest_rows,
+        "write_arrays",
+        lambda path, **arrays: (write(path, **arrays), cut(Path(path))),
     )
     problems = eager.run(
         Neighbours(job_of(nights, tmp_path / "out")), query_blocks(others.manifest)

@@ -1,7 +1,7 @@
 """The plan of a run, by list in and list out.
 
 Covers transforms/beam/content.py.
-Covers transforms/steps/plan/content.py.
+Covers transforms/steps/plan/content_plan.py.
 """
 
 import time
@@ -20,12 +20,12 @@ from sentence_beam.transforms.beam import Commit, Embed, Plan, Settle, content
 from sentence_beam.transforms.beam.plan import LookFn
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.find import find_inputs
-from sentence_beam.transforms.index.spec import IndexSpec
-from sentence_beam.transforms.steps.embed.units import UnitEmbedder
+from sentence_beam.transforms.index.index_spec import IndexSpec
+from sentence_beam.transforms.steps.embed.unit_embedder import UnitEmbedder
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan import content as steps_of_content
+from sentence_beam.transforms.steps.plan import content_plan as steps_of_content
 from sentence_beam.transforms.steps.plan import elements, footers, look_into
-from sentence_beam.transforms.steps.plan import record as plan_record
+from sentence_beam.transforms.steps.plan import whole_plan as plan_record
 from sentence_beam.transforms.steps.plan.elements import (
     FilesToOpen,
     PlannedFiles,
@@ -38,8 +38,8 @@ from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs import plan as plan_records
-from sentence_beam.transforms.store.runs.plan import read_plan
+from sentence_beam.transforms.store.runs import recorded_plan as plan_records
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -1,6 +1,6 @@
 """Units under another calibration, by list in and list out.
 
-Covers transforms/steps/fit/recalibrate.py.
+Covers transforms/steps/fit/recalibration.py.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from helpers.snapshots import records_of
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.beam.recalibrate import Recalibrate
 from sentence_beam.transforms.calibration import Calibration, load_calibration, parse_calibration
-from sentence_beam.transforms.steps.fit.recalibrate import RecalibrateJob
+from sentence_beam.transforms.steps.fit.recalibration import RecalibrateJob
 from sentence_beam.transforms.store.calibrations import keep_calibration
 
 pytestmark = pytest.mark.usefixtures("plain_beam")

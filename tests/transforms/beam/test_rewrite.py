@@ -1,6 +1,6 @@
 """Units written again without the model, by list in and list out: here without erased rows.
 
-Covers transforms/steps/forget/units.py.
+Covers transforms/steps/forget/unit_eraser.py.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from helpers import eager
 from helpers.snapshots import night, numbered, records_of, run_name
 
 from sentence_beam.transforms.beam.rewrite import RewriteUnits
-from sentence_beam.transforms.steps.forget.units import UnitEraser
+from sentence_beam.transforms.steps.forget.unit_eraser import UnitEraser
 from sentence_beam.transforms.steps.options.from_snapshot import run_like
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRow,
@@ -25,7 +25,7 @@ from sentence_beam.transforms.store.forgetting.hashes import (
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.shards.rejects import read_rejects
+from sentence_beam.transforms.store.shards.reject_files import read_rejects
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -33,10 +33,10 @@ from sentence_beam.transforms.corpus.buckets import (
 )
 from sentence_beam.transforms.corpus.heavy import cut, without
 from sentence_beam.transforms.space import row_hash
-from sentence_beam.transforms.steps.plan.content import readings
+from sentence_beam.transforms.steps.plan.content_plan import readings
 from sentence_beam.transforms.store.ledger import check_bucket_rows, check_buckets
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.tables.columns import MADE, rows_table, values_of
+from sentence_beam.transforms.store.tables.table_columns import MADE, rows_table, values_of
 
 
 def made_of(units: list[UnitRecord]) -> pa.Table:

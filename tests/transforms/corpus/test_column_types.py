@@ -1,6 +1,6 @@
 """Types of kept columns: how they are written, and which values are read as them.
 
-Covers transforms/corpus/columns.py.
+Covers transforms/corpus/column_checks.py.
 Covers transforms/corpus/parsed_rows.py.
 Covers transforms/corpus/row_blocks.py.
 """

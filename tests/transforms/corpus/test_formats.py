@@ -1,7 +1,7 @@
 """Formats are known by the registry alone: one that is added there is read by everybody.
 
 Covers transforms/corpus/formats/format.py.
-Covers transforms/corpus/formats/tables.py.
+Covers transforms/corpus/formats/table_formats.py.
 """
 
 from collections import Counter
@@ -21,12 +21,12 @@ from sentence_beam.transforms.corpus import (
     read_header,
     read_values,
 )
-from sentence_beam.transforms.corpus.counting import count_rows, count_up_to, rows_about
 from sentence_beam.transforms.corpus.formats.registry import FORMATS, columns_of
-from sentence_beam.transforms.corpus.queries import QueryFiles, read_queries
+from sentence_beam.transforms.corpus.query_rows import QueryFiles, read_queries
+from sentence_beam.transforms.corpus.row_counting import count_rows, count_up_to, rows_about
 from sentence_beam.transforms.evaluation.pair_files import read_labelled
-from sentence_beam.transforms.training.examples import read_examples
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.train_options import TrainOptions
+from sentence_beam.transforms.training.training_examples import read_examples
 
 ROWS = [
     {

@@ -2,7 +2,7 @@
 them.
 
 Covers transforms/corpus/formats/csv_rows.py.
-Covers transforms/corpus/lines.py.
+Covers transforms/corpus/formats/text_lines.py.
 """
 
 import csv
@@ -17,13 +17,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentence_beam.transforms.corpus import Columns, lines, match_inputs, read_span
-from sentence_beam.transforms.corpus.formats import csv_lines
+from sentence_beam.transforms.corpus import Columns, match_inputs, read_span
+from sentence_beam.transforms.corpus.collection_rows import plan_file
+from sentence_beam.transforms.corpus.formats import csv_lines, text_lines
 from sentence_beam.transforms.corpus.formats.csv_lines import BadRow, Quotes
 from sentence_beam.transforms.corpus.formats.csv_rows import read_csv
 from sentence_beam.transforms.corpus.formats.dialect import Dialect
-from sentence_beam.transforms.corpus.lines import TOO_LONG
-from sentence_beam.transforms.corpus.reading import plan_file
+from sentence_beam.transforms.corpus.formats.text_lines import TOO_LONG
 from sentence_beam.transforms.corpus.rows import UnitRows
 
 PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
@@ -32,9 +32,9 @@ PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row has 64 bytes at most, and files are read 16 bytes at a time."""
-    monkeypatch.setattr(lines, "MOST_BYTES", 64)
-    monkeypatch.setattr(lines, "BLOCK", 16)
-    monkeypatch.setattr(lines, "BEGINNING", 8)
+    monkeypatch.setattr(text_lines, "MOST_BYTES", 64)
+    monkeypatch.setattr(text_lines, "BLOCK", 16)
+    monkeypatch.setattr(text_lines, "BEGINNING", 8)
     monkeypatch.setattr(csv_lines, "MOST_CHARACTERS", 64)
     monkeypatch.setattr(csv_lines, "PIECE", 16)
     monkeypatch.setattr(csv_lines, "BEGINNING", 8)
@@ -171,7 +171,7 @@ def test_a_row_that_is_never_closed_is_named(
 def test_memory_does_not_grow_with_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(lines, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(text_lines, "MOST_BYTES", 4 << 20)
     monkeypatch.setattr(csv_lines, "MOST_CHARACTERS", 4 << 20)
     path = tmp_path / name
     path.write_bytes(zstandard.compress(b"text\n" + b"x" * (100 << 20) + b"\nlast\n"))

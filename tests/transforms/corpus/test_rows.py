@@ -26,9 +26,9 @@ from sentence_beam.transforms.corpus import (
     plan_file,
     read_span,
 )
-from sentence_beam.transforms.corpus.encoding import encoding_of
 from sentence_beam.transforms.corpus.files import InputChangedError, check_distinct, fixed_part
 from sentence_beam.transforms.corpus.find import overlaps
+from sentence_beam.transforms.corpus.formats.encoding import encoding_of
 from sentence_beam.transforms.corpus.spans import estimated_tokens
 from sentence_beam.transforms.store.ledger import span_name
 

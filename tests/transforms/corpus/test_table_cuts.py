@@ -143,7 +143,9 @@ def test_a_span_reads_its_own_blocks(
             yield raw  # type: ignore[misc]
 
     texts_of(spans[0])  # reads the schema
-    monkeypatch.setattr("sentence_beam.transforms.corpus.formats.tables.open_unchanged", counted)
+    monkeypatch.setattr(
+        "sentence_beam.transforms.corpus.formats.table_formats.open_unchanged", counted
+    )
     for span in spans[1:4]:
         read = 0
         texts_of(span)

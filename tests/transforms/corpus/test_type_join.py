@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sentence_beam.transforms.base.arrow import plain, plain_type
+from sentence_beam.transforms.base.arrow_arrays import plain, plain_type
 from sentence_beam.transforms.corpus.arrow_types import code_of, type_of
 from sentence_beam.transforms.corpus.casts import as_type
 from sentence_beam.transforms.corpus.type_join import join_types

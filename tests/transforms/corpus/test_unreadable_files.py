@@ -10,7 +10,7 @@ from helpers.corpora import COMPRESSORS, sentences, write_bytes, write_lines, wr
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Columns, Span
-from sentence_beam.transforms.corpus.reading import list_files, plan_reading, read_files
+from sentence_beam.transforms.corpus.collection_rows import list_files, plan_reading, read_files
 from sentence_beam.transforms.corpus.rows import read_span
 
 

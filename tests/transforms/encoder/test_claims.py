@@ -17,8 +17,8 @@ from helpers.tiny_models import TEXTS, save_tiny_model
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder, claims, devices, replica
+from sentence_beam.transforms.encoder.batch_memory import tokens_that_fit
 from sentence_beam.transforms.encoder.claims import Claims
-from sentence_beam.transforms.encoder.memory import tokens_that_fit
 
 GPUS = [f"GPU-{number}" for number in range(8)]
 FORK = get_context("fork")

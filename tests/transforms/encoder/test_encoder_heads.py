@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer import modules as st
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder
-from sentence_beam.transforms.encoder.export import Export, write_export
+from sentence_beam.transforms.encoder.exported_model import Export, write_export
 from sentence_beam.transforms.space import AUTO, parse_pooler, resolve_model
 from sentence_beam.transforms.training.cnn_module import CNN003
 

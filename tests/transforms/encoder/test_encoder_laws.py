@@ -1,6 +1,6 @@
 """What holds for every pooler on every architecture.
 
-Covers transforms/pooling/build.py.
+Covers transforms/pooling/build_pooler.py.
 """
 
 import numpy as np

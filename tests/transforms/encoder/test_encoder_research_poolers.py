@@ -1,7 +1,7 @@
 """SBERT-WK, Ditto, TF-IDF, remove-biases and prompt pooling on every architecture, and against
 their references.
 
-Covers transforms/encoder/template.py.
+Covers transforms/encoder/prompt_template.py.
 """
 
 import json
@@ -20,7 +20,7 @@ from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder
-from sentence_beam.transforms.encoder.template import PromptTemplate
+from sentence_beam.transforms.encoder.prompt_template import PromptTemplate
 from sentence_beam.transforms.pooling import Status, TokenStatistics
 from sentence_beam.transforms.space import parse_pooler, resolve_model
 from sentence_beam.transforms.space.identity import tokenizer_digest

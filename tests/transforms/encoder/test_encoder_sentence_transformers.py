@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder
-from sentence_beam.transforms.encoder.export import Export, write_export
+from sentence_beam.transforms.encoder.exported_model import Export, write_export
 from sentence_beam.transforms.space import AUTO, resolve_model, resolve_space
 
 LONG = [*TEXTS, "  a dog  ", "the " * 60, "A Dog IS Riding"]

@@ -19,7 +19,7 @@ from scipy import stats
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 from sentence_beam.transforms.evaluation import EvaluateOptions
-from sentence_beam.transforms.evaluation.evaluate import evaluate
+from sentence_beam.transforms.evaluation.scoring import evaluate
 from sentence_beam.transforms.evaluation.tasks import read_task
 
 pytest.importorskip("sklearn")

@@ -11,11 +11,11 @@ from helpers.corpora import sentences, write_parquet
 from helpers.prompted import GEMMA, reference, save_prompted, set_prompts
 
 from sentence_beam.transforms.base.errors import SentenceBeamError, SpaceMismatchError
-from sentence_beam.transforms.evaluation.cache import Cache
 from sentence_beam.transforms.evaluation.encode_many import Encoded
-from sentence_beam.transforms.evaluation.options import EvaluateOptions
-from sentence_beam.transforms.evaluation.plan import make_plan
+from sentence_beam.transforms.evaluation.evaluate_options import EvaluateOptions
+from sentence_beam.transforms.evaluation.evaluation_plan import make_plan
 from sentence_beam.transforms.evaluation.predict import check_finite, predict_tasks
+from sentence_beam.transforms.evaluation.prediction_cache import Cache
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
 
 

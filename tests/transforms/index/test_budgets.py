@@ -18,9 +18,9 @@ from sentence_beam.transforms.index.budgets import (
     try_kinds,
     with_codes,
 )
-from sentence_beam.transforms.index.choose import plan_for
+from sentence_beam.transforms.index.index_kinds import plan_for
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.sizes import size_of
-from sentence_beam.transforms.index.spec import IndexSpec
 
 DIM = 64
 

@@ -8,8 +8,8 @@ from helpers.index_data import FACTORIES, open_cut, small_integers, trained, uni
 
 from sentence_beam.transforms.index import TrainedIndex
 from sentence_beam.transforms.index.by_lists import coarse_search, scan
-from sentence_beam.transforms.index.parts import Coarse
-from sentence_beam.transforms.index.search import SegmentedIndex
+from sentence_beam.transforms.index.index_parts import Coarse
+from sentence_beam.transforms.index.segment_search import SegmentedIndex
 
 DIM = 8
 

@@ -29,8 +29,8 @@ from sentence_beam.transforms.index import (
     train,
 )
 from sentence_beam.transforms.index.filtered import FilteredIndex
-from sentence_beam.transforms.index.spec import IndexSpec
-from sentence_beam.transforms.index.vectors import scored_by
+from sentence_beam.transforms.index.index_spec import IndexSpec
+from sentence_beam.transforms.index.metric_vectors import scored_by
 
 ROWS, DIM, K = 12_000, 24, 10
 

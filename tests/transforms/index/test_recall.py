@@ -28,6 +28,7 @@ from sentence_beam.transforms.index import (
     nprobe_grid,
     train,
 )
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.recall import (
     halves,
     interval,
@@ -36,7 +37,6 @@ from sentence_beam.transforms.index.recall import (
     recall_of,
     segment_base,
 )
-from sentence_beam.transforms.index.spec import IndexSpec
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
 

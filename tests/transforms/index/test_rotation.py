@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.index import choose_index, train
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.rotation import Rotation
-from sentence_beam.transforms.index.spec import IndexSpec
 
 
 @given(

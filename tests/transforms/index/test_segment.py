@@ -1,6 +1,6 @@
 """Segments and their training: the same bytes wherever they are made, each row in its list.
 
-Covers transforms/index/train.py.
+Covers transforms/index/quantizer.py.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ from sentence_beam.transforms.index import (
     train,
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.segment import flat_vectors, list_sizes
-from sentence_beam.transforms.index.spec import IndexSpec
 
 DIM = 32
 

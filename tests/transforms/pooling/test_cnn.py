@@ -9,7 +9,7 @@ from helpers.token_states import HIDDEN, LAYERS, alone, states
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.pooling import Lexicon, ModelShape, Pooler, build_pooler
 from sentence_beam.transforms.pooling.cnn import CnnNetwork
-from sentence_beam.transforms.space.spec import parse_pooler
+from sentence_beam.transforms.space.pooler_spec import parse_pooler
 
 SHAPE = ModelShape(LAYERS, HIDDEN, HIDDEN, has_cnn_head=True)
 

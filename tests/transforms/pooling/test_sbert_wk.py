@@ -1,6 +1,6 @@
 """SBERT-WK against a literal decomposition token by token, known outputs and closed forms.
 
-Covers transforms/pooling/counting.py.
+Covers transforms/pooling/counted_tokens.py.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.pooling import ModelShape, Status, build_pooler
-from sentence_beam.transforms.pooling.counting import count_tokens
+from sentence_beam.transforms.pooling.counted_tokens import count_tokens
 from sentence_beam.transforms.pooling.sbert_wk import (
     SbertWk,
     layer_cosines,

@@ -21,7 +21,7 @@ def _as_many_cores_as_units(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cores(patch: pytest.MonkeyPatch, number: int) -> None:
     """Let the machine have so many cores."""
-    patch.setattr("sentence_beam.transforms.push.snapshot.os.cpu_count", lambda: number)
+    patch.setattr("sentence_beam.transforms.push.push_snapshot.os.cpu_count", lambda: number)
 
 
 def test_units_are_written_at_once(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Whatever happened before, and wherever a push was stopped: the next one leaves the database equal
 to the store.
 
-Covers transforms/push/snapshot.py.
+Covers transforms/push/push_snapshot.py.
 """
 
 import json
@@ -284,7 +284,7 @@ def test_an_id_of_two_rows_is_named_before_anything_is_written(tmp_path: Path) -
 
 
 def test_many_rows_are_compared_in_parts(store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentence_beam.transforms.push.compare.LISTED_ROWS", 5)
+    monkeypatch.setattr("sentence_beam.transforms.push.snapshot_difference.LISTED_ROWS", 5)
     rng, database = random.Random(3), Aliased()
     for _ in range(4):
         texts = {f"i{n}": rng.choice(TEXTS) for n in range(60) if rng.random() < 0.7}

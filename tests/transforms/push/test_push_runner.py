@@ -1,8 +1,8 @@
 """A push whose rows the workers of a pipeline write.
 
-Covers transforms/push/parts.py.
+Covers transforms/push/push_parts.py.
 Covers transforms/push/postgres_values.py.
-Covers transforms/push/rows.py.
+Covers transforms/push/pushed_rows.py.
 """
 
 import os
@@ -21,9 +21,10 @@ from helpers.commands import Run
 from helpers.pushes import Kept, files_of
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.push import parts, push
-from sentence_beam.transforms.push.rows import columns_of, read_chosen
-from sentence_beam.transforms.push.snapshot import RowsToWrite
+from sentence_beam.transforms.push import push
+from sentence_beam.transforms.push import push_parts as parts
+from sentence_beam.transforms.push.push_snapshot import RowsToWrite
+from sentence_beam.transforms.push.pushed_rows import columns_of, read_chosen
 from sentence_beam.transforms.store import layout, open_store
 
 RUNNER = ("--runner", "FnApiRunner")
@@ -32,7 +33,7 @@ RUNNER = ("--runner", "FnApiRunner")
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch, cached_beam_options: None) -> None:
     """A part for each unit, of Beam's own runner."""
-    monkeypatch.setattr("sentence_beam.transforms.push.parts.PART_ROWS", 1)
+    monkeypatch.setattr("sentence_beam.transforms.push.push_parts.PART_ROWS", 1)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from helpers.pushes import Kept, check, expected, files_of, in_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sentence_beam.transforms.push.pushed_rows import columns_of
 from sentence_beam.transforms.push.recorded import compare_recorded
-from sentence_beam.transforms.push.rows import columns_of
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 
@@ -53,7 +53,7 @@ def test_no_vector_is_read_to_compare(store: Kept, monkeypatch: pytest.MonkeyPat
     changed = {**TEXTS, "i1": "another", "i2": "other", "i9": "a new one"}
     del changed["i8"]
     new = night(store, changed)
-    monkeypatch.setattr("sentence_beam.transforms.push.compare.read_rows", None)
+    monkeypatch.setattr("sentence_beam.transforms.push.snapshot_difference.read_rows", None)
     found = compare_recorded(new, columns_of(new), [old])
     assert found is not None
     assert found.counts == Changes(added=1, changed=2, deleted=1)

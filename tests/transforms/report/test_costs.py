@@ -6,8 +6,8 @@ from typing import Any
 from helpers.snapshots import run_name
 
 from sentence_beam.transforms.report.costs import Cost, costs
-from sentence_beam.transforms.report.history import RunSummary
-from sentence_beam.transforms.report.page import page
+from sentence_beam.transforms.report.report_page import page
+from sentence_beam.transforms.report.run_history import RunSummary
 
 PRICE = 3.6  # an hour: a tenth of a cent a second
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from sentence_beam.transforms.base.measures import STAGES, summed
-from sentence_beam.transforms.report.history import RunSummary
 from sentence_beam.transforms.report.openmetrics import openmetrics
+from sentence_beam.transforms.report.run_history import RunSummary
 
 MEASURES = {
     stage: summed(

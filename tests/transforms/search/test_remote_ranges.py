@@ -21,7 +21,7 @@ from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeam
 from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES, header_bytes
 from sentence_beam.transforms.search import Copies, Searcher
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.manifest import read_manifest
 
 pytest.importorskip("faiss")

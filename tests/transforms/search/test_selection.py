@@ -1,6 +1,6 @@
 """The rows that take part in a job: those of a snapshot that a filter matches.
 
-Covers transforms/search/rows.py.
+Covers transforms/search/snapshot_rows.py.
 Covers transforms/search/searcher.py.
 Covers transforms/steps/joins/export_vectors.py.
 Covers transforms/steps/joins/store_vectors.py.
@@ -16,16 +16,16 @@ from helpers.snapshots import units_of
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.evaluation.diagnostics import sample
-from sentence_beam.transforms.evaluation.diagnostics.sample import sample_store
+from sentence_beam.transforms.evaluation.diagnostics import drawn_samples
+from sentence_beam.transforms.evaluation.diagnostics.drawn_samples import sample_store
 from sentence_beam.transforms.search import Searcher, Selection
-from sentence_beam.transforms.steps.joins.cluster import by_number
-from sentence_beam.transforms.steps.joins.compare import rows_of
-from sentence_beam.transforms.steps.joins.dedup import deduplicate
+from sentence_beam.transforms.steps.joins.compared_rows import rows_of
 from sentence_beam.transforms.steps.joins.export_vectors import export_vectors
+from sentence_beam.transforms.steps.joins.near_duplicates import deduplicate
+from sentence_beam.transforms.steps.joins.row_groups import by_number
 from sentence_beam.transforms.steps.joins.store_vectors import StoreVectors
 from sentence_beam.transforms.store import Store
-from sentence_beam.transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms.store.shards.shard_reading import read_pooled
 
 pytest.importorskip("faiss")
 ROWS = 90
@@ -127,7 +127,7 @@ def test_a_filter_without_rows_or_columns_is_one_line(
 def test_a_sample_of_many_shards_reads_some_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample, "SHARDS_READ", 3)
+    monkeypatch.setattr(drawn_samples, "SHARDS_READ", 3)
     nights = Lettered(tmp_path)
     rows = [(f"{number:03d}", f"{'abc'[number % 3]} {number}") for number in range(ROWS)]
     files = {f"f{place}": rows[9 * place : 9 * place + 9] for place in range(10)}
@@ -139,7 +139,7 @@ def test_a_sample_of_many_shards_reads_some_of_them(
         read.append(path)
         return read_pooled(path, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sample, "read_pooled", noted)
+    monkeypatch.setattr(drawn_samples, "read_pooled", noted)
     few = sample_store(store, 5)
     assert (len(read), few.total) == (3, ROWS)
     assert {name: len(vectors) for name, vectors in few.vectors.items()} == {"auto": 5}

@@ -2,8 +2,8 @@
 that come and go.
 
 Covers transforms/serve/followed.py.
-Covers transforms/serve/metrics.py.
-Covers transforms/serve/page.py.
+Covers transforms/serve/server_metrics.py.
+Covers transforms/serve/try_page.py.
 Covers transforms/serve/question.py.
 Covers transforms/serve/server.py.
 """

@@ -10,8 +10,8 @@ import pytest
 from helpers.corpora import write_parquet
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.transforms.search.rows import SnapshotRows
-from sentence_beam.transforms.serve.examples import examples
+from sentence_beam.transforms.search.snapshot_rows import SnapshotRows
+from sentence_beam.transforms.serve.filter_examples import examples
 from sentence_beam.transforms.serve.texts import FOLDED, MOST_TEXT, shown
 from sentence_beam.transforms.store import open_store
 

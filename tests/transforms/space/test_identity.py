@@ -30,7 +30,7 @@ from sentence_beam.transforms.space import (
     row_hashes,
     sha256_file,
 )
-from sentence_beam.transforms.space.spec import parse_pooler
+from sentence_beam.transforms.space.pooler_spec import parse_pooler
 
 
 def _tensors(path: Path, *names: str) -> None:

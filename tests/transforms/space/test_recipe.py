@@ -6,7 +6,7 @@ import pytest
 
 from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
 from sentence_beam.transforms.space import Recipe, parse_pooler, resolve_space
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration import parse_calibration
 from sentence_beam.transforms.space import parse_pooler
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.spec_options import Grammar, Option
 
 GRAMMAR = Grammar(

@@ -22,7 +22,7 @@ from sentence_beam.transforms.storage import dispatch
 from sentence_beam.transforms.storage.cache import cached
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 
 def put(path: str, data: bytes) -> storage.Storage:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.store.shards.units import UnitStore
+from sentence_beam.transforms.store.shards.unit_store import UnitStore
 
 
 @pytest.fixture

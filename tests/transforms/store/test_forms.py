@@ -1,7 +1,7 @@
 """Forms: equal for shards that belong together, whoever wrote them; other shards are refused by the
 commit.
 
-Covers transforms/base/entries.py.
+Covers transforms/base/json_entries.py.
 Covers transforms/store/entries.py.
 """
 

@@ -16,7 +16,7 @@ from sentence_beam.transforms.store.ledger import (
     check_tiles,
 )
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs.plan import PLAN
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN
 
 
 def record(

@@ -35,8 +35,8 @@ from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import FORMAT, Manifest, read_manifest
 from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
-from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
+from sentence_beam.transforms.store.verification import faults
 
 Data = dict[str, Any]
 EVERY_FIELD = Path(__file__).parents[2] / "fixtures" / "manifest.json"

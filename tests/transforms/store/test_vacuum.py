@@ -35,9 +35,9 @@ from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.removed import naming_removal
 from sentence_beam.transforms.store.sealed_json import to_bytes
 from sentence_beam.transforms.store.shards.id_hashes import id_hashes
-from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.shards.shard_reading import read_shard
 from sentence_beam.transforms.store.vacuum import Rubbish, find_rubbish, remove
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 FOLDERS = ("embeddings", "sidecars", "rejects", "manifests", "index")
 

@@ -9,7 +9,7 @@ from helpers.snapshots import night, numbered, parts_of, small_parts, watch_part
 
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.vacuum import find_rubbish, remove
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 NIGHTS = 4
 

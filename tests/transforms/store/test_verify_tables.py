@@ -23,8 +23,8 @@ from helpers.snapshots import (
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.tables.columns import FILE_COUNTS
-from sentence_beam.transforms.store.verify import Extent, faults
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS
+from sentence_beam.transforms.store.verification import Extent, faults
 
 UNITS = 9
 Entry = dict[str, Any]

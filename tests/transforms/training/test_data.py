@@ -1,7 +1,7 @@
 """Data of a training: columns by name in every format, rows that are rejected, rows that training
 and dev share.
 
-Covers transforms/training/examples.py.
+Covers transforms/training/training_examples.py.
 Covers transforms/training/roles.py.
 """
 
@@ -18,10 +18,10 @@ from helpers.training import scored_rows
 from sentence_beam.transforms.base.errors import DataGateError, OptionError
 from sentence_beam.transforms.training import recipes
 from sentence_beam.transforms.training.data import read_data
-from sentence_beam.transforms.training.examples import overlap, read_examples
-from sentence_beam.transforms.training.options import TrainOptions
 from sentence_beam.transforms.training.roles import columns_of
-from sentence_beam.transforms.training.targets import labels_of
+from sentence_beam.transforms.training.train_options import TrainOptions
+from sentence_beam.transforms.training.training_examples import overlap, read_examples
+from sentence_beam.transforms.training.training_targets import labels_of
 
 ROWS = [{**row, "sentence1": f'"{row["sentence1"]}', "more": 1} for row in scored_rows(8)]
 

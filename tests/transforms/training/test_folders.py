@@ -17,7 +17,7 @@ from sentence_beam.transforms.training.folders import (
     work_of,
     working,
 )
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.train_options import TrainOptions
 
 SETTINGS = {"model": "m", "batch": 8}
 

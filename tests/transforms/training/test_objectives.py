@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.training.options import TrainOptions
 from sentence_beam.transforms.training.prepare import classify
+from sentence_beam.transforms.training.train_options import TrainOptions
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 from sentence_beam.transforms.training.objectives import classifier_of, loss_of

@@ -9,8 +9,8 @@ import pytest
 from sentence_beam.pipelines.common.options import as_options
 from sentence_beam.pipelines.train import parser, with_recipe
 from sentence_beam.transforms.training import recipes
-from sentence_beam.transforms.training.checks import check
-from sentence_beam.transforms.training.options import TrainOptions
+from sentence_beam.transforms.training.option_checks import check
+from sentence_beam.transforms.training.train_options import TrainOptions
 
 PAIRS = {
     "sbert-stsb": "sbert-nli",

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.chunks.counting import TokenCounter
 from sentence_beam.transforms.corpus.chunks.ends import Ends, text_ends
 from sentence_beam.transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
+from sentence_beam.transforms.corpus.chunks.long_atoms import UNKNOWN, make_atoms
 from sentence_beam.transforms.corpus.chunks.markdown import markdown_ends
 from sentence_beam.transforms.corpus.chunks.pack import (
     Atoms,
@@ -19,9 +19,9 @@ from sentence_beam.transforms.corpus.chunks.pack import (
     choose_sentence,
     first_of_next,
 )
-from sentence_beam.transforms.corpus.chunks.refine import UNKNOWN, make_atoms
 from sentence_beam.transforms.corpus.chunks.room import Room
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.corpus.chunks.token_counting import TokenCounter
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 
 Prefix = Callable[[int, str], str]
 Span = tuple[int, int]

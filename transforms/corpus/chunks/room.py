@@ -2,11 +2,11 @@
 
 from functools import lru_cache
 
-from sentence_beam.transforms.corpus.chunks.counting import TokenCounter
 from sentence_beam.transforms.corpus.chunks.ends import Level
 from sentence_beam.transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
 from sentence_beam.transforms.corpus.chunks.pack import Atoms
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.corpus.chunks.token_counting import TokenCounter
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 
 _PREFIXES = 4096
 _WORD = int(Level.WORD)

@@ -11,7 +11,7 @@ from sentence_beam.transforms.corpus.formats.blocked import (
     TableBlock,
     smallest_column,
 )
-from sentence_beam.transforms.corpus.formats.tables import cut_batches, opened, with_names
+from sentence_beam.transforms.corpus.formats.table_formats import cut_batches, opened, with_names
 from sentence_beam.transforms.corpus.spans import Span, whole_file
 
 TITLE = "Arrow IPC or Feather"

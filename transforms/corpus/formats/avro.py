@@ -10,7 +10,7 @@ import pyarrow as pa
 from sentence_beam.transforms.base.errors import MissingExtraError
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from sentence_beam.transforms.corpus.formats.tables import ROWS, cut_batches, opened
+from sentence_beam.transforms.corpus.formats.table_formats import ROWS, cut_batches, opened
 from sentence_beam.transforms.corpus.nested import value_as_text
 from sentence_beam.transforms.corpus.spans import Span, whole_file
 from sentence_beam.transforms.storage.base import BLOCK

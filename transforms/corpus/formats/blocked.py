@@ -11,12 +11,12 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import is_bytes, is_string
+from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
 from sentence_beam.transforms.corpus.batch_rows import batch_rows
 from sentence_beam.transforms.corpus.column_values import as_strings
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.format import until_stop
-from sentence_beam.transforms.corpus.formats.tables import TableFormat, schema_of
+from sentence_beam.transforms.corpus.formats.table_formats import TableFormat, schema_of
 from sentence_beam.transforms.corpus.nested import column_at, roots, type_at
 from sentence_beam.transforms.corpus.row_blocks import Block, Columns
 from sentence_beam.transforms.corpus.spans import Span, rows_of_span

@@ -9,10 +9,10 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from sentence_beam.transforms.corpus.encoding import BOM
 from sentence_beam.transforms.corpus.files import InputFile, open_unchanged
 from sentence_beam.transforms.corpus.formats.dialect import Dialect
-from sentence_beam.transforms.corpus.lines import MOST_BYTES
+from sentence_beam.transforms.corpus.formats.encoding import BOM
+from sentence_beam.transforms.corpus.formats.text_lines import MOST_BYTES
 from sentence_beam.transforms.corpus.spans import Span
 
 AT_ONCE = 1 << 20  # bytes

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from sentence_beam.transforms.corpus.formats.dialect import Dialect
-from sentence_beam.transforms.corpus.lines import BEGINNING, MOST_BYTES, TOO_LONG
+from sentence_beam.transforms.corpus.formats.text_lines import BEGINNING, MOST_BYTES, TOO_LONG
 
 MOST_CHARACTERS = MOST_BYTES  # of a row
 PIECE = 1 << 20  # characters of a line that are read at once

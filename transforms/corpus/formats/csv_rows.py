@@ -11,12 +11,12 @@ import threading
 from collections.abc import Iterator
 from itertools import islice
 
-from sentence_beam.transforms.corpus.encoding import errors_of
 from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
 from sentence_beam.transforms.corpus.formats import csv_lines
 from sentence_beam.transforms.corpus.formats.csv_lines import CsvLines
 from sentence_beam.transforms.corpus.formats.dialect import Dialect
-from sentence_beam.transforms.corpus.lines import whole
+from sentence_beam.transforms.corpus.formats.encoding import errors_of
+from sentence_beam.transforms.corpus.formats.text_lines import whole
 from sentence_beam.transforms.storage.base import BLOCK
 
 ROWS = 8192

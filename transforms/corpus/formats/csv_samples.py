@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from sentence_beam.transforms.corpus.encoding import UTF16_BOMS, encoding_of, errors_of
 from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
-from sentence_beam.transforms.corpus.lines import whole
+from sentence_beam.transforms.corpus.formats.encoding import UTF16_BOMS, encoding_of, errors_of
+from sentence_beam.transforms.corpus.formats.text_lines import whole
 
 SAMPLE = 1 << 18  # bytes
 SAMPLES = 3

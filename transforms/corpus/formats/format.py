@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sentence_beam.transforms.corpus.columns import FileColumns
+from sentence_beam.transforms.corpus.column_checks import FileColumns
 from sentence_beam.transforms.corpus.files import InputFile, check_unchanged
 from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT, Block, Columns
 from sentence_beam.transforms.corpus.spans import Span, whole_file

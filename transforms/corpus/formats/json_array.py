@@ -8,7 +8,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.format import until_stop
 from sentence_beam.transforms.corpus.formats.json_objects import JsonFormat, read_object
-from sentence_beam.transforms.corpus.json_values import read_json
+from sentence_beam.transforms.corpus.formats.json_values import read_json
 from sentence_beam.transforms.corpus.parsed_rows import gather_rows, make_id, measure_texts
 from sentence_beam.transforms.corpus.row_blocks import NOT_JSON, Block, Columns
 from sentence_beam.transforms.corpus.spans import Span

@@ -8,11 +8,11 @@ from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.arrow_types import join_words
+from sentence_beam.transforms.corpus.column_checks import FileColumns, Kinds, no_column
 from sentence_beam.transforms.corpus.column_types import STR, word_for_value
 from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
-from sentence_beam.transforms.corpus.columns import FileColumns, Kinds, no_column
-from sentence_beam.transforms.corpus.encoding import not_utf8
 from sentence_beam.transforms.corpus.files import InputFile, is_utf8
+from sentence_beam.transforms.corpus.formats.encoding import not_utf8
 from sentence_beam.transforms.corpus.formats.format import Format, RawRow
 from sentence_beam.transforms.corpus.nested import all_keys, has_value, value_as_text, value_at
 from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept

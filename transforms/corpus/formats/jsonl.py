@@ -8,9 +8,9 @@ from typing import Any
 from sentence_beam.transforms.corpus.column_values import NOT_UTF8, decode
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.json_objects import JsonFormat, read_object, text_bytes
-from sentence_beam.transforms.corpus.formats.lines import LineFormat
-from sentence_beam.transforms.corpus.json_values import DECODER
-from sentence_beam.transforms.corpus.lines import TOO_LONG, CutLine, read_lines
+from sentence_beam.transforms.corpus.formats.json_values import DECODER
+from sentence_beam.transforms.corpus.formats.line_formats import LineFormat
+from sentence_beam.transforms.corpus.formats.text_lines import TOO_LONG, CutLine, read_lines
 from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, reject_cut
 from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT, NOT_JSON, Columns
 from sentence_beam.transforms.corpus.spans import bytes_of_span

@@ -18,7 +18,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
 from sentence_beam.transforms.corpus.batch_rows import batch_rows
 from sentence_beam.transforms.corpus.files import InputFile, check_unchanged
-from sentence_beam.transforms.corpus.formats.tables import ROWS, TableFormat
+from sentence_beam.transforms.corpus.formats.table_formats import ROWS, TableFormat
 from sentence_beam.transforms.corpus.row_blocks import Block, Columns
 from sentence_beam.transforms.corpus.spans import (
     MOST,

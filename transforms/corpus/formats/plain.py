@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.column_checks import FileColumns, Kinds
 from sentence_beam.transforms.corpus.column_types import STR
 from sentence_beam.transforms.corpus.column_values import decode
-from sentence_beam.transforms.corpus.columns import FileColumns, Kinds
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.format import Format, RawRow
 from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept

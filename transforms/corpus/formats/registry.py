@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from sentence_beam.transforms.corpus.columns import FileColumns
+from sentence_beam.transforms.corpus.column_checks import FileColumns
 from sentence_beam.transforms.corpus.files import InputFile, split_compression
 from sentence_beam.transforms.corpus.formats.format import Format
 from sentence_beam.transforms.corpus.path_columns import with_path_columns

@@ -4,24 +4,24 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sentence_beam.transforms.base.arrow import is_string
+from sentence_beam.transforms.base.arrow_arrays import is_string
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.column_types import STR
-from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
-from sentence_beam.transforms.corpus.columns import (
+from sentence_beam.transforms.corpus.column_checks import (
     FileColumns,
     Kinds,
     list_columns,
     name_options,
     no_column,
 )
-from sentence_beam.transforms.corpus.encoding import not_utf8
+from sentence_beam.transforms.corpus.column_types import STR
+from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from sentence_beam.transforms.corpus.files import InputFile, is_utf8
 from sentence_beam.transforms.corpus.formats.csv_cuts import cut_at_lines
 from sentence_beam.transforms.corpus.formats.csv_dialect import dialect_of, find_dialect
 from sentence_beam.transforms.corpus.formats.csv_lines import BadRow, CsvLines
 from sentence_beam.transforms.corpus.formats.csv_rows import long_fields, read_csv, rows_in
 from sentence_beam.transforms.corpus.formats.dialect import Dialect, shape_of
+from sentence_beam.transforms.corpus.formats.encoding import not_utf8
 from sentence_beam.transforms.corpus.formats.format import Format, RawRow, until_stop
 from sentence_beam.transforms.corpus.parsed_rows import (
     ParsedRow,

@@ -1,9 +1,9 @@
 """Text files: a row a line."""
 
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.lines import LineFormat
+from sentence_beam.transforms.corpus.formats.line_formats import LineFormat
 from sentence_beam.transforms.corpus.formats.plain import PlainFormat, read_plain
-from sentence_beam.transforms.corpus.lines import CutLine
+from sentence_beam.transforms.corpus.formats.text_lines import CutLine
 from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, reject_cut
 from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, Columns
 

@@ -14,8 +14,8 @@ import numpy as np
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration.quality import pearson, spearman
-from sentence_beam.transforms.evaluation.diagnostics.figures import Row, figure
-from sentence_beam.transforms.evaluation.diagnostics.words import WordCounts, weights_of
+from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row, figure
+from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts, weights_of
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder.token_states import StateReader

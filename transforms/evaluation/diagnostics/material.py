@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.evaluation.diagnostics.options import DiagnoseOptions
-from sentence_beam.transforms.evaluation.diagnostics.pairs import Pairs
-from sentence_beam.transforms.evaluation.diagnostics.sample import Sampled
-from sentence_beam.transforms.evaluation.diagnostics.words import WordCounts
+from sentence_beam.transforms.evaluation.diagnostics.diagnose_options import DiagnoseOptions
+from sentence_beam.transforms.evaluation.diagnostics.drawn_samples import Sampled
+from sentence_beam.transforms.evaluation.diagnostics.pair_figures import Pairs
+from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts
 from sentence_beam.transforms.evaluation.encode_many import ModelSettings
 from sentence_beam.transforms.space import resolve_model
 from sentence_beam.transforms.space.identity import tokenizer_digest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.evaluation.diagnostics import impact, tokens
-from sentence_beam.transforms.evaluation.diagnostics.figures import (
+from sentence_beam.transforms.evaluation.diagnostics.figure_rows import (
     IMPACT,
     INFLUENCE,
     MODEL_FIGURES,
@@ -15,7 +15,7 @@ from sentence_beam.transforms.evaluation.diagnostics.figures import (
     Row,
 )
 from sentence_beam.transforms.evaluation.diagnostics.material import Material
-from sentence_beam.transforms.evaluation.diagnostics.words import word_figures
+from sentence_beam.transforms.evaluation.diagnostics.word_figures import word_figures
 from sentence_beam.transforms.space import parse_pooler
 
 if TYPE_CHECKING:

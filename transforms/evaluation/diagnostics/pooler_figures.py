@@ -10,17 +10,17 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.calibration.quality import cosines
-from sentence_beam.transforms.evaluation.diagnostics import pairs
-from sentence_beam.transforms.evaluation.diagnostics.figures import (
+from sentence_beam.transforms.evaluation.compared_methods import matched
+from sentence_beam.transforms.evaluation.diagnostics import pair_figures
+from sentence_beam.transforms.evaluation.diagnostics.figure_rows import (
     PAIR_FIGURES,
     PAIRS,
     VECTOR_FIGURES,
     Row,
 )
 from sentence_beam.transforms.evaluation.diagnostics.material import Material
-from sentence_beam.transforms.evaluation.diagnostics.vectors import vector_figures
+from sentence_beam.transforms.evaluation.diagnostics.vector_figures import vector_figures
 from sentence_beam.transforms.evaluation.encode_many import Encoded, encode_many, groups
-from sentence_beam.transforms.evaluation.methods import matched
 from sentence_beam.transforms.space import PoolerSpec, parse_pooler
 
 
@@ -59,7 +59,7 @@ class PoolerFigures:
         rows: list[Row] = []
         if "edit-distance" in self.material.requested:
             for task, distances in zip(self.material.pairs, edits, strict=True):
-                rows += pairs.gold_figures(task, distances)
+                rows += pair_figures.gold_figures(task, distances)
         if self.poolers:
             rows += self._method_rows(edits)
         return rows
@@ -81,11 +81,11 @@ class PoolerFigures:
                 ):
                     a = vectors[[place[text] for text in task.first]]
                     b = vectors[[place[text] for text in task.second]]
-                    rows += pairs.pair_figures(name, task, a, b, distances, requested)
+                    rows += pair_figures.pair_figures(name, task, a, b, distances, requested)
                     by_name[name] = cosines(a, b)
         if "agreement" in requested:
             for task, by_name in zip(self.material.pairs, cosines_by_task, strict=True):
-                rows += pairs.agreement_figures(task, by_name)
+                rows += pair_figures.agreement_figures(task, by_name)
         return rows
 
     def _vectors(self, texts: list[str]) -> Iterator[tuple[str, np.ndarray]]:
@@ -108,10 +108,10 @@ class PoolerFigures:
         """
         return matched(self.material.model, self.poolers, self.material.options.calibrations)
 
-    def _edits(self, task: pairs.Pairs) -> np.ndarray | None:
+    def _edits(self, task: pair_figures.Pairs) -> np.ndarray | None:
         """Return the edit distances of pairs in tokens of the lower-cased text, if requested."""
         if not self.material.requested & {"edit-distance", PAIRS}:
             return None
         first = self.material.token_ids([text.lower() for text in task.first])
         second = self.material.token_ids([text.lower() for text in task.second])
-        return pairs.edit_distances(first, second)
+        return pair_figures.edit_distances(first, second)

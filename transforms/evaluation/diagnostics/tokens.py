@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.calibration.quality import pearson, spearman
-from sentence_beam.transforms.evaluation.diagnostics.figures import Row, figure
-from sentence_beam.transforms.evaluation.diagnostics.words import WordCounts, weights_of
+from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row, figure
+from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts, weights_of
 from sentence_beam.transforms.pooling.states import TokenStates
 
 MOST_TOKENS = 30_000  # without the special ones; their attention in every head is held at once

@@ -11,7 +11,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.calibration.quality import unit
 from sentence_beam.transforms.evaluation import classifier as classifiers
-from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.detections import Decisions
 from sentence_beam.transforms.evaluation.evidence import Evidence, Means
 from sentence_beam.transforms.evaluation.pair_files import (
@@ -84,18 +84,18 @@ class Classification:
                 " each line"
             )
         parts: dict[str, LabelledTexts] = {part: LabelledTexts([], []) for part in PARTS}
-        for line, text in enumerate(tables.read_lines(paths[0]), 1):
+        for line, text in enumerate(task_files.read_lines(paths[0]), 1):
             row = text.split("\t")
             if len(row) < 3 or row[0] not in PARTS:
-                raise tables.bad_line(
+                raise task_files.bad_line(
                     paths[0], line, "not tr, va or te, a label and a text, tab-separated"
                 )
-            parts[row[0]].labels.append(tables.label(paths[0], line, row[1]))
+            parts[row[0]].labels.append(task_files.label(paths[0], line, row[1]))
             parts[row[0]].texts.append(row[2])
         if not all(part.labels for part in parts.values()):
             raise OptionError(f"--task {paths[0]} lacks lines of tr, va or te; check the file")
         check_labels(f"probing:{name}", [part.labels for part in parts.values()])
-        used = classifier_of_probe(tables.stem(paths[0]), classifier)
+        used = classifier_of_probe(task_files.stem(paths[0]), classifier)
         return cls(name, tuple(parts.values()), used, "probing")
 
     @property
@@ -242,8 +242,8 @@ def check_labels(task: str, parts: Sequence[list[str]]) -> None:
 
 def _read(path: str) -> LabelledTexts:
     rows = [
-        (tables.label(path, line, label), text)
-        for line, (label, text) in tables.read_table(path, ("label", "text"))
+        (task_files.label(path, line, label), text)
+        for line, (label, text) in task_files.read_table(path, ("label", "text"))
     ]
     if not rows:
         raise OptionError(f"--task {path} holds no labelled text; check the file")

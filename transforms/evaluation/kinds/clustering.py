@@ -7,7 +7,7 @@ import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration.quality import unit
-from sentence_beam.transforms.evaluation import classifier, tables
+from sentence_beam.transforms.evaluation import classifier, task_files
 from sentence_beam.transforms.evaluation.clusterings import Clusterings
 from sentence_beam.transforms.evaluation.evidence import Evidence
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors, numbered
@@ -34,9 +34,9 @@ class Clustering:
         """Read files with the columns label and text."""
         classifier.check_installed()
         rows = [
-            (tables.label(path, line, label), text)
+            (task_files.label(path, line, label), text)
             for path in paths
-            for line, (label, text) in tables.read_table(path, ("label", "text"))
+            for line, (label, text) in task_files.read_table(path, ("label", "text"))
         ]
         if not rows:
             raise OptionError(f"--task clustering:{name} holds no labelled text; check the file")

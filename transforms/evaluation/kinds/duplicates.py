@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.detections import Detections, best_threshold
 from sentence_beam.transforms.evaluation.evidence import ALL, Evidence
 from sentence_beam.transforms.evaluation.pair_files import NO, YES, label_column, sides_of
@@ -41,12 +41,12 @@ class Duplicates:
         first = []
         second = []
         for path in paths:
-            header = tables.read_header(path)
+            header = task_files.read_header(path)
             columns = (label_column(header), *sides_of(header))
-            for line, (label, one, other) in tables.read_table(path, columns):
-                word = tables.label(path, line, label).lower()
+            for line, (label, one, other) in task_files.read_table(path, columns):
+                word = task_files.label(path, line, label).lower()
                 if word not in YES + NO:
-                    raise tables.bad_line(path, line, f"label {label!r} is not 1 or 0")
+                    raise task_files.bad_line(path, line, f"label {label!r} is not 1 or 0")
                 labels.append(word in YES)
                 first.append(one)
                 second.append(other)

@@ -9,7 +9,7 @@ import numpy as np
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
 from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.evidence import Evidence, Means
 from sentence_beam.transforms.evaluation.task import Predictions, quoted
 
@@ -115,21 +115,21 @@ def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgement
     if importlib.util.find_spec("ir_measures") is None:
         raise MissingExtraError(f"retrieval needs ir_measures: {pip_line('evaluate')}")
     texts = {}
-    for line, row in tables.read_json_lines(queries):
+    for line, row in task_files.read_json_lines(queries):
         name = row.get("_id")
         text = row.get("text")
         if name is None or not isinstance(text, str):
-            raise tables.bad_line(queries, line, "no _id and text")
+            raise task_files.bad_line(queries, line, "no _id and text")
         texts[str(name)] = text
     grades: dict[str, dict[str, int]] = {}
-    for place, (query, document, score) in tables.read_table(
+    for place, (query, document, score) in task_files.read_table(
         qrels, ("query-id", "corpus-id", "score")
     ):
-        grade = tables.number(qrels, place, score)
+        grade = task_files.number(qrels, place, score)
         if grade != int(grade):
-            raise tables.bad_line(qrels, place, f"score {score} is no whole number")
+            raise task_files.bad_line(qrels, place, f"score {score} is no whole number")
         if query not in texts:
-            raise tables.bad_line(qrels, place, f"query {query!r} is not in {queries}")
+            raise task_files.bad_line(qrels, place, f"query {query!r} is not in {queries}")
         grades.setdefault(query, {})[document] = int(grade)
     if not grades:
         raise OptionError(f"--task {qrels} judges no query; check the file")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.evaluation import classifier as classifiers
-from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.kinds.classification import (
     WORD_CONTENT,
     Classification,
@@ -39,7 +39,7 @@ def make(name: str, path: str, classifier: str) -> Classification:
     if name not in MAKERS:
         raise OptionError(f"--make {name}={path}: {name} is not known; say {', '.join(MAKERS)}")
     classifiers.check_installed()
-    sentences = list(dict.fromkeys(" ".join(line.split()) for line in tables.read_lines(path)))
+    sentences = list(dict.fromkeys(" ".join(line.split()) for line in task_files.read_lines(path)))
     rows = _balanced(MAKERS[name]([sentence for sentence in sentences if sentence]))
     parts = [LabelledTexts([], []) for _ in range(3)]
     for place, (label, text) in enumerate(rows):

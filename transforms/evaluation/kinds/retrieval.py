@@ -9,7 +9,7 @@ import numpy as np
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.evidence import Evidence
 from sentence_beam.transforms.evaluation.kinds.judgements import (
     DEPTH,
@@ -21,7 +21,7 @@ from sentence_beam.transforms.evaluation.kinds.judgements import (
 )
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
 from sentence_beam.transforms.index.exact import exact_search
-from sentence_beam.transforms.index.vectors import prepared
+from sentence_beam.transforms.index.metric_vectors import prepared
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder.pair_scorer import PairScorer
@@ -50,12 +50,12 @@ class Retrieval:
         qrels = storage.join(folder, "qrels", "test.tsv")
         judged = read_judgements(queries, qrels, same_ids)
         documents: dict[str, str] = {}
-        for line, row in tables.read_json_lines(corpus):
+        for line, row in task_files.read_json_lines(corpus):
             key = row.get("_id")
             text = row.get("text")
             title = row.get("title") or ""
             if key is None or not isinstance(text, str) or str(key) in documents:
-                raise tables.bad_line(corpus, line, "no text, or no _id of its own")
+                raise task_files.bad_line(corpus, line, "no text, or no _id of its own")
             documents[str(key)] = f"{title} {text}".strip()
         if not documents:
             raise OptionError(f"--task {corpus} holds no document; check the file")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.evaluation.evidence import ALL, Evidence
 from sentence_beam.transforms.evaluation.kinds.judgements import (
     DEPTH,
@@ -21,7 +21,7 @@ from sentence_beam.transforms.evaluation.kinds.judgements import (
 )
 from sentence_beam.transforms.evaluation.task import Predictions
 from sentence_beam.transforms.index.exact import exact_search
-from sentence_beam.transforms.index.vectors import prepared, scored_by
+from sentence_beam.transforms.index.metric_vectors import prepared, scored_by
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space.recipe import Recipe
 from sentence_beam.transforms.space.st_modules import QUERY

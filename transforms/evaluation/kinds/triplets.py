@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.evaluation import tables
+from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.evidence import Evidence, Means
 from sentence_beam.transforms.evaluation.similarity import COSINE, similarities
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
@@ -37,7 +37,7 @@ class Triplets:
     @classmethod
     def read(cls, name: str, paths: Sequence[str], similarity: str = COSINE) -> "Triplets":
         """Read files with the columns anchor, positive, negative."""
-        rows = [row for path in paths for _, row in tables.read_table(path, COLUMNS)]
+        rows = [row for path in paths for _, row in task_files.read_table(path, COLUMNS)]
         if not rows:
             raise OptionError(f"--task triplets:{name} holds no triplet; check the file")
         anchors, positives, negatives = (list(column) for column in zip(*rows, strict=True))

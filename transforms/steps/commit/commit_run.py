@@ -8,7 +8,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.measures import Stopwatch
-from sentence_beam.transforms.report import report
+from sentence_beam.transforms.report import store_report
 from sentence_beam.transforms.steps.commit.count_changes import (
     previous_duplicate_ids,
     recorded_changes,
@@ -16,12 +16,12 @@ from sentence_beam.transforms.steps.commit.count_changes import (
 )
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.answers import AnswerFigures, check_answers
+from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures, check_answers
 from sentence_beam.transforms.store.runs.commit import Run, check_deletes, settle
 from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.finish import finish
 from sentence_beam.transforms.store.runs.result import COMMITTED, Result
-from sentence_beam.transforms.store.runs.settle import Settled
+from sentence_beam.transforms.store.runs.run_end import finish
+from sentence_beam.transforms.store.runs.settling import Settled
 
 
 def settle_run(found: Sequence[tuple[int, bytes] | Problem | None], run: Run) -> RunFact:
@@ -59,7 +59,7 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     run = replace(_with_answers(facts, run), changes=recorded_changes(facts, run))
     result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
     if result.status == COMMITTED:
-        report.bring_up_to_date(run.root)
+        store_report.bring_up_to_date(run.root)
     # the run is over, and a raise would repeat it; vacuum removes what stays
     with contextlib.suppress(Exception):
         for folder in _folders_over(run, result, index is not None):

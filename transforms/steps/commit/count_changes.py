@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.store.changes_entry import ChangesEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
@@ -36,19 +36,19 @@ from sentence_beam.transforms.store.runs.changes import buckets_for, repeated
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
 from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.plan import read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 from sentence_beam.transforms.store.runs.result import read_result
-from sentence_beam.transforms.store.runs.settle import Settled
+from sentence_beam.transforms.store.runs.settling import Settled
 from sentence_beam.transforms.store.shards.id_hashes import (
     hashes_by_bucket,
     hashes_in,
     id_hashes,
     keep_hashes,
 )
-from sentence_beam.transforms.store.shards.reading import read_shard
-from sentence_beam.transforms.store.tables.columns import records_of
-from sentence_beam.transforms.store.tables.parts import read_table
-from sentence_beam.transforms.store.tables.units import differing_parts
+from sentence_beam.transforms.store.shards.shard_reading import read_shard
+from sentence_beam.transforms.store.tables.table_columns import records_of
+from sentence_beam.transforms.store.tables.table_parts import read_table
+from sentence_beam.transforms.store.tables.unit_rows import differing_parts
 
 KNOWN = "known"
 CHANGES = "changes"

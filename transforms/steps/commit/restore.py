@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.base.columns import column, is_valid, lookup
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.steps.options.from_snapshot import run_like
@@ -13,7 +13,7 @@ from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
 from sentence_beam.transforms.store.runs.carried import COLUMNS, ROUND, Checked, ShardCheck, stride
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.verify import faults_without_reading
+from sentence_beam.transforms.store.verification import faults_without_reading
 
 
 def snapshot_to_restore(root: str, run: str) -> Manifest:

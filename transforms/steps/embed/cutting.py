@@ -20,7 +20,7 @@ from sentence_beam.transforms.corpus.pieces import (
 from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT
 from sentence_beam.transforms.corpus.rows import Parts
 from sentence_beam.transforms.space import Recipe, Space
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.embed.erased import without_erased, without_erased_means
 from sentence_beam.transforms.steps.options.job import EmbedJob
 

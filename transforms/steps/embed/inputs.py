@@ -11,7 +11,7 @@ import numpy as np
 
 from sentence_beam.transforms.corpus import UnitRows
 from sentence_beam.transforms.space import pieces_hashes, row_hashes
-from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder import (

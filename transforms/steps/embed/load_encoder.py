@@ -7,7 +7,7 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.space import Machine, Recipe, Space
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.int8_model import Int8Model
 from sentence_beam.transforms.steps.embed.inputs import encoded
 from sentence_beam.transforms.steps.options.job import EmbedJob
@@ -15,7 +15,7 @@ from sentence_beam.transforms.store.calibrations import kept_calibration, read_c
 from sentence_beam.transforms.store.int8_models import kept_int8
 from sentence_beam.transforms.store.runs.canary import TEXTS, Canary
 from sentence_beam.transforms.store.shards.precision import of_floats
-from sentence_beam.transforms.store.shards.vectors import pooled_of
+from sentence_beam.transforms.store.shards.unit_vectors import pooled_of
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder import Encoder

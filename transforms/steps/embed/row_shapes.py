@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import is_string, selectable
+from sentence_beam.transforms.base.arrow_arrays import is_string, selectable
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.column_values import NOT_UTF8, named_values
 from sentence_beam.transforms.corpus.files import is_utf8
@@ -24,8 +24,8 @@ from sentence_beam.transforms.corpus.row_blocks import (
 )
 from sentence_beam.transforms.corpus.row_columns import columns_of, plain_value
 from sentence_beam.transforms.corpus.spans import estimated_tokens
-from sentence_beam.transforms.corpus.template import Template
-from sentence_beam.transforms.store.shards.columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
+from sentence_beam.transforms.corpus.text_template import Template
+from sentence_beam.transforms.store.shards.shard_columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
 
 OF_VECTORS = ADDED_COLUMNS
 OF_PIECES = (*ADDED_PIECE_COLUMNS, "headings")

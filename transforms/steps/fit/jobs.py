@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration import parse_calibration
-from sentence_beam.transforms.calibration.fit import SHOWN_ROWS
+from sentence_beam.transforms.calibration.calibration_spec import CALIBRATIONS, CalibrationSpec
+from sentence_beam.transforms.calibration.fitting import SHOWN_ROWS
 from sentence_beam.transforms.calibration.methods import AFFINE
-from sentence_beam.transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
 from sentence_beam.transforms.corpus import InputFile, match_inputs
 from sentence_beam.transforms.corpus.files import check_distinct
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import DEFAULT_MODEL, resolve_model
 from sentence_beam.transforms.space.identity import tokenizer_digest
 from sentence_beam.transforms.space.token_table import METHODS
-from sentence_beam.transforms.steps.fit.fit import FitJob
-from sentence_beam.transforms.steps.fit.gather import GatherJob
-from sentence_beam.transforms.steps.fit.token_statistics import CountJob
-from sentence_beam.transforms.steps.options.index import FLOW_SAMPLE, FitOptions
+from sentence_beam.transforms.steps.fit.corpus_statistics import CountJob
+from sentence_beam.transforms.steps.fit.gathered_vectors import GatherJob
+from sentence_beam.transforms.steps.fit.store_fit import FitJob
+from sentence_beam.transforms.steps.options.index_options import FLOW_SAMPLE, FitOptions
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.open import Store
 from sentence_beam.transforms.store.runs.result import now
-from sentence_beam.transforms.store.shards.reading import is_narrow
+from sentence_beam.transforms.store.shards.shard_reading import is_narrow
 
 OF_STORES = ("store", "sample")  # options that token statistics have no use for
 OF_CORPORA = ("model", "revision", "format", "delimiter", "csv", "json_rows", "text_column")

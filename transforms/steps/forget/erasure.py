@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sentence_beam.transforms.report.history import run_summaries
-from sentence_beam.transforms.steps.forget.index import erased_from_index
+from sentence_beam.transforms.report.run_history import run_summaries
+from sentence_beam.transforms.steps.forget.erased_segments import erased_from_index
+from sentence_beam.transforms.steps.forget.erasure_record import ErasureRecord, write_record
+from sentence_beam.transforms.steps.forget.queries_left import queries_left
 from sentence_beam.transforms.steps.forget.receipt import fits_of
-from sentence_beam.transforms.steps.forget.record import ErasureRecord, write_record
 from sentence_beam.transforms.steps.forget.select import SelectedRows, select
-from sentence_beam.transforms.steps.forget.watched import queries_left
 from sentence_beam.transforms.steps.index.update import ErasedFromIndex
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
 from sentence_beam.transforms.steps.options.store import ForgetOptions

@@ -7,7 +7,7 @@ from typing import Any
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.steps.forget.record import ErasureRecord
+from sentence_beam.transforms.steps.forget.erasure_record import ErasureRecord
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.calibrations import kept_calibration
 from sentence_beam.transforms.store.manifest import Manifest

@@ -25,8 +25,8 @@ from sentence_beam.transforms.store.manifest import Manifest, read_manifest, sna
 from sentence_beam.transforms.store.matches import matches
 from sentence_beam.transforms.store.shards.dataset import dataset_of
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids, kept_hashes
-from sentence_beam.transforms.store.shards.reading import check_shard, read_shard
-from sentence_beam.transforms.store.shards.rejects import read_rejects
+from sentence_beam.transforms.store.shards.reject_files import read_rejects
+from sentence_beam.transforms.store.shards.shard_reading import check_shard, read_shard
 
 READ_AT_ONCE = 8
 NAMED = 5

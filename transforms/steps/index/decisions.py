@@ -12,9 +12,9 @@ from sentence_beam.transforms.base.errors import (
     DataGateError,
     SentenceBeamError,
 )
-from sentence_beam.transforms.base.pairs import group_by_size
+from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.base.values import memory_bytes
-from sentence_beam.transforms.index import IndexPlan, choose, choose_index
+from sentence_beam.transforms.index import IndexPlan, choose_index, index_kinds
 from sentence_beam.transforms.index.budgets import (
     SAMPLE,
     Budgets,
@@ -25,22 +25,21 @@ from sentence_beam.transforms.index.budgets import (
     kinds,
     try_kinds,
 )
+from sentence_beam.transforms.index.index_spec import AUTO
+from sentence_beam.transforms.index.metric_vectors import scored_by
 from sentence_beam.transforms.index.sizes import step_bytes
-from sentence_beam.transforms.index.spec import AUTO
 from sentence_beam.transforms.index.upkeep import Fit, drifted, imbalance, resized
-from sentence_beam.transforms.index.vectors import scored_by
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.steps.index import build, recall, scratch, update
-from sentence_beam.transforms.steps.index.build import IndexJob, TrainingGroup
-from sentence_beam.transforms.steps.index.files import (
+from sentence_beam.transforms.steps.index import index_build, index_recall, scratch, update
+from sentence_beam.transforms.steps.index.index_build import IndexJob, TrainingGroup
+from sentence_beam.transforms.steps.index.index_folder import (
     SEGMENT_ROWS,
     ShardRows,
     closeness_of,
     layout_of,
 )
+from sentence_beam.transforms.steps.index.index_recall import DEEP, K, Measurement
 from sentence_beam.transforms.steps.index.matching import BUCKET_ROWS
-from sentence_beam.transforms.steps.index.recall import DEEP, K, Measurement
-from sentence_beam.transforms.steps.index.rows import Reading
 from sentence_beam.transforms.steps.index.segments import SegmentBuild
 from sentence_beam.transforms.steps.index.update import (
     HELD_OUT,
@@ -48,6 +47,7 @@ from sentence_beam.transforms.steps.index.update import (
     IndexUpdate,
     IndexUpdateJob,
 )
+from sentence_beam.transforms.steps.index.update_rows import Reading
 from sentence_beam.transforms.store.index_entries import (
     ChangeEntry,
     ChoiceEntry,
@@ -56,13 +56,13 @@ from sentence_beam.transforms.store.index_entries import (
     IndexRequest,
     TriedEntry,
 )
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
-from sentence_beam.transforms.store.runs.settle import Settled
-from sentence_beam.transforms.store.tables.parts import read_table
+from sentence_beam.transforms.store.runs.settling import Settled
+from sentence_beam.transforms.store.tables.table_parts import read_table
 
 # how far back to look for an index to update, past snapshots without one
 SNAPSHOTS_BACK = 32
@@ -122,7 +122,7 @@ def _work(
         request, metric, why or "", _builds(before), unit,
         required=not asked.remembered and request.target_recall is not None,
     )  # fmt: skip
-    yield from build.begin(work, shards)
+    yield from index_build.begin(work, shards)
 
 
 def _builds(before: Manifest | None) -> int:
@@ -272,8 +272,8 @@ def _other_index(
         return "another index was asked for"
     if not _compared_alike(metric, current.metric, before.space):
         return "another index was asked for"
-    if request.spec.is_automatic and current.factory == "Flat" and rows >= choose.FLAT_BELOW:
-        return f"{rows:,} rows; Flat is for less than {choose.FLAT_BELOW:,}"
+    if request.spec.is_automatic and current.factory == "Flat" and rows >= index_kinds.FLAT_BELOW:
+        return f"{rows:,} rows; Flat is for less than {index_kinds.FLAT_BELOW:,}"
     return None
 
 
@@ -316,7 +316,7 @@ def build_again(
     if trains or budgets.choose or _damage(job, again) is not None:
         plan = plan_of(known.request, known.rows, job.dim, known.metric, known.unit)
         work = replace(work, plan=plan, again=None, choice=None)
-    return build.begin(work, known.shards)
+    return index_build.begin(work, known.shards)
 
 
 def conclude(found: list[tuple[IndexUpdateJob, SegmentBuild]]) -> Iterator[RunFact | TrainingGroup]:
@@ -346,13 +346,17 @@ def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntr
     of_lists = [one for one in built if one.segment and one.segment.kind != HELD_OUT]
     kept = [one.segment for one in of_lists if one.kept and one.segment]
     written = [one.segment for one in of_lists if not one.kept and one.segment]
-    found = recall.measured_kept(folder, job.known_queries(), known.asking, kept)
+    found = index_recall.measured_kept(folder, job.known_queries(), known.asking, kept)
     found = found.with_written(folder, sorted(written, key=lambda segment: segment.number))
     fresh = [folder.take(scratch.fresh(segment.number)) for segment in written]
     is_new = np.concatenate([np.empty(0, np.int64), *fresh])
     target = known.request.target
-    near, changed = recall.recall_at(current, target, found, K, is_new)
-    deep = recall.recall_at(current, target, found, DEEP, is_new)[0] if current.recall_100 else None
+    near, changed = index_recall.recall_at(current, target, found, K, is_new)
+    deep = (
+        index_recall.recall_at(current, target, found, DEEP, is_new)[0]
+        if current.recall_100
+        else None
+    )
     segments = sorted((one.segment for one in built if one.segment), key=lambda one: one.number)
     plan = job.plan(known)
     entry = replace(

@@ -11,7 +11,7 @@ from zlib import compress, decompress
 
 import numpy as np
 
-from sentence_beam.transforms.base.arrow import as_keys
+from sentence_beam.transforms.base.arrow_arrays import as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError, refuse_damage
 from sentence_beam.transforms.index import Candidates, held_out_keys, sample_threshold, select
 from sentence_beam.transforms.index.array_bytes import pack, unpack

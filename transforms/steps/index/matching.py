@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import as_hashes, hash_prefixes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, hash_prefixes
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.pairs import paired
+from sentence_beam.transforms.base.pairing import paired
 from sentence_beam.transforms.corpus.buckets import in_buckets
 
 BUCKET_ROWS = 2_000_000

@@ -15,25 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import as_hashes, as_keys
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index import ExactNeighbours, SegmentFile, train
-from sentence_beam.transforms.index.choose import plan_for
-from sentence_beam.transforms.index.refine import RefineWriter, row_type
+from sentence_beam.transforms.index.exact_vectors import RefineWriter, row_type
+from sentence_beam.transforms.index.index_kinds import plan_for
+from sentence_beam.transforms.index.index_spec import FLAT
 from sentence_beam.transforms.index.segment import SegmentWriter, flat_vectors, rows_by_list
-from sentence_beam.transforms.index.spec import FLAT
-from sentence_beam.transforms.steps.index import matching, recall, scratch
-from sentence_beam.transforms.steps.index.files import most_rows
-from sentence_beam.transforms.steps.index.ranges import (
-    ListedSource,
-    RangeSpan,
-    leave_listed,
-    same_spans,
-    spans,
-    write_range,
-)
-from sentence_beam.transforms.steps.index.rows import HELD, MOVED, NEW, BucketMatch, take
-from sentence_beam.transforms.steps.index.targets import (
+from sentence_beam.transforms.steps.index import index_recall, matching, scratch
+from sentence_beam.transforms.steps.index.index_folder import most_rows
+from sentence_beam.transforms.steps.index.target_segments import (
     KEPT,
     SAME_RANGE,
     WRITTEN,
@@ -42,10 +33,19 @@ from sentence_beam.transforms.steps.index.targets import (
     decision_of,
 )
 from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from sentence_beam.transforms.steps.index.update_rows import HELD, MOVED, NEW, BucketMatch, take
+from sentence_beam.transforms.steps.index.written_ranges import (
+    ListedSource,
+    RangeSpan,
+    leave_listed,
+    same_spans,
+    spans,
+    write_range,
+)
 from sentence_beam.transforms.store.index_entries import SegmentEntry
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.index_files import locators
-from sentence_beam.transforms.store.shards.reading import take_rows
+from sentence_beam.transforms.store.shards.shard_reading import take_rows
 
 BLOCK_ROWS = 10_000
 LOCAL = 0xFFFFFFFF  # the bits of a position that are the row in its segment
@@ -104,7 +104,7 @@ def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: li
     if update.erased is not None:
         before = before[~np.isin(as_keys(before), as_keys(_hashes(update.erased.crowded)))]
     every = np.concatenate([before, _hashes(crowded)])
-    recall.leave_queries(job.folder, known, vectors, hashes, every)
+    index_recall.leave_queries(job.folder, known, vectors, hashes, every)
 
 
 def _hashes(texts: Sequence[str]) -> np.ndarray:
@@ -225,9 +225,9 @@ def _kept(job: IndexUpdateJob, state: SegmentState) -> SegmentEntry:
     if state.touched:
         segment = job.folder.located(segment, state.table)
     if segment.kind != HELD_OUT:
-        recall.leave_gone(job.folder, segment.number, job.known_queries(), state.gone)
+        index_recall.leave_gone(job.folder, segment.number, job.known_queries(), state.gone)
         asking = job.update().asking
-        recall.leave_unknown(job.folder, segment, asking, lambda: (state.keep, state.table))
+        index_recall.leave_unknown(job.folder, segment, asking, lambda: (state.keep, state.table))
     return segment
 
 
@@ -263,7 +263,7 @@ def _written(
         positions = exact.lists()[1]
         is_new = (positions >= 0) & (positions & LOCAL >= first_new)
         job.folder.leave(scratch.fresh(target.number), positions[is_new])
-        recall.leave_recall(job.folder, segment, update.asking, exact)
+        index_recall.leave_recall(job.folder, segment, update.asking, exact)
     return segment
 
 
@@ -287,7 +287,7 @@ def _known_neighbours(
     job: IndexUpdateJob, target: int, numbers: dict[int, np.ndarray], locator: pa.Table
 ) -> ExactNeighbours:
     metric = job.update().metric
-    return recall.known_neighbours(
+    return index_recall.known_neighbours(
         job.folder, job.known_queries(), metric, target, numbers, locator
     )
 

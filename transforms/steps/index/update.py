@@ -33,16 +33,16 @@ from functools import cached_property
 
 import numpy as np
 
-from sentence_beam.transforms.base.entries import JsonEntry
+from sentence_beam.transforms.base.json_entries import JsonEntry
 from sentence_beam.transforms.index import IndexPlan
-from sentence_beam.transforms.index.choose import plan_for
-from sentence_beam.transforms.index.vectors import scored_by
+from sentence_beam.transforms.index.index_kinds import plan_for
+from sentence_beam.transforms.index.metric_vectors import scored_by
 from sentence_beam.transforms.steps.index import scratch
-from sentence_beam.transforms.steps.index.files import Folder, ShardRows
 from sentence_beam.transforms.steps.index.held_out import KnownQueries
-from sentence_beam.transforms.steps.index.recall import Asking
+from sentence_beam.transforms.steps.index.index_folder import Folder, ShardRows
+from sentence_beam.transforms.steps.index.index_recall import Asking
 from sentence_beam.transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 
 BASE = "base"
 DELTA = "delta"

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import index_array
+from sentence_beam.transforms.base.arrow_arrays import index_array
 from sentence_beam.transforms.base.columns import total
-from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.json_entries import dataclass_of
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.steps.joins.export_vectors import (
     ABOUT,

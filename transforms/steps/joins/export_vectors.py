@@ -11,18 +11,18 @@ import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import as_matrix, fixed_size
+from sentence_beam.transforms.base.arrow_arrays import as_matrix, fixed_size
 from sentence_beam.transforms.base.errors import MissingExtraError
 from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.index import TrainedIndex
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.vectors import faiss_metric, prepared, scored_by
+from sentence_beam.transforms.index.metric_vectors import faiss_metric, prepared, scored_by
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.store import Store
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.columns import PLACE_COLUMNS, own_columns
-from sentence_beam.transforms.store.shards.reading import open_shard
+from sentence_beam.transforms.store.shards.shard_columns import PLACE_COLUMNS, own_columns
+from sentence_beam.transforms.store.shards.shard_reading import open_shard
 
 VECTORS = "vectors.npy"
 INDEX = "index.faiss"

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.entries import record
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
-from sentence_beam.transforms.steps.joins.neighbours import WORK, BlockRecord
+from sentence_beam.transforms.base.json_entries import record
+from sentence_beam.transforms.steps.joins.nearest_rows import WORK, BlockRecord
 from sentence_beam.transforms.store.records import Problem
 
 ROWS_AT_ONCE = 10_000

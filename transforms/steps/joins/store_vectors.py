@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import as_hashes, as_keys, as_matrix
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_keys, as_matrix
 from sentence_beam.transforms.index import IndexPlan, TrainedIndex, train
-from sentence_beam.transforms.index.choose import automatic_index, plan_for
+from sentence_beam.transforms.index.index_kinds import automatic_index, plan_for
+from sentence_beam.transforms.index.metric_vectors import prepared
 from sentence_beam.transforms.index.near_pairs import lists_for, lists_near, one_list
-from sentence_beam.transforms.index.vectors import prepared
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.store.shards.shard_files import open_numbered, take_numbered
 

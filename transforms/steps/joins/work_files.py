@@ -10,7 +10,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import refuse_damage
 from sentence_beam.transforms.index.array_bytes import pack, unpack
 from sentence_beam.transforms.index.exact import best_first, no_results
-from sentence_beam.transforms.index.parts import TopK
+from sentence_beam.transforms.index.index_parts import TopK
 
 
 def write_arrays(path: str, **arrays: Any) -> None:

@@ -22,7 +22,7 @@ from sentence_beam.transforms.options.common import (
     TOKENS_PER_BATCH,
 )
 from sentence_beam.transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
-from sentence_beam.transforms.steps.options.vectors import RUN, VectorOptions
+from sentence_beam.transforms.steps.options.vector_options import RUN, VectorOptions
 from sentence_beam.transforms.store.entries import RememberedOptions
 
 if TYPE_CHECKING:  # the module is written from the classes below

@@ -8,10 +8,15 @@ from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.carried import NOTHING, Checked
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.plan import SOME, PlanNotes, all_carried, write_plan
+from sentence_beam.transforms.store.runs.recorded_plan import (
+    SOME,
+    PlanNotes,
+    all_carried,
+    write_plan,
+)
 from sentence_beam.transforms.store.runs.result import now, versions
-from sentence_beam.transforms.store.tables.columns import UNITS, records_of
-from sentence_beam.transforms.store.tables.parts import read_part
+from sentence_beam.transforms.store.tables.table_columns import UNITS, records_of
+from sentence_beam.transforms.store.tables.table_parts import read_part
 
 
 def run_like(manifest: Manifest, run_id: str, command: str) -> Run:

@@ -6,9 +6,9 @@ from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.lake_parts import LakePart
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
-from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.space import Machine, Recipe
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.store.runs.commit import Run
 
 

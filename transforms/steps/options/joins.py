@@ -34,7 +34,7 @@ from sentence_beam.transforms.options.common import (
     named_k,
 )
 from sentence_beam.transforms.options.common import MIN_SCORE as ANY_SCORE
-from sentence_beam.transforms.steps.options.search import (
+from sentence_beam.transforms.steps.options.search_options import (
     OF_QUERY_FILES,
     QUERY_FILES,
     refuse_without_queries,

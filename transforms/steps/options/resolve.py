@@ -15,8 +15,7 @@ from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Machine, Space
 from sentence_beam.transforms.steps.index.decisions import least_ram
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.check import check
-from sentence_beam.transforms.steps.options.choose import (
+from sentence_beam.transforms.steps.options.chosen_options import (
     CONTENT,
     KEPT,
     Choice,
@@ -24,6 +23,7 @@ from sentence_beam.transforms.steps.options.choose import (
     columns_of_options,
 )
 from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.options.option_conflicts import check
 from sentence_beam.transforms.store.calibrations import keep_calibration
 from sentence_beam.transforms.store.entries import ForgottenEntry, RangesEntry
 from sentence_beam.transforms.store.forgetting.hashes import (
@@ -39,8 +39,8 @@ from sentence_beam.transforms.store.runs.carried import stride
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.result import now, versions
 from sentence_beam.transforms.store.runs.run_ids import new_run
-from sentence_beam.transforms.store.shards.kept_types import stored_types
 from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
+from sentence_beam.transforms.store.shards.stored_types import stored_types
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.base.columns import (
     column,
     equals,
@@ -21,8 +21,8 @@ from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.footers import checksum_of, open_rows
 from sentence_beam.transforms.steps.plan.planned import as_carried, planned_rows, row_of
-from sentence_beam.transforms.store.runs.plan import input_files
-from sentence_beam.transforms.store.tables.files import compare, full_paths
+from sentence_beam.transforms.store.runs.recorded_plan import input_files
+from sentence_beam.transforms.store.tables.file_rows import compare, full_paths
 
 
 def by_names_on_record(files: list[InputFile], last: pa.Table) -> list[InputFile]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.base.columns import (
     column,
     is_valid,
@@ -26,21 +26,21 @@ from sentence_beam.transforms.corpus.groups import spans_of as spans_in
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.append import check_earlier_shards, with_earlier
 from sentence_beam.transforms.steps.plan.footers import open_rows
-from sentence_beam.transforms.steps.plan.groups import LastFiles, in_groups
+from sentence_beam.transforms.steps.plan.grouped_files import LastFiles, in_groups
 from sentence_beam.transforms.steps.plan.kept_types import Types, retyped, types_of
 from sentence_beam.transforms.steps.plan.look_into import look_into_all
 from sentence_beam.transforms.steps.plan.planned import as_carried, with_last, with_spans
-from sentence_beam.transforms.steps.plan.rows import check_files_left, check_plan_rows
+from sentence_beam.transforms.steps.plan.row_checks import check_files_left, check_plan_rows
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import last_snapshot
-from sentence_beam.transforms.store.runs.plan import input_files, spans_of
-from sentence_beam.transforms.store.tables.columns import FILES
-from sentence_beam.transforms.store.tables.files import (
+from sentence_beam.transforms.store.runs.recorded_plan import input_files, spans_of
+from sentence_beam.transforms.store.tables.file_rows import (
     moved_files,
     must_make_way,
     same_bytes,
 )
 from sentence_beam.transforms.store.tables.names import Owners, file_keys, key_texts
+from sentence_beam.transforms.store.tables.table_columns import FILES
 
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
 

@@ -20,7 +20,7 @@ from sentence_beam.transforms.steps.embed.cutting import pieces_of
 from sentence_beam.transforms.steps.embed.erased import without_erased
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.content import (
+from sentence_beam.transforms.steps.plan.content_plan import (
     buckets_for,
     record_unchanged,
     unchanged,
@@ -28,19 +28,19 @@ from sentence_beam.transforms.steps.plan.content import (
 from sentence_beam.transforms.steps.plan.footers import templates
 from sentence_beam.transforms.steps.plan.kept_types import join_codes
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
-from sentence_beam.transforms.steps.plan.record import notes_of, write_rows
 from sentence_beam.transforms.steps.plan.row_batches import RowBatch, Types, too_much_text, unpacked
+from sentence_beam.transforms.steps.plan.row_checks import check_rows
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
-from sentence_beam.transforms.steps.plan.rows import check_rows
+from sentence_beam.transforms.steps.plan.whole_plan import notes_of, write_rows
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.carried import STATES, all_states
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.lease_file import Lease
-from sentence_beam.transforms.store.runs.plan import has_plan, read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import has_plan, read_plan
 from sentence_beam.transforms.store.runs.result import Result, read_result
-from sentence_beam.transforms.store.shards.kept_types import stored_types
+from sentence_beam.transforms.store.shards.stored_types import stored_types
 
 AGAIN = "build the pipeline again, which makes a new run"
 

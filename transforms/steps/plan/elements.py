@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import stream_bytes, stream_table
+from sentence_beam.transforms.base.arrow_arrays import stream_bytes, stream_table
 from sentence_beam.transforms.store.entries import TablePart
 
 SPANS_PER_ELEMENT = 8

@@ -8,14 +8,14 @@ import pyarrow as pa
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile, plan_file
+from sentence_beam.transforms.corpus.collection_rows import with_cut
 from sentence_beam.transforms.corpus.files import BROKEN, broken_link
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
 from sentence_beam.transforms.corpus.formats.registry import columns_of
-from sentence_beam.transforms.corpus.reading import with_cut
 from sentence_beam.transforms.corpus.rows import blocks_of
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
-from sentence_beam.transforms.store.runs.plan import input_files
+from sentence_beam.transforms.store.runs.recorded_plan import input_files
 
 FILES_AT_ONCE = 16
 

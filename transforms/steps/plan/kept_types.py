@@ -24,8 +24,8 @@ from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.footers import templates
 from sentence_beam.transforms.steps.plan.planned import distinct_values
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.plan import input_files
-from sentence_beam.transforms.store.shards.kept_types import stored_types
+from sentence_beam.transforms.store.runs.recorded_plan import input_files
+from sentence_beam.transforms.store.shards.stored_types import stored_types
 
 Types = tuple[tuple[str, str], ...]
 

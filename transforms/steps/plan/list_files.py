@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.corpus.beside import Beside
@@ -28,9 +28,9 @@ from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
-from sentence_beam.transforms.store.runs.plan import Standing, has_plan
-from sentence_beam.transforms.store.tables.columns import FILES
-from sentence_beam.transforms.store.tables.files import compare, full_paths
+from sentence_beam.transforms.store.runs.recorded_plan import Standing, has_plan
+from sentence_beam.transforms.store.tables.file_rows import compare, full_paths
+from sentence_beam.transforms.store.tables.table_columns import FILES
 
 Listed = FilesToLookInto | PlannedFiles | ShardsToCheck | Beside | Problem | Standing
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.columns import is_valid, numbers, total
-from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.json_entries import dataclass_of
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.beside import Beside, merged
 from sentence_beam.transforms.corpus.groups import spans_of as spans_in
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan import content
+from sentence_beam.transforms.steps.plan import content_plan
 from sentence_beam.transforms.steps.plan.elements import (
     FilesToLookInto,
     PlannedFiles,
@@ -31,10 +31,10 @@ from sentence_beam.transforms.steps.plan.look_into import (
     look_into_all,
 )
 from sentence_beam.transforms.steps.plan.planned import lacking_columns
-from sentence_beam.transforms.steps.plan.record import problems_in, put_together, states_in
+from sentence_beam.transforms.steps.plan.whole_plan import problems_in, put_together, states_in
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.plan import spans_of
+from sentence_beam.transforms.store.runs.recorded_plan import spans_of
 
 MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 
@@ -126,10 +126,10 @@ def _looked(job: EmbedJob, found: list[Any]) -> Looked:
     if problems:
         raise problems[0].error()
     files, types = put_together(found, job)
-    same = content.unchanged(files, states_in(found), job) if job.by_content else None
+    same = content_plan.unchanged(files, states_in(found), job) if job.by_content else None
     unchanged = total(files, "carried")
     if job.by_content and same is None:
-        files, types = content.checked_opened(content.open_files(files, job), job)
+        files, types = content_plan.checked_opened(content_plan.open_files(files, job), job)
     work: list[Span] = []
     units = 0
     if same is None:
@@ -149,7 +149,7 @@ def in_buckets(found: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
     `same` if it is given.
     """
     if same is None:
-        return replace(found, units=content.buckets_for([*found.spans], job).count)
+        return replace(found, units=content_plan.buckets_for([*found.spans], job).count)
     return replace(
         found,
         units=0,

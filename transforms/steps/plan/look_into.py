@@ -25,10 +25,10 @@ from sentence_beam.transforms.store.entries import TableEntry, TablePart
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried import ShardCheck, all_states
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
-from sentence_beam.transforms.store.runs.plan import input_files
-from sentence_beam.transforms.store.tables.columns import FILES
-from sentence_beam.transforms.store.tables.files import compare
+from sentence_beam.transforms.store.runs.recorded_plan import input_files
+from sentence_beam.transforms.store.tables.file_rows import compare
 from sentence_beam.transforms.store.tables.names import AFTER
+from sentence_beam.transforms.store.tables.table_columns import FILES
 
 Row = dict[str, Any]
 

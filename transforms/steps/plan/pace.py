@@ -11,7 +11,7 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.corpus import Span, UnitRows, read_span
-from sentence_beam.transforms.corpus.counting import rows_about
+from sentence_beam.transforms.corpus.row_counting import rows_about
 from sentence_beam.transforms.corpus.spans import estimated_tokens
 from sentence_beam.transforms.steps.embed.cutting import texts_of_pieces
 from sentence_beam.transforms.steps.options.job import EmbedJob

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from sentence_beam.transforms.base.columns import column, nulls, rows_at, with_column
 from sentence_beam.transforms.base.measures import Summary, summed
 from sentence_beam.transforms.corpus import InputFile, Span
-from sentence_beam.transforms.store.runs.plan import PLAN, ROWS_AT_ONCE, SPAN
-from sentence_beam.transforms.store.tables.columns import FILE_COUNTS, FILES, TEXT
-from sentence_beam.transforms.store.tables.files import place_of
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN, ROWS_AT_ONCE, SPAN
+from sentence_beam.transforms.store.tables.file_rows import place_of
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES, TEXT
 
 LISTED = pa.schema([*FILES, pa.field("last", pa.struct(list(FILES)))])
 PLANNED = pa.schema(

@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow import plain_type
+from sentence_beam.transforms.base.arrow_arrays import plain_type
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Columns, InputFile, Span
 from sentence_beam.transforms.corpus.batch_rows import batch_rows
 from sentence_beam.transforms.corpus.casts import can_read
+from sentence_beam.transforms.corpus.column_checks import can_be_kept, is_id, is_text
 from sentence_beam.transforms.corpus.column_types import word_for_value
 from sentence_beam.transforms.corpus.column_values import first_reasons
-from sentence_beam.transforms.corpus.columns import can_be_kept, is_id, is_text
 from sentence_beam.transforms.corpus.nested import column_at, has_value, type_at, value_at
 from sentence_beam.transforms.corpus.row_blocks import Rows
 from sentence_beam.transforms.corpus.row_columns import plain_value
 from sentence_beam.transforms.corpus.rows import unit_of
 from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from sentence_beam.transforms.space import row_hashes
-from sentence_beam.transforms.steps.options.rows import NAME, SOURCE
+from sentence_beam.transforms.steps.options.rows_options import NAME, SOURCE
 from sentence_beam.transforms.steps.plan.row_values import AGAINST, Row
 from sentence_beam.transforms.store.records import Problem
 

@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.search.hits import Hits
-from sentence_beam.transforms.search.queries import QueryEncoder
+from sentence_beam.transforms.search.query_vectors import QueryEncoder
 from sentence_beam.transforms.space.identity import SHORTEST
 from sentence_beam.transforms.store.calibrations import kept_calibration
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.shard_files import take_numbered
-from sentence_beam.transforms.store.verify import place
+from sentence_beam.transforms.store.verification import place
 from sentence_beam.transforms.store.watched import Answer, Answers, WatchedQueries
 
 EXACT_ROWS = 1_000_000  # above so many rows without an index, some units are searched

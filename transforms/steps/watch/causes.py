@@ -13,7 +13,7 @@ An answer is lost if a query had it before and no longer has it. The rules are i
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sentence_beam.transforms.store.runs.answers import (
+from sentence_beam.transforms.store.runs.answer_figures import (
     FILE_GONE,
     INDEX_LOST,
     NEW_ROW,

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow import as_hashes, as_matrix
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_matrix
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.passages import sentence_spans
 from sentence_beam.transforms.index.kmeans import kmeans
-from sentence_beam.transforms.index.vectors import prepared, scored_by
+from sentence_beam.transforms.index.metric_vectors import prepared, scored_by
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.reading import read_shard
 from sentence_beam.transforms.store.shards.shard_files import take_numbered
+from sentence_beam.transforms.store.shards.shard_reading import read_shard
 
 CANDIDATES = 12  # rows for each query, among which clusters and lengths are spread
 QUERIES_A_CLUSTER = 8

@@ -15,24 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import as_matrix, mask_array
+from sentence_beam.transforms.base.arrow_arrays import as_matrix, mask_array
 from sentence_beam.transforms.base.columns import column, lookup
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.index.vectors import prepared
+from sentence_beam.transforms.index.metric_vectors import prepared
 from sentence_beam.transforms.steps.watch.ask import hash_column
 from sentence_beam.transforms.steps.watch.causes import Gained, Lost
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.ledger import span_name
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs.answers import (
+from sentence_beam.transforms.store.runs.answer_figures import (
     INDEX_LOST,
     NEW_ROW,
     ROW_CHANGED,
     VECTOR_MOVED,
 )
 from sentence_beam.transforms.store.runs.deletes import PLACE
-from sentence_beam.transforms.store.shards.reading import read_shard, take_rows
+from sentence_beam.transforms.store.shards.shard_reading import read_shard, take_rows
 from sentence_beam.transforms.store.watched import Answer
 
 Place = tuple[str, int]  # a shard, relative to the store, and a row in it

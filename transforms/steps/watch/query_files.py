@@ -6,7 +6,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.corpus.formats.registry import compression_of, format_of
-from sentence_beam.transforms.corpus.queries import QueryFiles, read_queries
+from sentence_beam.transforms.corpus.query_rows import QueryFiles, read_queries
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,16 @@ import numpy as np
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.report.answers import ShownAnswer, ShownQuery
+from sentence_beam.transforms.report.answers_page import ShownAnswer, ShownQuery
 from sentence_beam.transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
-from sentence_beam.transforms.steps.watch.compare import ComparedAnswers, ComparedQuery, compare
+from sentence_beam.transforms.steps.watch.compared_answers import (
+    ComparedAnswers,
+    ComparedQuery,
+    compare,
+)
 from sentence_beam.transforms.store.entries import WatchEntry
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.reading import take_rows
+from sentence_beam.transforms.store.shards.shard_reading import take_rows
 from sentence_beam.transforms.store.watched import (
     Answer,
     Answers,

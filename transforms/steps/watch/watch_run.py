@@ -9,15 +9,15 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.columns import column
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
-from sentence_beam.transforms.steps.watch.compare import ComparedAnswers, compare
+from sentence_beam.transforms.steps.watch.compared_answers import ComparedAnswers, compare
 from sentence_beam.transforms.store.entries import WatchEntry
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import Run, coming_manifest, last_snapshot
 from sentence_beam.transforms.store.runs.facts import RunFact, WatchRecord
-from sentence_beam.transforms.store.runs.plan import read_plan
-from sentence_beam.transforms.store.runs.settle import Settled
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.runs.settling import Settled
 from sentence_beam.transforms.store.watched import (
     WatchedQueries,
     answers_to_bytes,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.entries import JsonEntry, hex_digest, matching
 from sentence_beam.transforms.base.errors import refuse_damage
+from sentence_beam.transforms.base.json_entries import JsonEntry, hex_digest, matching
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import ForgottenEntry
 from sentence_beam.transforms.store.named_files import read_named

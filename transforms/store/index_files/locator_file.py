@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import DamagedIndexError, refuse_damage
 from sentence_beam.transforms.store.index_entries import SegmentEntry
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.index_files import locators
 
 TAIL = 64 << 10  # bytes at a file's end that are read first; most footers are shorter

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_beam.transforms.base.arrow import table_of
+from sentence_beam.transforms.base.arrow_arrays import table_of
 from sentence_beam.transforms.base.errors import refuse_damage
 
 SCHEMA = pa.schema(

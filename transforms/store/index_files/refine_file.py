@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.index.checks import mapped_file
-from sentence_beam.transforms.index.refine import check_rows, decoded, row_type
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.index.exact_vectors import check_rows, decoded, row_type
+from sentence_beam.transforms.index.segment_checks import mapped_file
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 
 GAP = 32 << 10  # bytes between rows: a smaller gap is read, not skipped
 REQUESTS = 16  # at once

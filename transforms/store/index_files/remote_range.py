@@ -10,7 +10,7 @@ from sentence_beam.transforms.index.range_file import RangeHeader, header_bytes
 from sentence_beam.transforms.index.range_readers import check_lists, shared_header
 from sentence_beam.transforms.storage.bounded_cache import BoundedCache
 from sentence_beam.transforms.store.index_entries import SegmentEntry
-from sentence_beam.transforms.store.index_files import files as index_files
+from sentence_beam.transforms.store.index_files import checked_files as index_files
 
 CACHE = "lists"  # folder of the cache
 

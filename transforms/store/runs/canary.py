@@ -10,7 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import as_matrix, fixed_size, parquet_bytes, table_of
+from sentence_beam.transforms.base.arrow_arrays import (
+    as_matrix,
+    fixed_size,
+    parquet_bytes,
+    table_of,
+)
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import CanaryEntry

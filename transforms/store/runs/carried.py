@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import mask_array
+from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.base.columns import (
     column,
     equals,
@@ -33,7 +33,7 @@ from sentence_beam.transforms.storage import Entry
 from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.tables.names import Owners
-from sentence_beam.transforms.store.tables.parts import in_turns
+from sentence_beam.transforms.store.tables.table_parts import in_turns
 
 ROUND = 1 << 32
 CHECKED = 0.01  # share of the round that each run reads

@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import parquet_bytes, table_of
+from sentence_beam.transforms.base.arrow_arrays import parquet_bytes, table_of
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.pairs import paired
+from sentence_beam.transforms.base.pairing import paired
 from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.changes_entry import ChangedRowsEntry, ChangesEntry
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.named_files import read_named
-from sentence_beam.transforms.store.shards.columns import PIECE_COLUMNS, PUSHED_COLUMNS
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
-from sentence_beam.transforms.store.shards.reading import read_shard
-from sentence_beam.transforms.store.shards.writing import without_times
+from sentence_beam.transforms.store.shards.shard_bytes import without_times
+from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS, PUSHED_COLUMNS
+from sentence_beam.transforms.store.shards.shard_reading import read_shard
 
 # Each row stands for `count` rows that only the new snapshot has, or -`count` that only the old
 # one has. `values` is a digest of what else a database would be told of the row.

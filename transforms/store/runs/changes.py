@@ -29,7 +29,7 @@ from sentence_beam.transforms.store.runs.changed_rows import (
     steps_between,
 )
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
-from sentence_beam.transforms.store.tables.units import differing_parts
+from sentence_beam.transforms.store.tables.unit_rows import differing_parts
 
 BUCKET_ROWS = 1_000_000
 BUCKETS = 256  # of a comparison in one process: each is a file on its disk

@@ -35,16 +35,16 @@ from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.canary import CanaryFile
 from sentence_beam.transforms.store.runs.carried import ROUND, ShardCheck
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.plan import RecordedPlan, read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.rejected import reasons, record_rejected
 from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
     now,
 )
-from sentence_beam.transforms.store.runs.settle import Settled, settle_units
+from sentence_beam.transforms.store.runs.settling import Settled, settle_units
 from sentence_beam.transforms.store.sealed_json import FENCE, sealed, to_bytes
 from sentence_beam.transforms.store.shards.precision import needs_ranges, of_floats
-from sentence_beam.transforms.store.tables.parts import read_table
+from sentence_beam.transforms.store.tables.table_parts import read_table
 
 MORE_LANGUAGES = (
     "--model sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or --model"

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import as_hashes, hash_prefixes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, hash_prefixes
 from sentence_beam.transforms.base.columns import lookup
 from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.corpus.files import is_unnamed
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
-from sentence_beam.transforms.store.tables.files import full_paths, rows_of_files_gone
+from sentence_beam.transforms.store.tables.file_rows import full_paths, rows_of_files_gone
 
 PLACE = re.compile(r"[#@][0-9]+$")  # in an id that was made: the number of a row, or its first byte
 OF_TEXTS = ("text_column", "text_template", "chunks", "chunk_prefix")

@@ -7,9 +7,9 @@ from sentence_beam.transforms.store.changes_entry import ChangedRowsEntry
 from sentence_beam.transforms.store.entries import RangesEntry, WatchEntry
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.answers import AnswerFigures
+from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures
 from sentence_beam.transforms.store.runs.changed_rows import Changes
-from sentence_beam.transforms.store.runs.settle import Settled
+from sentence_beam.transforms.store.runs.settling import Settled
 
 
 @dataclass(frozen=True)

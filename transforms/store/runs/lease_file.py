@@ -7,8 +7,8 @@ import time
 from dataclasses import asdict, dataclass
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.json_entries import dataclass_of
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.runs import process
 

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import mask_array, stream_bytes, stream_table
+from sentence_beam.transforms.base.arrow_arrays import mask_array, stream_bytes, stream_table
 from sentence_beam.transforms.base.columns import column, lookup
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.tables.columns import MADE, rows_table, values_of
 from sentence_beam.transforms.store.tables.names import STRETCHES, stretch_of
+from sentence_beam.transforms.store.tables.table_columns import MADE, rows_table, values_of
 
 ROWS_AT_ONCE = 100_000  # that are checked together, however many tables they came in
 

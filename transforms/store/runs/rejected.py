@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.entries import dataclass_of
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.json_entries import dataclass_of
 from sentence_beam.transforms.corpus import Rejected
 from sentence_beam.transforms.corpus.column_types import (
     NOT_OF_TYPE,
@@ -27,10 +27,10 @@ from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import stored
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.open import named_run
-from sentence_beam.transforms.store.runs.plan import RecordedPlan
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan
 from sentence_beam.transforms.store.runs.run_ids import runs_of
 from sentence_beam.transforms.store.sealed_json import to_bytes
-from sentence_beam.transforms.store.shards.rejects import rejects_from_bytes
+from sentence_beam.transforms.store.shards.reject_files import rejects_from_bytes
 
 FILES_AT_ONCE = 16
 

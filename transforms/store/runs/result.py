@@ -9,8 +9,8 @@ from importlib import metadata
 from typing import Annotated, Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.entries import count, dataclass_of, record
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.json_entries import count, dataclass_of, record
 from sentence_beam.transforms.base.measures import Measures
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.index_entries import IndexEntry

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import as_hashes, as_matrix, hash_prefixes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_matrix, hash_prefixes
 from sentence_beam.transforms.base.columns import lookup, rows_at
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.gather import places_of
@@ -20,9 +20,13 @@ from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.manifest import Manifest, read_shared
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.result import has_committed
-from sentence_beam.transforms.store.shards.columns import REUSED_COLUMNS
-from sentence_beam.transforms.store.shards.reading import pooled_vectors, read_checked, read_shard
-from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.shard_columns import REUSED_COLUMNS
+from sentence_beam.transforms.store.shards.shard_reading import (
+    pooled_vectors,
+    read_checked,
+    read_shard,
+)
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 from sentence_beam.transforms.store.tables.names import key_texts
 
 FEW_BYTES = 64 << 20

@@ -17,7 +17,7 @@ from sentence_beam.transforms.base.measures import (
 from sentence_beam.transforms.calibration.moved import add_sums
 from sentence_beam.transforms.store.ledger import Ledger
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS
-from sentence_beam.transforms.store.tables.files import written_rows
+from sentence_beam.transforms.store.tables.file_rows import written_rows
 
 CUT_OFF = ("lost", "truncated")  # counts that snapshots keep, and of which the work is told too
 

@@ -15,7 +15,7 @@ from xxhash import xxh3_64_digest, xxh3_64_intdigest
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.shards.reading import read_shard
+from sentence_beam.transforms.store.shards.shard_reading import read_shard
 
 MARK = b"SBIDS1\0\0"
 HASHES = np.dtype("<u8")

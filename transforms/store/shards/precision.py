@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow import values_of
+from sentence_beam.transforms.base.arrow_arrays import values_of
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.space import Space, canonical_json, sha256_text
 from sentence_beam.transforms.space.identity import SHORTEST

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.reading import open_shard, take_rows
+from sentence_beam.transforms.store.shards.shard_reading import open_shard, take_rows
 
 
 def open_numbered(manifest: Manifest, number: int) -> AbstractContextManager[pq.ParquetFile]:

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, first_line
-from sentence_beam.transforms.index.vectors import as_vectors
+from sentence_beam.transforms.index.metric_vectors import as_vectors
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.store.shards.reading import OF_BYTES, decoder
+from sentence_beam.transforms.store.shards.shard_reading import OF_BYTES, decoder
 
 COLUMN = "embedding"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow import mask_of, string_array
+from sentence_beam.transforms.base.arrow_arrays import mask_of, string_array
 from sentence_beam.transforms.base.columns import lookup, nth_of_equals, numbers_of, whole
 
 AFTER = "\x7f"  # comes after every character of a unit's name

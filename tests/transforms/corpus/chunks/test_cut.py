@@ -1,7 +1,7 @@
 """Documents cut into pieces: what holds for every text, and where the cuts are.
 
 Covers transforms/corpus/chunks/pack.py.
-Covers transforms/corpus/chunks/refine.py.
+Covers transforms/corpus/chunks/long_atoms.py.
 Covers transforms/corpus/chunks/room.py.
 """
 
@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Cutter, chunk
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 
 TRAINING = [
     "the cat sat on the mat and read about antidisestablishmentarianism, twice",

@@ -1,10 +1,10 @@
 """Every statistic of `diagnose` against a plain form in numpy or scipy.
 
 Covers transforms/evaluation/diagnostics/impact.py.
-Covers transforms/evaluation/diagnostics/pairs.py.
-Covers transforms/evaluation/diagnostics/sample.py.
+Covers transforms/evaluation/diagnostics/pair_figures.py.
+Covers transforms/evaluation/diagnostics/drawn_samples.py.
 Covers transforms/evaluation/diagnostics/tokens.py.
-Covers transforms/evaluation/diagnostics/words.py.
+Covers transforms/evaluation/diagnostics/word_figures.py.
 """
 
 import numpy as np
@@ -17,23 +17,26 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from scipy.spatial.distance import cdist, pdist
 
-from sentence_beam.transforms.evaluation.diagnostics.figures import Row
+from sentence_beam.transforms.evaluation.diagnostics.drawn_samples import Smallest
+from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row
 from sentence_beam.transforms.evaluation.diagnostics.impact import sentence_figures
-from sentence_beam.transforms.evaluation.diagnostics.pairs import (
+from sentence_beam.transforms.evaluation.diagnostics.pair_figures import (
     Pairs,
     area,
     edit_distance,
     gold_figures,
     pair_figures,
 )
-from sentence_beam.transforms.evaluation.diagnostics.sample import Smallest
 from sentence_beam.transforms.evaluation.diagnostics.tokens import (
     gather,
     head_figures,
     layer_figures,
 )
-from sentence_beam.transforms.evaluation.diagnostics.vectors import effective_rank, vector_figures
-from sentence_beam.transforms.evaluation.diagnostics.words import (
+from sentence_beam.transforms.evaluation.diagnostics.vector_figures import (
+    effective_rank,
+    vector_figures,
+)
+from sentence_beam.transforms.evaluation.diagnostics.word_figures import (
     WordCounts,
     bins,
     nearest,

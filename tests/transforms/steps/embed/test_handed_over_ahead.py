@@ -1,7 +1,7 @@
 """Units of `embed` and windows of `EmbedRows`: the next is with the model before the last is
 through.
 
-Covers transforms/steps/embed/units.py.
+Covers transforms/steps/embed/unit_embedder.py.
 """
 
 import threading
@@ -16,8 +16,8 @@ from helpers.tiny_models import TEXTS, save_tiny_model
 from sentence_beam.transforms.corpus import UnitRows
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Machine, Recipe
-from sentence_beam.transforms.steps.embed.rows import RowEmbedder, RowsJob
-from sentence_beam.transforms.steps.embed.units import UnitEmbedder
+from sentence_beam.transforms.steps.embed.element_rows import RowEmbedder, RowsJob
+from sentence_beam.transforms.steps.embed.unit_embedder import UnitEmbedder
 from sentence_beam.transforms.store.runs.reuse import NOTHING
 
 UNITS = 5

@@ -13,7 +13,7 @@ from helpers import nights as helper
 from helpers.nights import DIM, Nights
 
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.index.vectors import prepared
+from sentence_beam.transforms.index.metric_vectors import prepared
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest

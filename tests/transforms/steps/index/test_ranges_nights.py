@@ -1,6 +1,6 @@
 """An index cut by its lists, over nights, against the same index in one range.
 
-Covers transforms/steps/index/ranges.py.
+Covers transforms/steps/index/written_ranges.py.
 """
 
 import tempfile
@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.index import upkeep
+from sentence_beam.transforms.index.index_spec import RANGE_BYTES
 from sentence_beam.transforms.index.range_readers import MappedRange
-from sentence_beam.transforms.index.spec import RANGE_BYTES
 from sentence_beam.transforms.steps.index import held_out, segments
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 pytest.importorskip("faiss")
 

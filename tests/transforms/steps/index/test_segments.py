@@ -1,7 +1,7 @@
 """Which segments an update of an index keeps, writes and adds, from made-up counts.
 
 Covers transforms/steps/index/segments.py.
-Covers transforms/steps/index/targets.py.
+Covers transforms/steps/index/target_segments.py.
 """
 
 import json
@@ -11,16 +11,21 @@ from typing import Any
 
 import pytest
 
-from sentence_beam.transforms.steps.index import files, scratch, segments
-from sentence_beam.transforms.steps.index.rows import BucketMatch
+from sentence_beam.transforms.steps.index import index_folder, scratch, segments
 from sentence_beam.transforms.steps.index.segments import decide
-from sentence_beam.transforms.steps.index.targets import KEPT, LISTED, SAME_RANGE, TargetSegment
+from sentence_beam.transforms.steps.index.target_segments import (
+    KEPT,
+    LISTED,
+    SAME_RANGE,
+    TargetSegment,
+)
 from sentence_beam.transforms.steps.index.update import (
     HELD_OUT,
     ErasedFromIndex,
     IndexUpdate,
     IndexUpdateJob,
 )
+from sentence_beam.transforms.steps.index.update_rows import BucketMatch
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.index_entries import (
     IndexEntry,
@@ -193,7 +198,7 @@ def test_segments_with_erased_rows_are_written_again_each_alone(tmp_path: Path) 
 def test_rows_without_lists_are_written_again_in_segments_of_some_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "SEGMENT_ROWS", 1500)
+    monkeypatch.setattr(index_folder, "SEGMENT_ROWS", 1500)
     parts = [segment(number, rows=1000, deleted=300) for number in (1, 2, 3)]
     update = Update(tmp_path, parts, "Flat")
     assert update.decide(update.match(new=(10, 1600))) == [

@@ -9,7 +9,14 @@ from helpers.nights import Nights, run_steps
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.steps.index import build, decisions, files, held_out, matching, recall
+from sentence_beam.transforms.steps.index import (
+    decisions,
+    held_out,
+    index_build,
+    index_recall,
+    matching,
+)
+from sentence_beam.transforms.steps.index import index_folder as files
 from sentence_beam.transforms.store.index_files import locators
 
 pytest.importorskip("faiss")
@@ -77,8 +84,8 @@ def test_bytes_and_reads_grow_as_the_rows_that_changed(
     monkeypatch.setattr(files, "SEGMENT_ROWS", 2 * ROWS)
     monkeypatch.setattr(held_out, "HELD_OUT", 40)
     # what measuring recall takes is no matter of rows
-    for module in (build, decisions, recall):
-        monkeypatch.setattr(module, "DEEP", recall.K)
+    for module in (index_build, decisions, index_recall):
+        monkeypatch.setattr(module, "DEEP", index_recall.K)
     monkeypatch.setattr(locators, "GROUP_ROWS", 100)
     found = [read_by(tmp_path / str(count), count) for count in (8, 16, 32)]
     once, twice, four = (total for total, _ in found)

@@ -9,7 +9,7 @@ from helpers.nights import Files, Nights, nearest
 from sentence_beam.transforms.index import upkeep
 from sentence_beam.transforms.steps.index import held_out
 from sentence_beam.transforms.store.index_entries import IndexRequest
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 pytest.importorskip("faiss")
 

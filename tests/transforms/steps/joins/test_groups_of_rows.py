@@ -1,7 +1,7 @@
 """Near duplicates and clusters of stores, against brute force.
 
-Covers transforms/steps/joins/cluster.py.
-Covers transforms/steps/joins/dedup.py.
+Covers transforms/steps/joins/row_groups.py.
+Covers transforms/steps/joins/near_duplicates.py.
 """
 
 from pathlib import Path
@@ -12,10 +12,10 @@ from helpers.nights import DIM, Nights, vector_of
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.index import choose
-from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index import index_kinds
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.search import Selection
-from sentence_beam.transforms.steps.joins import cluster, dedup, store_vectors
+from sentence_beam.transforms.steps.joins import near_duplicates, row_groups, store_vectors
 from sentence_beam.transforms.store.manifest import Manifest
 
 pytest.importorskip("faiss")
@@ -49,8 +49,8 @@ def stored(manifest: Manifest) -> tuple[list[str], np.ndarray]:
 def test_groups_and_keepers_are_those_of_brute_force(
     manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_lists: bool
 ) -> None:
-    monkeypatch.setattr(choose, "FLAT_BELOW", 0 if by_lists else 20_000)
-    found = dedup.deduplicate(Selection(manifest), THRESHOLD, tmp_path)
+    monkeypatch.setattr(index_kinds, "FLAT_BELOW", 0 if by_lists else 20_000)
+    found = near_duplicates.deduplicate(Selection(manifest), THRESHOLD, tmp_path)
     ids, vectors = stored(manifest)
     scores = vectors @ vectors.T
     group = list(range(len(ids)))
@@ -81,13 +81,13 @@ def test_a_store_without_lists_of_its_own_gets_some(
     monkeypatch.setattr(store_vectors, "automatic_index", lambda *_: IndexSpec.parse("IVF8,Flat"))
     nights = Nights(tmp_path / "s")
     nights.commit_without_index(rows(300))
-    found = dedup.deduplicate(Selection(nights.manifest), THRESHOLD, tmp_path)
+    found = near_duplicates.deduplicate(Selection(nights.manifest), THRESHOLD, tmp_path)
     assert found.duplicates >= 29
     assert found.found > 0.95
 
 
 def test_clusters_are_the_topics(manifest: Manifest, tmp_path: Path) -> None:
-    found = cluster.by_number(Selection(manifest), 8, tmp_path)
+    found = row_groups.by_number(Selection(manifest), 8, tmp_path)
     clusters, table = found.clusters.to_pydict(), found.rows.to_pydict()
     ids, vectors = stored(manifest)
     centres = np.array(clusters["centroid"])
@@ -110,17 +110,19 @@ def test_clusters_are_the_topics(manifest: Manifest, tmp_path: Path) -> None:
 def test_as_many_clusters_as_rows_and_no_more(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "s")
     nights.commit_without_index({"f0": [(str(j), f"{'abcd'[j]} {j}") for j in range(4)]})
-    assert cluster.by_number(Selection(nights.manifest), 4, tmp_path).rows["label"].to_pylist() == [
+    assert row_groups.by_number(Selection(nights.manifest), 4, tmp_path).rows[
+        "label"
+    ].to_pylist() == [
         0,
         1,
         2,
         3,
     ]
-    assert cluster.by_number(Selection(nights.manifest), 1, tmp_path).clusters[
+    assert row_groups.by_number(Selection(nights.manifest), 1, tmp_path).clusters[
         "size"
     ].to_pylist() == [4]
     with pytest.raises(OptionError, match="--clusters 5: there are 4 rows"):
-        cluster.by_number(Selection(nights.manifest), 5, tmp_path)
+        row_groups.by_number(Selection(nights.manifest), 5, tmp_path)
 
 
 def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,14 +131,14 @@ def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     names = [f"{topic} {j}" for topic in "abc" for j in range(4)]
     nights.commit_without_index({"f0": [(name, name) for name in names]})
     vectors = np.array([vector_of(name, DIM) for name in names])
-    found = cluster.by_min_score(Selection(nights.manifest), 1.0, tmp_path)
+    found = row_groups.by_min_score(Selection(nights.manifest), 1.0, tmp_path)
     assert found.clusters["size"].to_pylist() == [1] * 12
-    found = cluster.by_min_score(Selection(nights.manifest), -1.0, tmp_path)
+    found = row_groups.by_min_score(Selection(nights.manifest), -1.0, tmp_path)
     assert found.clusters["size"].to_pylist() == [12]
     centre = vectors.mean(axis=0) / np.linalg.norm(vectors.mean(axis=0))
     np.testing.assert_allclose(found.rows["distance"], 1 - vectors @ centre, atol=1e-5)
-    monkeypatch.setattr(cluster, "AGGLOMERATIVE_ROWS", 11)
+    monkeypatch.setattr(row_groups, "AGGLOMERATIVE_ROWS", 11)
     with pytest.raises(
         OptionError, match="11 rows at most, and there are 12 in .*; say --clusters"
     ):
-        cluster.by_min_score(Selection(nights.manifest), 0.5, tmp_path)
+        row_groups.by_min_score(Selection(nights.manifest), 0.5, tmp_path)

@@ -1,6 +1,6 @@
 """The most similar pairs of a store's rows, against brute force.
 
-Covers transforms/steps/joins/pairs.py.
+Covers transforms/steps/joins/similar_pairs.py.
 """
 
 from itertools import combinations
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from helpers.nights import Nights
 
-from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.steps.joins import store_vectors
-from sentence_beam.transforms.steps.joins.pairs import Collection, most_similar, read_store
+from sentence_beam.transforms.steps.joins.similar_pairs import Collection, most_similar, read_store
 from sentence_beam.transforms.steps.options.joins import PairsOptions
 from sentence_beam.transforms.store.open import Store
 

@@ -1,6 +1,6 @@
 """Options that are auto or not given: given, else the store's, else by model and machine.
 
-Covers transforms/steps/options/choose.py.
+Covers transforms/steps/options/chosen_options.py.
 """
 
 import pytest

@@ -16,8 +16,8 @@ from sentence_beam.transforms.steps.options.from_snapshot import (
 )
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.plan import read_plan
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
+from sentence_beam.transforms.store.verification import faults
 
 
 def test_a_run_that_carries_everything_over_commits_the_same_rows(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.blocks import unpack
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.groups import spans_of
-from sentence_beam.transforms.space.chunks import ChunksSpec
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.embed.cutting import read_units
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.content import ToRead, read_rows
+from sentence_beam.transforms.steps.plan.content_plan import ToRead, read_rows
 from sentence_beam.transforms.steps.plan.look import look
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs.result import Result

@@ -15,13 +15,13 @@ from helpers.units import make_unit
 
 from sentence_beam.transforms.corpus import InputFile, Span, match_inputs
 from sentence_beam.transforms.corpus.beside import Beside
-from sentence_beam.transforms.corpus.reading import plan_reading
+from sentence_beam.transforms.corpus.collection_rows import plan_reading
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.steps.plan.estimate import Estimate, Prediction, estimate
 from sentence_beam.transforms.steps.plan.look import Looked, in_buckets
 from sentence_beam.transforms.steps.plan.pace import Pace, planned_tokens, samples, texts_of
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows, row_of
-from sentence_beam.transforms.steps.plan.sizes import index_name, index_size, shard_bytes
+from sentence_beam.transforms.steps.plan.size_estimate import index_name, index_size, shard_bytes
 from sentence_beam.transforms.store.index_entries import IndexRequest
 
 PACE = Pace(loading=2.0, seconds=4.0, rows=10, expected=100.0, real=80, pieces=25)

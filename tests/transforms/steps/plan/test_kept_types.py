@@ -23,11 +23,11 @@ from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.footers import open_file
 from sentence_beam.transforms.steps.plan.kept_types import types_of
 from sentence_beam.transforms.steps.plan.planned import planned_rows
-from sentence_beam.transforms.steps.plan.record import notes_of, write_rows
+from sentence_beam.transforms.steps.plan.whole_plan import notes_of, write_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.carried import STATES
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.plan import read_plan, spans_of
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan, spans_of
 from sentence_beam.transforms.store.runs.result import now
 
 Types = dict[str, str]

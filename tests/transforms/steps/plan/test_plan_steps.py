@@ -6,7 +6,7 @@ Covers transforms/steps/plan/checked.py.
 Covers transforms/steps/plan/list_files.py.
 Covers transforms/steps/plan/look_into.py.
 Covers transforms/steps/plan/planned.py.
-Covers transforms/steps/plan/record.py.
+Covers transforms/steps/plan/whole_plan.py.
 """
 
 import contextlib
@@ -25,20 +25,20 @@ from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeam
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.corpus.files import key_of
 from sentence_beam.transforms.corpus.syntax import Syntax
-from sentence_beam.transforms.index.spec import IndexSpec
+from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan import content, look_into
+from sentence_beam.transforms.steps.plan import content_plan, look_into
 from sentence_beam.transforms.steps.plan import list_files as list_files_module
-from sentence_beam.transforms.steps.plan import record as plan_record
+from sentence_beam.transforms.steps.plan import whole_plan as plan_record
 from sentence_beam.transforms.steps.plan.checked import checked_plan
 from sentence_beam.transforms.steps.plan.elements import FilesToLookInto, FilesToOpen
 from sentence_beam.transforms.steps.plan.list_files import list_files
 from sentence_beam.transforms.steps.plan.look import look_at_all
 from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
-from sentence_beam.transforms.steps.plan.record import files_in, problems_in
+from sentence_beam.transforms.steps.plan.whole_plan import files_in, problems_in
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried import STATES
-from sentence_beam.transforms.store.runs.plan import Standing, has_plan, read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import Standing, has_plan, read_plan
 
 LARGE = 60  # rows: more than files have that share units
 
@@ -308,13 +308,13 @@ def test_a_plan_by_content_begins_with_all_files_or_the_problems_alone(
     job = job_of(store, folder / "*.jsonl", partition="content")
     assert job.by_content
     found = look_at_all(job)
-    begun = content.begin(found, job)
+    begun = content_plan.begin(found, job)
     (files,) = (item.table for item in begun if isinstance(item, FilesToOpen))
     assert files.column("path").to_pylist() == ["a.jsonl", "b.jsonl"]
     problem = Problem("it broke", 2)
-    assert content.begin([*found, problem], job) == [problem]
+    assert content_plan.begin([*found, problem], job) == [problem]
     missing = replace(job, run=replace(job.run, previous="run0"), carry=True)
-    (error,) = content.begin(found, missing)
+    (error,) = content_plan.begin(found, missing)
     assert isinstance(error, Problem)
 
 
@@ -391,13 +391,13 @@ def test_the_lease_is_renewed_while_a_run_is_planned(
         kept.append((root, run))
         yield
 
-    for module in (list_files_module, plan_record, content):
+    for module in (list_files_module, plan_record, content_plan):
         monkeypatch.setattr(module, "kept_alive", kept_alive)
     job = job_of(store, folder / "*.jsonl")
     found = look_at_all(job)
     assert kept == [job.run.key]
     list(plan_record.record(found, job, 1))
-    content.begin(found, job_of(store, folder / "*.jsonl", partition="content"))
+    content_plan.begin(found, job_of(store, folder / "*.jsonl", partition="content"))
     assert kept == [job.run.key] * 3
 
 

@@ -1,9 +1,9 @@
 """The causes of lost answers, on made-up stores: each rule has a night of its own.
 
 Covers transforms/steps/watch/ask.py.
-Covers transforms/steps/watch/compare.py.
+Covers transforms/steps/watch/compared_answers.py.
 Covers transforms/steps/watch/fates.py.
-Covers transforms/store/runs/answers.py.
+Covers transforms/store/runs/answer_figures.py.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from helpers.watching import WatchedNights, watched_nights
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.index_entries import IndexRequest
-from sentence_beam.transforms.store.runs.answers import (
+from sentence_beam.transforms.store.runs.answer_figures import (
     FILE_GONE,
     INDEX_LOST,
     NEW_ROW,

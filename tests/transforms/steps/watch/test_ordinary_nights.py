@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from helpers.watching import WatchedNights, watched_nights
 
-from sentence_beam.transforms.report.history import RUNS_SEEN, RunSummary, recommended_answer_change
-from sentence_beam.transforms.store.runs.answers import (
+from sentence_beam.transforms.report.run_history import (
+    RUNS_SEEN,
+    RunSummary,
+    recommended_answer_change,
+)
+from sentence_beam.transforms.store.runs.answer_figures import (
     FILE_GONE,
     NEW_ROW,
     ROW_CHANGED,

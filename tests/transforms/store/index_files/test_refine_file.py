@@ -7,7 +7,7 @@ import pytest
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import DamagedIndexError
-from sentence_beam.transforms.index.refine import RefineWriter
+from sentence_beam.transforms.index.exact_vectors import RefineWriter
 from sentence_beam.transforms.store.index_files import refine_file
 from sentence_beam.transforms.store.index_files.refine_file import RefineFile
 

@@ -28,7 +28,7 @@ from sentence_beam.transforms.store.runs.carried import (
     of_carried,
     stride,
 )
-from sentence_beam.transforms.store.tables.columns import units_table
+from sentence_beam.transforms.store.tables.table_columns import units_table
 
 
 @given(st.integers(0, ROUND - 1))

@@ -11,7 +11,7 @@ from helpers.plans import handed_out, job_of, night
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.plan import read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 KEPT: dict[str, Any] = {"keep_columns": ("lang",), "keep_types": {"lang": "str"}}
 

@@ -19,7 +19,7 @@ from sentence_beam.transforms.store.runs import changed_rows, changes
 from sentence_beam.transforms.store.runs.changed_rows import BLOCK, Changes
 from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.vacuum import find_rubbish, remove
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 FIRST = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")]}
 SECOND = {"a": [("1", "x"), ("2", "other"), ("5", "v")], "b": [("4", "u")]}

@@ -19,7 +19,7 @@ from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs import changed_rows, changes
 from sentence_beam.transforms.store.runs.changed_rows import Changes, SnapshotShard
 from sentence_beam.transforms.store.runs.changes import SCHEMA, diff
-from sentence_beam.transforms.store.tables.units import differing_parts
+from sentence_beam.transforms.store.tables.unit_rows import differing_parts
 
 Rows = list[tuple[str, str]]
 

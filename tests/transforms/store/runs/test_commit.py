@@ -1,6 +1,6 @@
 """Ledger and commit: what must add up, and what a reader sees meanwhile.
 
-Covers transforms/store/runs/finish.py.
+Covers transforms/store/runs/run_end.py.
 """
 
 import errno
@@ -54,12 +54,12 @@ from sentence_beam.transforms.store.runs.commit import (
     check_unknown,
     settle,
 )
-from sentence_beam.transforms.store.runs.finish import failed
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.plan import read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 from sentence_beam.transforms.store.runs.result import now, read_result, result_here
-from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.runs.run_end import failed
+from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
+from sentence_beam.transforms.store.verification import faults
 
 FILE = InputFile("/in/a.txt", "a.txt", "text", "", 300, "sum", "v")
 
@@ -457,7 +457,7 @@ def test_a_record_that_cannot_be_written_is_said_after_the_commit(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("sentence_beam.transforms.store.runs.finish.record_result", full)
+    monkeypatch.setattr("sentence_beam.transforms.store.runs.run_end.record_result", full)
     run = commit_one(tmp_path, space, "run1", [], None)
     result = finish(run, [written(run.root, space, ["x"])], [])
     assert (result.status, result.exit_code) == ("committed", 0)

@@ -14,7 +14,7 @@ from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.deletes import RowKeys, row_keys
-from sentence_beam.transforms.store.tables.files import moved_files
+from sentence_beam.transforms.store.tables.file_rows import moved_files
 
 NO_IDS: dict[str, Any] = {"id_column": None, "keep_text": True}
 

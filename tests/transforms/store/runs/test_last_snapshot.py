@@ -33,7 +33,7 @@ from sentence_beam.transforms.store.runs import reuse
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.result import now
 from sentence_beam.transforms.store.runs.reuse import Known, LastSnapshot, OldShards, with_before
-from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 
 
 def input_file(relative: str, checksum: str = "sum", **values: object) -> InputFile:

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from helpers.unit_records import made_table, unit_record
 
-from sentence_beam.transforms.base.arrow import stream_table
+from sentence_beam.transforms.base.arrow_arrays import stream_table
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.corpus.files import key_of
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import made
 from sentence_beam.transforms.store.runs.made import by_stretch, once, pack, together
-from sentence_beam.transforms.store.tables.columns import records_of, values_of
+from sentence_beam.transforms.store.tables.table_columns import records_of, values_of
 
 SHARD = {
     "path": f"embeddings/{key_of('a')}-{0:012d}-{'0' * 16}.parquet",

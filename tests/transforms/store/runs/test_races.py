@@ -20,7 +20,7 @@ from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.vacuum import Rubbish, find_rubbish, remove
-from sentence_beam.transforms.store.verify import faults
+from sentence_beam.transforms.store.verification import faults
 
 LATER = 2 * 86_400.0  # when the work of a run that did not end may go
 

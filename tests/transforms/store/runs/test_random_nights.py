@@ -22,12 +22,12 @@ from helpers.snapshots import small_parts
 from sentence_beam.transforms.base.errors import LedgerError, SentenceBeamError
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.store.entries import TableEntry
-from sentence_beam.transforms.store.runs import made, settle
-from sentence_beam.transforms.store.runs.plan import PlanNotes, RecordedPlan
-from sentence_beam.transforms.store.runs.settle import Settled, settle_units
-from sentence_beam.transforms.store.tables import parts
-from sentence_beam.transforms.store.tables.columns import FILES, UNITS
-from sentence_beam.transforms.store.tables.parts import read_table, write_table
+from sentence_beam.transforms.store.runs import made, settling
+from sentence_beam.transforms.store.runs.recorded_plan import PlanNotes, RecordedPlan
+from sentence_beam.transforms.store.runs.settling import Settled, settle_units
+from sentence_beam.transforms.store.tables import table_parts
+from sentence_beam.transforms.store.tables.table_columns import FILES, UNITS
+from sentence_beam.transforms.store.tables.table_parts import read_table, write_table
 
 Tables = tuple[TableEntry, TableEntry]
 NOTHING = TableEntry()
@@ -43,7 +43,7 @@ def test_nights_are_those_of_the_model(
     rows = (2, 1, 4, 16)[seed % 4]
     small_parts(monkeypatch, rows)
     monkeypatch.setattr(made, "ROWS_AT_ONCE", (5, 1, 20, 100_000)[seed // 2 % 4])
-    monkeypatch.setattr(settle, "ROWS_AT_ONCE", 3 * rows)
+    monkeypatch.setattr(settling, "ROWS_AT_ONCE", 3 * rows)
     world = World(seed, by_documents=seed % 3 == 2)
     kinds = Counter(kind for kind in nights(str(tmp_path), world, 6))
     assert {"by file", "by content"} <= kinds.keys()
@@ -315,7 +315,7 @@ def part_flipped(root: str, night: Night, last: Tables, past: Past, place: int, 
     data = bytearray(whole)
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    parts.read_anew()
+    table_parts.read_anew()
     refuse(root, night, last, f"{path.name} is not the part", label)
     path.write_bytes(whole)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))

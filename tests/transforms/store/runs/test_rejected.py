@@ -9,14 +9,14 @@ from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Rejected
 from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.runs.plan import PLAN, PlanNotes, RecordedPlan
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, RecordedPlan
 from sentence_beam.transforms.store.runs.rejected import (
     reasons,
     record_rejected,
     rejected_rows,
     rejecting_run,
 )
-from sentence_beam.transforms.store.shards.rejects import rejects_bytes
+from sentence_beam.transforms.store.shards.reject_files import rejects_bytes
 
 LISTED = layout.rejects("0123456789abcdef-000000000000", "0" * 16)
 OTHER = layout.rejects("0123456789abcdef-000000000000", "1" * 16)

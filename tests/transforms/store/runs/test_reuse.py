@@ -11,8 +11,8 @@ from sentence_beam.transforms.space import Space, row_hashes
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import reuse
 from sentence_beam.transforms.store.runs.reuse import OldShards
-from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
-from sentence_beam.transforms.store.shards.vectors import Vectors
+from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 
 @pytest.fixture

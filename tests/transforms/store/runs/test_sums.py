@@ -11,7 +11,7 @@ from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.ledger import check_apart
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS, UnitRecord
 from sentence_beam.transforms.store.runs.sums import Sums, Tally
-from sentence_beam.transforms.store.tables.columns import units_table
+from sentence_beam.transforms.store.tables.table_columns import units_table
 
 WORK = {name: 3 + place for place, name in enumerate(WORK_COUNTS)}
 KEPT = {"read": 10, "rejected": 4, "blank": 2, "forgotten": 1, "truncated": 11, "lost": 13}

@@ -1,7 +1,7 @@
 """Shards of every precision: what stands in them, and the vectors that readers get.
 
-Covers transforms/store/shards/reading.py.
-Covers transforms/store/shards/writing.py.
+Covers transforms/store/shards/shard_reading.py.
+Covers transforms/store/shards/shard_bytes.py.
 """
 
 from dataclasses import replace
@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.units import make_unit, make_vectors
 
-from sentence_beam.transforms.base.arrow import as_matrix
+from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.space.identity import PRECISIONS
 from sentence_beam.transforms.store.shards.precision import RANGED, Coding, Ranges, quantize
-from sentence_beam.transforms.store.shards.reading import read_pooled, read_shard
-from sentence_beam.transforms.store.shards.units import UnitCounts, UnitStore
-from sentence_beam.transforms.store.shards.vectors import Vectors
-from sentence_beam.transforms.store.shards.writing import shard_bytes, unit_digest
+from sentence_beam.transforms.store.shards.shard_bytes import shard_bytes, unit_digest
+from sentence_beam.transforms.store.shards.shard_reading import read_pooled, read_shard
+from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 TYPES = {
     "float32": pa.list_(pa.float32(), 4),

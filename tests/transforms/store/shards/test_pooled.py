@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentence_beam.transforms.store.shards.reading import read_pooled
+from sentence_beam.transforms.store.shards.shard_reading import read_pooled
 
 POOLED = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
 NORM = np.linalg.norm(POOLED, axis=1)

@@ -1,0 +1,161 @@
+"""Check the columns that options name in each file, before any of its rows is embedded."""
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from sentence_beam.transforms.base.arrow_arrays import (
+    is_bytes,
+    is_string,
+    parquet_bytes,
+    plain_type,
+)
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.corpus.column_types import ColumnType
+from sentence_beam.transforms.corpus.files import InputFile
+
+ITS_COLUMNS = "its columns"
+Kinds = Mapping[str, ColumnType]
+NO_KINDS: Kinds = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class FileColumns(ABC):
+    """The columns of a file: their names and types, and checks of their use by options."""
+
+    file: InputFile
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Return the names of all columns; nested ones have dotted names."""
+
+    @abstractmethod
+    def check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
+        """Raise OptionError if the file lacks the text or the ids, or has a column in a wrong type.
+
+        `text` is None if a template makes the text. `types` are the requested types of kept
+        columns, which a file may lack.
+        """
+
+    def kept_types(
+        self,
+        text: str | None,
+        id_column: str | None,
+        keep: tuple[str, ...],
+        types: Kinds = NO_KINDS,
+    ) -> tuple[tuple[str, str], ...]:
+        """Return each kept column that the file has, with the code of its type; raises as `check`.
+
+        The type is the requested one, else that of the values, as `found_types` has it.
+        """
+        self.check(text, id_column, keep, types)
+        found = dict(self.found_types(tuple(name for name in keep if name not in types)))
+        found |= {name: types[name].word for name in self.existing(keep) or () if name in types}
+        return tuple((name, found[name]) for name in keep if name in found)
+
+    @abstractmethod
+    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Return each of the columns that the file has, with the code of the type of its values.
+
+        The code is "" if values can be read as any type; see `arrow_types` for the others.
+        """
+
+    @abstractmethod
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Return the names that the file has; None if it has no rows to tell."""
+
+    def lacking(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of columns that the file does not have."""
+        existing = self.existing(names)
+        if existing is None:
+            return ()
+        return tuple(name for name in names if name not in existing)
+
+    def first_keys(self) -> list[str] | None:
+        """Return the keys of the first rows; None for formats with a schema or a header."""
+        return None
+
+    @property
+    def trimmed_names(self) -> tuple[str, ...]:
+        """The names that were stripped, as the file has them."""
+        return ()
+
+    def missing_error(self, name: str, option: str) -> OptionError:
+        """Return the error for a column that the file does not have."""
+        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
+
+
+def name_options(
+    text: str | None, id_column: str | None, keep: tuple[str, ...]
+) -> list[tuple[str, str]]:
+    """Return the columns that options name, each with its option."""
+    named: list[tuple[str, str]] = []
+    if text is not None:
+        named.append(("--text-column", text))
+    if id_column is not None:
+        named.append(("--id-column", id_column))
+    named += (("--keep-columns", name) for name in keep)
+    return named
+
+
+def no_column(
+    file: InputFile, name: str, option: str, noun: str, names: Sequence[str]
+) -> OptionError:
+    """Return the error for a missing column; `noun` is the message's word for the other columns."""
+    return OptionError(
+        f"{file.path} has no column {name} ({option}){list_columns(noun, name, names)}"
+    )
+
+
+def list_columns(noun: str, name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about a missing column: a similar name, and all names."""
+    near = nearest(name, names) if name not in names else None
+    listed = ", ".join(map(_quote, names)) or "none"
+    if not near:
+        return f"; {noun}: {listed}"
+    return f"; did you mean {_quote(near)}? {noun}: {listed}"
+
+
+def _quote(name: str) -> str:
+    """Return a column's name for a list, in ASCII; quoted if it has a comma or blanks around it."""
+    text = ascii(name)[1:-1]
+    if "," in name or name != name.strip():
+        return f'"{text}"'
+    return text
+
+
+@functools.lru_cache(64)
+def can_be_kept(kind: pa.DataType) -> bool:
+    """Whether rows of a column of this type can be selected and written as Parquet."""
+    try:
+        rows = pa.table({"kept": pa.nulls(1, plain_type(kind))})
+        parquet_bytes(rows.take(pa.array([0])))
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def is_id(kind: pa.DataType | None) -> bool:
+    """Whether the values of a column of this type can be ids; a column of nulls has none."""
+    if kind is None:
+        return False
+    kind = plain_type(kind)
+    if pa.types.is_decimal(kind):
+        return bool(kind.scale <= 0)
+    is_number_or_bytes = pa.types.is_integer(kind) or pa.types.is_fixed_size_binary(kind)
+    return is_number_or_bytes or is_text(kind) or isinstance(kind, pa.UuidType)
+
+
+def is_text(kind: pa.DataType | None) -> bool:
+    """Whether a column of this type can hold texts: strings, or bytes that should be UTF-8.
+
+    A column of nulls can: the writers of empty tables know no type.
+    """
+    return kind is not None and (is_string(kind) or is_bytes(kind) or pa.types.is_null(kind))

@@ -1,0 +1,247 @@
+"""JSON files: an array of objects, or consecutive objects, read value by value."""
+
+import codecs
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
+from sentence_beam.transforms.corpus.formats.encoding import encoding_of, errors_of
+from sentence_beam.transforms.corpus.formats.text_lines import whole
+from sentence_beam.transforms.storage.base import BLOCK
+
+
+def read_whole_number(digits: str) -> int | str:
+    """Return the number; its digits if they are more than Python reads (4,300)."""
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
+DECODER = json.JSONDecoder(parse_int=read_whole_number)
+SPACE = re.compile(r"[ \t\r\n]*")
+MOST_CHARACTERS = 1 << 28  # in one value
+NEAR_THE_END = 12  # characters; the error about a cut escape has the place of its start
+CUT_NUMBER = 2  # characters at most after a number that go on with it, but not alone
+VALUES = 8192
+
+
+def read_json(file: InputFile) -> Iterator[list[Any]]:
+    """Yield blocks of the rows of a JSON file; bytes that are not UTF-8 are lone surrogates.
+
+    The rows are the values of its array or its consecutive values; if `--json-rows` names an array,
+    the values of that. Raises SentenceBeamError for a file that is cut short, corrupt, not JSON, or
+    without the array.
+    """
+    with open_unchanged(file) as raw:
+        source = _JsonText(_characters(decompressed(file, raw)))
+        name = file.syntax.json_rows
+        with _fault_placed(file, source):
+            values = _named(source, name) if name else _values(source)
+            yield from whole(file, _blocks(source, values))
+
+
+@contextlib.contextmanager
+def _fault_placed(file: InputFile, source: "_JsonText") -> Iterator[None]:
+    """Turn a fault of JSON into one line with the file and the place."""
+    try:
+        yield
+    except _NoArrayError as error:
+        raise OptionError(f"{file.path} {error}") from error
+    except _NoJsonError as error:
+        raise SentenceBeamError(
+            f"{file.path} is no JSON at character {source.before + source.place} ({error});"
+            " mend it or leave it out of --input"
+        ) from error
+
+
+class _NoArrayError(SentenceBeamError):
+    """The file has no array of the requested name."""
+
+
+class _NoJsonError(SentenceBeamError):
+    """The fault of a file, without its name and the place."""
+
+
+@dataclass
+class _JsonText:
+    """Text of which values are taken one by one.
+
+    `text` from `place` on is not taken yet. `before` is the number of characters before `text`.
+    """
+
+    parts: Iterator[str]
+    text: str = ""
+    place: int = 0
+    before: int = 0
+
+    def more(self) -> bool:
+        """Read on, as much as is in memory; return False at the end."""
+        rest = self.text[self.place :]
+        parts = [rest]
+        self.before += self.place
+        size = len(rest)
+        wanted = 2 * size
+        if size > MOST_CHARACTERS:
+            raise _NoJsonError(f"a value of more than {MOST_CHARACTERS:,} characters")
+        while size <= wanted and (part := next(self.parts, "")):
+            parts.append(part)
+            size += len(part)
+        self.text = "".join(parts)
+        self.place = 0
+        return len(parts) > 1
+
+    def peek(self) -> str:
+        """The next character that is not a blank, "" at the end."""
+        while True:
+            self.place = SPACE.match(self.text, self.place).end()  # type: ignore[union-attr]
+            if self.place < len(self.text):
+                return self.text[self.place]
+            if not self.more():
+                return ""
+
+    def value(self) -> Any:
+        """Take the next value."""
+        self.peek()
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self.text, self.place)
+            except RecursionError as error:
+                raise _NoJsonError("brackets too deep") from error
+            except json.JSONDecodeError as error:
+                is_near_end = error.pos >= len(self.text) - NEAR_THE_END
+                is_cut = is_near_end or error.msg.startswith("Unterminated string")
+                if is_cut and self.more():
+                    continue
+                raise _NoJsonError(error.msg) from error
+            # more of a number may follow, as of "1.", "1e" and "1e+"
+            is_whole = isinstance(value, (dict, list, str)) or end + CUT_NUMBER < len(self.text)
+            size = end - self.place
+            if is_whole or not self.more():
+                self.place += size
+                return value
+
+
+def _characters(reader: Any) -> Iterator[str]:
+    block = reader.read(BLOCK)
+    encoding = encoding_of(block)
+    decoder = codecs.getincrementaldecoder(encoding)(errors_of(encoding))
+    while block:
+        text = decoder.decode(block)
+        block = reader.read(BLOCK)
+        if text:
+            yield text
+    yield decoder.decode(b"", final=True)
+
+
+def _blocks(source: _JsonText, values: Iterator[Any]) -> Iterator[list[Any]]:
+    block: list[Any] = []
+    begun = 0
+    for value in values:
+        block.append(value)
+        if len(block) == VALUES or source.before + source.place - begun > BLOCK:
+            yield block
+            block = []
+            begun = source.before + source.place
+    if block:
+        yield block
+
+
+def _values(source: _JsonText) -> Iterator[Any]:
+    """Yield the values of a file: those of its array, or consecutive ones."""
+    if source.peek() == "[":
+        yield from _array(source)
+        _check_end(source)
+    else:
+        while source.peek():
+            yield source.value()
+
+
+def _check_end(source: _JsonText) -> None:
+    if source.peek():
+        raise _NoJsonError("something follows the array")
+
+
+def _named(source: _JsonText, name: str) -> Iterator[Any]:
+    """Yield the values of the array of this name in each of a file's objects."""
+    found = _ArraysFound()
+    while source.peek():
+        yield from _named_in(source, name, found)
+    if found.keys is not None and not found.arrays:
+        keys = ", ".join(map(repr, found.keys)) or "none"
+        raise _NoArrayError(f"has no array {name} (--json-rows); keys: {keys}")
+
+
+@dataclass
+class _ArraysFound:
+    """The arrays that were found so far, and the keys of the first object without one."""
+
+    arrays: int = 0
+    keys: list[str] | None = None
+
+
+def _named_in(source: _JsonText, name: str, found: _ArraysFound) -> Iterator[Any]:
+    """Yield the values of the array of this name in an object."""
+    if source.peek() != "{":
+        raise _NoArrayError(f"has another value than an object around {name} (--json-rows)")
+    source.place += 1
+    keys = []
+    mark = ","
+    if source.peek() == "}":
+        source.place += 1
+        mark = "}"
+    while mark == ",":
+        key = _key(source)
+        keys.append(key)
+        if key == name:
+            if source.peek() != "[":
+                raise _NoArrayError(f"has no array in {name} (--json-rows)")
+            found.arrays += 1
+            yield from _array(source)
+        elif name.startswith(f"{key}.") and source.peek() == "{":
+            yield from _named_in(source, name.removeprefix(f"{key}."), found)
+        else:
+            source.value()
+        mark = _take_mark(source, "}")
+    if found.keys is None and not found.arrays:
+        found.keys = keys
+
+
+def _key(source: _JsonText) -> str:
+    """Take a key and the colon after it."""
+    if source.peek() != '"':
+        raise _NoJsonError("Expecting property name enclosed in double quotes")
+    key: str = source.value()
+    if source.peek() != ":":
+        raise _NoJsonError("Expecting ':' delimiter")
+    source.place += 1
+    return key
+
+
+def _array(source: _JsonText) -> Iterator[Any]:
+    """Yield the values of an array, each once the mark after it is checked."""
+    source.place += 1
+    if source.peek() == "]":
+        source.place += 1
+        return
+    mark = ","
+    while mark == ",":
+        value = source.value()
+        mark = _take_mark(source, "]")
+        yield value
+
+
+def _take_mark(source: _JsonText, end: str) -> str:
+    """Take what is after a value: a comma, or the bracket that ends the values."""
+    mark = source.peek()
+    if not mark:
+        raise _NoJsonError("cut short")
+    if mark not in (end, ","):
+        raise _NoJsonError("Expecting ',' delimiter")
+    source.place += 1
+    return mark

@@ -1,0 +1,193 @@
+"""Formats of tables, whose files have a schema: their columns, and the rows of their batches."""
+
+import contextlib
+import functools
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from sentence_beam.transforms.base.arrow_arrays import plain_type
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
+from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, code_of
+from sentence_beam.transforms.corpus.batch_rows import batch_rows
+from sentence_beam.transforms.corpus.casts import can_read
+from sentence_beam.transforms.corpus.column_checks import (
+    FileColumns,
+    Kinds,
+    can_be_kept,
+    is_id,
+    is_text,
+    name_options,
+)
+from sentence_beam.transforms.corpus.files import InputFile, check_unchanged, open_unchanged
+from sentence_beam.transforms.corpus.formats.format import Format, RawRow, until_stop
+from sentence_beam.transforms.corpus.nested import all_names, roots, type_at
+from sentence_beam.transforms.corpus.row_blocks import Block, Columns
+from sentence_beam.transforms.corpus.spans import Span
+
+ROWS = 8192  # in a batch
+
+
+class TableFormat(Format):
+    """A format whose files have a schema and are read in Arrow batches."""
+
+    is_packed = True
+
+    @abstractmethod
+    def read_schema(self, file: InputFile) -> pa.Schema:
+        """The columns of a file and their types."""
+
+    @abstractmethod
+    def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Batches of at most ROWS rows of the named columns of the schema, in the file's order."""
+
+    def columns(self, file: InputFile) -> FileColumns:
+        return TableColumns(file, self)
+
+    def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
+        return until_stop(span, self._blocks(span.file, columns))
+
+    def _blocks(self, file: InputFile, columns: Columns) -> Iterator[Block]:
+        position = 0
+        schema = schema_of(self, file)
+        existing = [name for name in columns.wanted if type_at(schema, name) is not None]
+        for batch in self.batches(file, roots(schema, existing)):
+            if batch.num_rows:
+                yield batch_rows(file, columns, batch, position)
+                position += batch.num_rows
+
+    def row_counts(self, file: InputFile) -> Iterator[int]:
+        return (batch.num_rows for batch in self.batches(file, schema_of(self, file).names[:1]))
+
+    def has_rows(self, file: InputFile) -> bool:
+        """Whether a file has a row."""
+        return bool(schema_of(self, file).names) and any(self.row_counts(file))
+
+    def header(self, file: InputFile) -> list[str]:
+        names: list[str] = schema_of(self, file).names
+        return names
+
+    def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
+        number = 0
+        for batch in self.batches(file, list(names)):
+            for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+                number += 1
+                yield RawRow(number, row)
+
+
+@functools.lru_cache(16)
+def schema_of(table: TableFormat, file: InputFile) -> pa.Schema:
+    """The columns of a file, read once."""
+    return table.read_schema(file)
+
+
+def with_names(schema: pa.Schema) -> pa.Schema:
+    """Return a schema once its names are known to be UTF-8. Raises UnicodeDecodeError."""
+    all_names(schema)
+    return schema
+
+
+@contextlib.contextmanager
+def opened(file: InputFile, title: str) -> Iterator[BinaryIO]:
+    """The file's bytes; errors in the block become one line that names the file.
+
+    `title` is the format's name in this line.
+    """
+    try:
+        with open_unchanged(file) as raw:
+            yield raw
+    except SentenceBeamError:
+        raise
+    except Exception as error:  # the libraries raise ArrowException, OSError, ValueError, EOFError
+        check_unchanged(file)  # a file that is being overwritten looks corrupt
+        raise SentenceBeamError(
+            f"{file.path} is not a readable {title} file ({first_line(error).rstrip('.')}); "
+            "replace it or leave it out of --input"
+        ) from error
+
+
+def cut_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of batches in batches of at most ROWS."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS):
+            yield batch.slice(start, ROWS)
+
+
+@dataclass(frozen=True)
+class TableColumns(FileColumns):
+    """The columns of a table, by its schema."""
+
+    table: TableFormat
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return schema_of(self.table, self.file)
+
+    def names(self) -> Sequence[str]:
+        return all_names(self.schema)
+
+    def check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
+        """Raise OptionError with the file, the column, its type and the option to change.
+
+        A file without rows may have any columns: writers of empty tables know no types.
+        """
+        try:
+            self._check(text, id_column, keep, types)
+        except OptionError:
+            if self.table.has_rows(self.file):
+                raise
+
+    def _check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
+        file = self.file
+        schema = self.schema
+        for option, name in name_options(text, id_column, keep):
+            times = schema.names.count(name)
+            if times > 1:
+                raise OptionError(f"{file.path} has {times} columns {name} ({option}); rename one")
+        for option, name in name_options(text, id_column, ()):
+            if type_at(schema, name) is None:
+                raise self.missing_error(name, option)
+        if text is not None and not is_text(type_at(schema, text)):
+            raise OptionError(
+                f"{file.path}: column {text} is {type_at(schema, text)}, not string; name another"
+                " --text-column or cast it"
+            )
+        if id_column is not None and not is_id(type_at(schema, id_column)):
+            raise OptionError(
+                f"{file.path}: column {id_column} is {type_at(schema, id_column)}; ids must be"
+                " strings, whole numbers, UUIDs or bytes (--id-column)"
+            )
+        for name in self.existing(keep):
+            self._check_kept(name, types)
+
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if type_at(self.schema, name) is not None)
+
+    def _check_kept(self, name: str, types: Kinds) -> None:
+        own_type = type_at(self.schema, name)
+        if name in types and not can_read(own_type, types[name]):
+            raise OptionError(
+                f"{self.file.path}: column {name} is {own_type}, which is not read as"
+                f" {types[name].word} (--keep-columns); name another type, or cast it"
+            )
+        if name not in types and not can_be_kept(own_type):
+            raise OptionError(
+                f"{self.file.path}: column {name} is {own_type}, which a Parquet file cannot hold"
+                " (--keep-columns); cast it or leave it out"
+            )
+
+    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        types = []
+        for name in self.existing(keep):
+            kind = plain_type(type_at(self.schema, name))
+            code = NO_TYPE if pa.types.is_null(kind) else code_of(kind)
+            types.append((name, code))
+        return tuple(types)

@@ -1,0 +1,77 @@
+"""Queries in files: the files, and the texts and names of their rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.corpus.collection_rows import list_files, naming_option, read_files
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
+from sentence_beam.transforms.corpus.rows import Rejected
+from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
+
+NO_TEXT = (EMPTY_TEXT, NULL_TEXT)  # reasons against rows of tables without a query
+
+
+@dataclass(frozen=True)
+class QueryFiles:
+    """The files that `--queries` names, and how to read them; None means "not given"."""
+
+    patterns: tuple[str, ...]
+    format: str | None = None
+    syntax: Syntax = AS_FOUND
+    text_column: str | None = None
+    id_column: str | None = None
+
+    @property
+    def columns(self) -> Columns:
+        """The columns to read."""
+        return Columns(self.text_column or "text", self.id_column)
+
+    def list(self) -> list[InputFile]:
+        """The files, sorted by relative path.
+
+        Raises the errors of `embed`, which name `--queries`.
+        """
+        with naming_option("--queries"):
+            return list_files(self.patterns, self.format or "auto", self.syntax)
+
+
+@dataclass(frozen=True)
+class TextQueries:
+    """Names and texts of queries, in the order of their files; the number of rows without text."""
+
+    names: Sequence[str]
+    texts: Sequence[str]
+    without_text: int = 0
+
+
+def read_queries(files: QueryFiles) -> TextQueries:
+    """All queries of some files; a query's name is its id, or its text if no column has ids.
+
+    Blank lines and rows without a text are left out. Raises OptionError for files without a query
+    and for a row that cannot be read, and SentenceBeamError for a file that cannot be read.
+    """
+    names: list[str] = []
+    texts: list[str] = []
+    without_text = 0
+    for unit in read_files(files.list(), files.columns):
+        _refuse_unreadable(unit.rejects)
+        without_text += sum(reject.reason in NO_TEXT for reject in unit.rejects)
+        if files.id_column:
+            names += unit.ids
+        else:
+            names += unit.texts
+        texts += unit.texts
+    if not texts:
+        raise OptionError(f"--queries {files.patterns[0]} holds no query; a row needs a text")
+    return TextQueries(names, texts, without_text)
+
+
+def _refuse_unreadable(rejects: Sequence[Rejected]) -> None:
+    """Raise OptionError for the first row that is rejected for more than a missing text."""
+    for reject in rejects:
+        if reject.reason not in (BLANK_LINE, *NO_TEXT):
+            raise OptionError(
+                f"--queries {reject.file}: {reject.reason} ({reject.excerpt!r}); mend this row"
+            )

@@ -1,0 +1,195 @@
+"""Render figures as one HTML file: charts, a plane of poolers, maps of heads, layers, tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentence_beam.transforms.evaluation.diagnostics.diagnosis import Diagnosis
+from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row
+from sentence_beam.transforms.report.chart import Chart, HeatMap, Series, heat_map, line_chart
+from sentence_beam.transforms.report.html import environment
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+SCALARS = (
+    "mean-cosine",
+    "uniformity",
+    "effective-rank",
+    "alignment",
+    "spearman",
+    "edit-distance",
+    "auc",
+    "agreement",
+)
+# the plane of poolers, in pixels
+WIDTH = 420
+HEIGHT = 300
+MARGIN = 44
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A pooler in the plane: its place in pixels, its name, uniformity and alignment."""
+
+    x: float
+    y: float
+    name: str
+    uniformity: float
+    alignment: float
+
+
+def page(diagnosis: Diagnosis) -> str:
+    """Render a diagnosis."""
+    rows = diagnosis.rows
+    return _template().render(
+        diagnosis=diagnosis,
+        scalars=_scalars(rows),
+        charts=_charts(rows),
+        planes=_planes(rows),
+        words=[
+            row
+            for row in rows
+            if row["figure"] in ("norm", "neighbour-distance", "neighbour-product")
+        ],
+        maps=[one for one in (_heads(rows), _layers(rows), _impact(rows)) if one],
+        chosen=next((row for row in rows if row["figure"] == "chosen-head"), None),
+        influence=next((row for row in rows if row["figure"] == "influence-tfidf"), None),
+        width=WIDTH,
+        height=HEIGHT,
+        margin=MARGIN,
+    )
+
+
+@cache
+def _template() -> "Template":
+    templates = environment(Path(__file__).parents[1] / "templates")
+    templates.filters |= {"figure": _figure}
+    return templates.get_template("diagnose.html")
+
+
+def _figure(value: float | None, digits: int = 2) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.{digits}f}"
+
+
+def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
+    """Return the rows with one value each, and their names beside the pooler."""
+    return [
+        (row, ", ".join(row[key] for key in ("task", "pairs", "other") if row.get(key)))
+        for row in rows
+        if row["figure"] in SCALARS
+    ]
+
+
+def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
+    """Return name, remark and picture of the cosines and of the spectrum of each pooler."""
+    drawn = []
+    for pooler in dict.fromkeys(row["pooler"] for row in rows if row["pooler"] is not None):
+        own = [row for row in rows if row["pooler"] == pooler]
+        shares = [row for row in own if row["figure"] == "cosine-share"]
+        if shares:
+            remark = f"cosines, % of the pairs of {shares[0]['n']:,} rows"
+            drawn.append((pooler, remark, _cosine_chart(shares)))
+        deviations = [row for row in own if row["figure"] == "deviation"]
+        if deviations:
+            drawn.append((pooler, "deviation by component", _deviation_chart(deviations)))
+    return drawn
+
+
+def _cosine_chart(shares: Sequence[Row]) -> Chart:
+    labels = [f"{row['low']:.2f} to {row['high']:.2f}" for row in shares]
+    return line_chart(_series(labels, [100 * row["value"] for row in shares]))
+
+
+def _deviation_chart(deviations: Sequence[Row]) -> Chart:
+    labels = [f"component {row['component']}" for row in deviations]
+    return line_chart(_series(labels, [row["value"] for row in deviations]))
+
+
+def _series(labels: list[str], values: list[float | None]) -> Series:
+    return Series(labels, values, [False] * len(values), lambda value: f"{value:.3g}")
+
+
+def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
+    """Return for each task the poolers by uniformity (to the right) and alignment (upwards).
+
+    Lower is better in both.
+    """
+    known = {row["pooler"]: row["value"] for row in rows if row["figure"] == "uniformity"}
+    planes = []
+    aligned = [row for row in rows if row["figure"] == "alignment" and row["value"] is not None]
+    for task in dict.fromkeys(row["task"] for row in aligned):
+        points = [
+            (known[row["pooler"]], row["value"], row["pooler"])
+            for row in aligned
+            if row["task"] == task and known.get(row["pooler"]) is not None
+        ]
+        across = [point[0] for point in points]
+        up = [point[1] for point in points]
+        dots = [
+            Dot(_place(u, across, WIDTH), HEIGHT - _place(a, up, HEIGHT), name, u, a)
+            for u, a, name in points
+        ]
+        planes.append((task, dots))
+    return planes
+
+
+def _place(value: float, values: Sequence[float], size: int) -> float:
+    least = min(values)
+    most = max(values)
+    share = (value - least) / (most - least) if most > least else 0.5
+    return round(MARGIN + (size - 2 * MARGIN) * share, 1)
+
+
+def _heads(rows: Sequence[Row]) -> HeatMap | None:
+    found = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
+    if not found:
+        return None
+    blocks = sorted({block for block, _ in found})
+    heads = sorted({head for _, head in found})
+    values = [[found[block, head]["value"] for head in heads] for block in blocks]
+    first = next(iter(found.values()))
+    remark = (
+        f"Pearson's correlation (times 100) over {first['n']:,} tokens; words from {first['words']}"
+    )
+    return heat_map(
+        "Attention of a token to itself beside TF-IDF: block by head",
+        remark,
+        (_named(blocks), _named(heads)),
+        values,
+        0,
+    )
+
+
+def _layers(rows: Sequence[Row]) -> HeatMap | None:
+    found = {(row["layer"], row["other"]): row for row in rows if row["figure"] == "layer-cosine"}
+    if not found:
+        return None
+    layers = sorted({layer for layer, _ in found})
+    values = [[found[one, other]["value"] for other in layers] for one in layers]
+    remark = (
+        f"mean cosine of {found[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the"
+        " first block"
+    )
+    return heat_map("Layer by layer", remark, (_named(layers), _named(layers)), values, 2)
+
+
+def _named(numbers: Sequence[int]) -> list[str]:
+    return [str(number) for number in numbers]
+
+
+def _impact(rows: Sequence[Row]) -> HeatMap | None:
+    found = [row for row in rows if row["figure"] == "impact"]
+    if not found:
+        return None
+    size = found[0]["n"]
+    names = [row["perturbed"] for row in found[:size]]
+    values = [[row["value"] for row in found[i * size : (i + 1) * size]] for i in range(size)]
+    remark = (
+        "how far the state of a masked token (row) moves when another one (column) is masked too"
+    )
+    return heat_map("Impact of each token on the others", remark, (names, names), values, 1)

@@ -1,0 +1,281 @@
+"""Push a snapshot into a database: write the rows that differ, record which snapshot it holds."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.errors import DataGateError, LedgerError, OptionError
+from sentence_beam.transforms.push.pushed_rows import columns_of, read_chosen, types_of
+from sentence_beam.transforms.push.recorded import REPEATED
+from sentence_beam.transforms.push.snapshot_difference import Difference, Listing, compare
+from sentence_beam.transforms.push.state import PushRecord, State
+from sentence_beam.transforms.push.target import Table, Target, keys_of
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
+from sentence_beam.transforms.store.removed import naming_removal
+from sentence_beam.transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.store.runs.result import has_committed, read_result
+
+
+@dataclass(frozen=True)
+class PushRequest:
+    """The options of a push.
+
+    `full` writes all rows and compares with the target's ids. `dry_run` writes nothing.
+    `max_deletes` is the fraction of the target's rows that may be deleted.
+    """
+
+    full: bool = False
+    dry_run: bool = False
+    max_deletes: float = RememberedOptions.max_deletes
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """The result of a push.
+
+    `held` is the snapshot that the database held before (None: none, or not known). `changes`
+    counts the rows that were written and deleted, `rows` the rows in the database. `removed` are
+    snapshots to compare with that vacuum removed; all rows were compared then.
+    """
+
+    new: Manifest
+    held: str | None
+    changes: Changes
+    rows: int
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowsToWrite:
+    """Rows of a snapshot that a target lacks: their columns, and their rows by unit's index."""
+
+    new: Manifest
+    columns: pa.Schema
+    rows: Mapping[int, Sequence[int]]
+
+
+WriteRows = Callable[[Target, RowsToWrite], None]
+
+
+def push(
+    current: Callable[[], Manifest],
+    target: Target,
+    options: PushRequest | None = None,
+    by_workers: WriteRows | None = None,
+) -> Pushed:
+    """Make the target hold the rows of the store's current snapshot and no others.
+
+    The snapshot is read after waiting for other pushes, so that it never replaces a newer one.
+    `by_workers` writes the rows that are missing in place of this process.
+    If vacuum removed a snapshot to compare with, all rows are written and compared with the ids of
+    the target, as with `full`. Raises SpaceMismatchError if the target
+    is of another space, OptionError if it holds rows of another store, DataGateError if ids repeat
+    or too many rows would be deleted, LedgerError if counts differ at the end.
+    """
+    options = options or PushRequest()
+    if by_workers is not None:
+        _check_takes_workers(target)
+    state = target.state()
+    new = current()
+    table = Table(_columns(new, state), new.space, new.metric)
+    if state is not None:
+        _check(state, new, table, target.where)
+    _check_ids(new)
+    held = _held_run(state)
+    snapshots = _read_snapshots(new, state)
+    if state is not None and not options.full:
+        _check_store(snapshots, new, target.where)
+    removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
+    is_unknown = held is None or bool(removed) or options.full
+    whole = state is not None and is_unknown
+    old = _compared(new, state, whole, snapshots)
+    if not whole and {manifest.run for manifest in old} == {new.run}:
+        return Pushed(new, held, Changes(), _counted(target, new))
+    record = PushRecord(new.run, _types(new, state, table), whole)
+    mends = naming_removal([new, *old], "push again")
+    with mends, tempfile.TemporaryDirectory() as folder:
+        difference = compare(new, table.columns, old, _listing(target, table, record), folder)
+        if options.dry_run:
+            return Pushed(new, held, difference.counts, new.rows.stored, removed)
+        _check_deletes(difference, options.max_deletes, target.where)
+        target.begin(table, record)
+        _delete(target, difference)
+        if difference.rows:
+            write_rows = by_workers or _write
+            write_rows(target, RowsToWrite(new, table.columns, difference.rows))
+    rows = _counted(target, new)
+    target.finish()
+    return Pushed(new, held, difference.counts, rows, removed)
+
+
+def _held_run(state: State | None) -> str | None:
+    """Return the snapshot that the target holds; None if it holds none, or an unknown one."""
+    if state is None or state.held is None or not state.is_known:
+        return None
+    return state.held.run
+
+
+def _columns(new: Manifest, state: State | None) -> pa.Schema:
+    """Return the columns of the snapshot's rows; an empty snapshot keeps the target's keys."""
+    columns = columns_of(new)
+    if not new.rows.stored and state is not None and "piece" in state.columns:
+        return columns.append(pa.field("piece", pa.int32()))
+    return columns
+
+
+def _types(new: Manifest, state: State | None, table: Table) -> dict[str, str]:
+    """Return the types of the table's columns; an empty snapshot changes none."""
+    if state is not None and state.columns and not new.rows.stored:
+        return state.columns
+    return types_of(table.columns)
+
+
+def _check(state: State, new: Manifest, table: Table, where: str) -> None:
+    """Raise if the target's space, metric or keys differ from the snapshot's."""
+    mend = "name another table, or drop this one"
+    state.space.check(new.space, f"--to {where}: its vectors are of another space", mend)
+    if state.metric != table.metric:
+        raise OptionError(
+            f"--to {where}: it is made for the metric {state.metric}, the store's is "
+            f"{table.metric}; {mend}"
+        )
+    if state.live and keys_of(list(state.columns)) != table.keys:
+        held = "rows that were not cut"
+        pushed = "pieces of documents"
+        if "piece" in state.columns:
+            held, pushed = pushed, held
+        raise OptionError(f"--to {where}: it holds {held}, the store has {pushed}; {mend}")
+
+
+def _check_ids(manifest: Manifest) -> None:
+    """Raise DataGateError if the snapshot is known to have duplicate ids."""
+    result = read_result(manifest.root, manifest.run)
+    if result is not None and result.duplicate_ids:
+        raise DataGateError(
+            f"{manifest.root}: an id of {manifest.run} ({result.duplicate_ids:,} rows too many) "
+            f"{REPEATED}"
+        )
+
+
+def _check_deletes(difference: Difference, max_deletes: float, where: str) -> None:
+    """Raise DataGateError if too many rows of the target would be deleted."""
+    deleted = difference.counts.deleted
+    if deleted > max_deletes * difference.before:
+        raise DataGateError(
+            f"--to {where}: {deleted:,} of its {difference.before:,} rows would be deleted, "
+            f"more than --max-deletes {max_deletes:g} allows; check the store and the table, or "
+            "push with --max-deletes 1"
+        )
+
+
+def _read_snapshots(new: Manifest, state: State | None) -> dict[str, Manifest | None]:
+    """Read the snapshots that the target may hold rows of; None for missing ones."""
+    runs = [record.run for record in state.live.values()] if state else []
+    return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}
+
+
+def _check_store(snapshots: Mapping[str, Manifest | None], new: Manifest, where: str) -> None:
+    """Raise OptionError for rows of another store."""
+    for run, manifest in snapshots.items():
+        if manifest is None and not has_committed(new.root, run):
+            raise OptionError(
+                f"--to {where}: it holds rows of {run}, which is no snapshot of {new.root}, so it"
+                " is another store's; name another table, or push with --full"
+            )
+
+
+def _compared(
+    new: Manifest, state: State | None, whole: bool, snapshots: Mapping[str, Manifest | None]
+) -> list[Manifest]:
+    """Return the snapshots to compare with, first the one that the last complete push left.
+
+    If all rows are written, the target lists its rows; only unfinished pushes may add others.
+    """
+    if state is None:
+        return []
+    runs = [record.run for record in state.unfinished.values()]
+    if not whole and state.held is not None:
+        runs = [state.held.run, *snapshots]
+    manifests = []
+    for run in dict.fromkeys(runs):
+        manifest = snapshots[run]
+        if manifest is not None:
+            manifests.append(manifest)
+    if whole:
+        return manifests
+    for manifest in manifests[1:]:
+        _check_ids(manifest)
+    others = [manifest for manifest in manifests[1:] if manifest.run != new.run]
+    return manifests[:1] + others
+
+
+def _listing(target: Target, table: Table, record: PushRecord) -> Listing | None:
+    """Return a listing of the target's keys if all rows are written, else None."""
+    if not record.whole:
+        return None
+    return lambda: target.listing(table.keys)
+
+
+def _check_takes_workers(target: Target) -> None:
+    """Raise OptionError if a target takes one request at a time."""
+    if not target.takes_parallel:
+        raise OptionError(
+            f"--to {target.where}: --runner is for PostgreSQL and for a server of Qdrant; leave it"
+            " out"
+        )
+
+
+def _delete(target: Target, difference: Difference) -> None:
+    """Delete the rows of the difference."""
+    with progress.stage("deleting", difference.deletable, "rows"):
+        for keys in difference.deletions():
+            target.delete(keys)
+            progress.step(keys.num_rows)
+
+
+def _write(target: Target, wanted: RowsToWrite) -> None:
+    """Write rows, those of as many shards at once as there are cores, if the target takes it."""
+    with progress.stage("writing", sum(map(len, wanted.rows.values())), "rows"):
+        work = [partial(_write_shard, target, wanted, number) for number in sorted(wanted.rows)]
+        at_once = min(os.cpu_count() or 1, len(work)) if target.takes_parallel else 1
+        if at_once == 1:
+            for write in work:
+                write()
+        else:
+            _side_by_side(work, at_once)
+
+
+def _side_by_side(work: Sequence[Callable[[], None]], threads: int) -> None:
+    """Do the work in so many threads; the first error ends it."""
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for future in as_completed([pool.submit(one) for one in work]):
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _write_shard(target: Target, wanted: RowsToWrite, number: int) -> None:
+    """Write the wanted rows of the shard with this number."""
+    for batch in read_chosen(wanted.new, number, wanted.columns, np.array(wanted.rows[number])):
+        target.upsert(batch)
+        progress.step(batch.num_rows)
+
+
+def _counted(target: Target, new: Manifest) -> int:
+    """Count the target's rows. Raises LedgerError if the snapshot has another number of rows."""
+    rows = target.count()
+    if rows != new.rows.stored:
+        raise LedgerError(
+            f"--to {target.where}: it holds {rows:,} rows, {new.root} has {new.rows.stored:,}; "
+            "somebody else wrote there, or ids repeat; push with --full"
+        )
+    return rows

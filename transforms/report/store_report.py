@@ -1,0 +1,67 @@
+"""The report beside a store's snapshots: counts of every run as JSON, and a page with charts."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import first_line
+from sentence_beam.transforms.report.report_page import page
+from sentence_beam.transforms.report.run_history import (
+    RunSummary,
+    known_summaries,
+    last_committed,
+    run_summaries,
+)
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import read_manifest
+from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
+
+FORMAT = 1
+_LOGGER = logging.getLogger(__name__)
+
+
+def write_report(root: str) -> None:
+    """Write `report.json` and `report.html` of a store, up to the last run that ended."""
+    summaries = run_summaries(root, known_summaries(root))
+    write_file(root, layout.REPORT, to_bytes(sealed(report(summaries))))
+    write_file(root, layout.PAGE, page(root, summaries, read_manifest(root)).encode())
+
+
+def bring_up_to_date(root: str) -> None:
+    """Write the report of a store with a new snapshot; failures are logged, not raised."""
+    try:
+        write_report(root)
+    except Exception as error:
+        _LOGGER.error(
+            "%s: the report was not written (%s); sentence-beam report makes one",
+            root,
+            first_line(error),
+        )
+
+
+def report(summaries: Sequence[RunSummary]) -> dict[str, Any]:
+    """Return the content of `report.json`.
+
+    It has the fields of the last committed run, and the fields of all runs under `nights`.
+    """
+    content: dict[str, Any] = {"format": FORMAT}
+    last = last_committed(summaries)
+    if last is not None:
+        content |= asdict(last)
+    content["nights"] = [asdict(summary) for summary in summaries]
+    return content
+
+
+def summary_of(root: str, run: str) -> RunSummary | None:
+    """Return the summary of a run from the report, None if the report lacks it."""
+    for summary in known_summaries(root):
+        if summary.run == run:
+            return summary
+    return None
+
+
+def write_file(root: str, name: str, data: bytes) -> None:
+    """Replace a file, unless another run has just written a later one."""
+    storage.replace(storage.join(root, name), data)

@@ -1,0 +1,289 @@
+"""Choose a run's options: those that are given, else what the store remembers, else defaults."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from sentence_beam.transforms.base.option import Remembered, declared_in
+from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.corpus import Columns
+from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
+from sentence_beam.transforms.space import (
+    AUTO,
+    PoolerSpec,
+    Recipe,
+    Space,
+    parse_pooler,
+    resolve_model,
+)
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
+from sentence_beam.transforms.space.int8_model import INT8
+from sentence_beam.transforms.space.st_modules import StModules
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.auto import (
+    AUTOMATIC,
+    Workers,
+    decide_dtype,
+    decide_metric,
+    decide_partition,
+    decide_unit_tokens,
+)
+from sentence_beam.transforms.steps.options.gate_options import gates_of
+from sentence_beam.transforms.store.calibrations import kept_calibration, read_calibration
+from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.index_entries import IndexRequest
+from sentence_beam.transforms.store.int8_models import with_kept_int8
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.gates import UsedGates
+
+OWN_PROMPTS = ("prompt", "query_prompt")  # which the model may have
+KEPT = ("keep_columns", "keep_types")  # of which one option speaks
+
+
+def _remembered_as(kind: Remembered) -> tuple[str, ...]:
+    """Return the names of the options that a store remembers in this way, without automatic
+    ones.
+    """
+    declared = declared_in(EmbedOptions)
+    return tuple(
+        name for name, one in declared.items() if one.remembered is kind and name not in AUTOMATIC
+    )
+
+
+# The store has `limit` of a trial run too, which the next run does not take from it.
+CONTENT = (*_remembered_as(Remembered.CONTENT), "keep_types", "limit")
+REMEMBERED = _remembered_as(Remembered.RUN)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen options: `options` are those that the store will remember, `gates` hold in this
+    run.
+
+    `passed_over` names a prompt of the model that rows do not get, though it seems to be theirs.
+    """
+
+    options: RememberedOptions
+    recipe: Recipe
+    space: Space
+    calibration: Calibration | None
+    index: IndexRequest | None
+    partition: str
+    unit_tokens: int
+    gates: UsedGates
+    passed_over: str | None
+
+
+def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
+    """Choose the options of a run over a store's last snapshot; `local` says that this process does
+    the work.
+    """
+    options = _as_exported(options)
+    stored = _stored_in(previous)
+    chosen = _chosen_options(options, stored.options)
+    files = resolve_model(chosen["model"], chosen["revision"])
+    index = _index(options, previous)
+    workers = Workers(options.accelerator, options.device, local)
+    metric = stored.options.metric
+    chosen["dtype"] = decide_dtype(options.dtype, stored.dtype, files.family, workers)
+    chosen["metric"] = decide_metric(options.metric, metric, files.modules, index is not None)
+    calibration = _calibration(options, previous)
+    recipe = _recipe(options, chosen, calibration).for_rows(files)
+    applied: tuple[Any, ...] = ()
+    if calibration is not None:
+        applied = (calibration.digest, calibration.dim)
+    space = recipe.space(files, *applied)
+    if previous is not None and space.dtype == INT8 and not options.reembed:
+        space = with_kept_int8(space, previous.root, previous.space)
+    gates = gates_of(options, stored.options, space.dtype)
+    chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
+    chosen |= _chosen_prompts(options, chosen, space, files.modules)
+    chosen |= {"truncate_dim": recipe.truncate_dim, **gates.remembered}
+    return Choice(
+        options=RememberedOptions(**chosen),
+        recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
+        space=space,
+        calibration=calibration,
+        index=index,
+        partition=decide_partition(options.partition, stored.partition),
+        unit_tokens=decide_unit_tokens(options.unit_tokens, stored.unit_tokens, workers),
+        gates=gates.used,
+        passed_over=files.modules.passed_over if "prompt" in chosen["own_prompts"] else None,
+    )
+
+
+def used_columns(options: EmbedOptions, previous: Manifest | None) -> Columns:
+    """Return the columns that a run with these options over a store's last snapshot uses."""
+    chosen = _chosen_options(options, _stored_in(previous).options)
+    return columns_of_options(chosen)
+
+
+def columns_of_options(chosen: Mapping[str, Any]) -> Columns:
+    """Return the columns that chosen options name; those of no type yet have none."""
+    types = chosen["keep_types"].items()
+    return Columns(
+        text=chosen["text_column"],
+        id=chosen["id_column"],
+        keep=chosen["keep_columns"],
+        template=chosen["text_template"],
+        prefix=chosen["chunk_prefix"],
+        types=tuple((name, word) for name, word in types if word != NO_TYPE),
+    )
+
+
+class _Stored(NamedTuple):
+    """Values of the last snapshot, None each without one."""
+
+    options: RememberedOptions
+    dtype: str | None = None
+    partition: str | None = None
+    unit_tokens: int | None = None
+
+
+def _stored_in(previous: Manifest | None) -> _Stored:
+    if previous is None:
+        return _Stored(RememberedOptions())
+    return _Stored(previous.options, previous.space.dtype, previous.partition, previous.unit_tokens)
+
+
+def _chosen_options(options: EmbedOptions, remembered: RememberedOptions) -> dict[str, Any]:
+    """Return the given options, else the remembered ones, by name; paths are absolute.
+
+    SPECs are parsed.
+    """
+    chosen = {
+        name: _chosen(options, remembered, name)
+        for name in (*CONTENT, *REMEMBERED)
+        if name not in KEPT
+    }
+    chosen["keep_columns"], chosen["keep_types"] = _kept(options, remembered)
+    for name in ("csv", "json_rows"):
+        chosen[name] = chosen[name] or None  # "" goes back to what each file shows
+    chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
+    chosen["model"] = _full_path(chosen["model"])
+    chosen["pooler"] = _with_full_paths(parse_pooler(chosen["pooler"]))
+    chosen["chunks"] = ChunksSpec.parse(chosen["chunks"])
+    return chosen
+
+
+def _chosen_prompts(
+    options: EmbedOptions, chosen: dict[str, Any], space: Space, modules: StModules
+) -> dict[str, Any]:
+    """Return the prompts of rows and queries, with the names of those that are the model's."""
+    own = [name for name in OWN_PROMPTS if chosen[name] is None]
+    if options.prompt_name is not None:
+        own.remove("prompt")
+    prompts = {"prompt": space.prompt, "query_prompt": chosen["query_prompt"]}
+    if "query_prompt" in own:
+        prompts["query_prompt"] = modules.query_prompt
+    return {**prompts, "own_prompts": tuple(own)}
+
+
+def _as_exported(options: EmbedOptions) -> EmbedOptions:
+    """Return the options; those that are not given are as in the export if the model is one."""
+    if options.model is None or options.pooler not in (None, "auto"):
+        return options
+    files = resolve_model(options.model, options.revision)
+    stated = files.as_exported({**vars(options), "pooler": AUTO})
+    if "pooler" in stated:
+        stated["pooler"] = str(stated["pooler"])
+    return replace(options, **stated)
+
+
+def _chosen(options: EmbedOptions, remembered: RememberedOptions, name: str) -> Any:
+    given = getattr(options, name)
+    if given is not None:
+        return given
+    if name == "limit":
+        return None  # a trial run must not shrink every later one
+    if name == "prompt" and options.prompt_name is not None:
+        return None
+    if name in remembered.own_prompts:
+        return None
+    if (
+        name == "revision"
+        and options.model is not None
+        and _full_path(options.model) != remembered.model
+    ):
+        return None  # it is the other model's
+    if name == "text_template" and options.text_column is not None:
+        return None
+    if name == "text_column" and options.text_template is not None:
+        return RememberedOptions.text_column
+    return getattr(remembered, name)
+
+
+def _kept(
+    options: EmbedOptions, remembered: RememberedOptions
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The columns to keep, and the types of those that have been given one, now or before."""
+    if options.kept is None:
+        return tuple(remembered.keep_columns), remembered.keep_types
+    types = {
+        column.name: column.kind or remembered.keep_types.get(column.name)
+        for column in options.kept
+    }
+    return tuple(types), {name: kind for name, kind in types.items() if kind is not None}
+
+
+def _with_full_paths(pooler: PoolerSpec) -> PoolerSpec:
+    """The pooler with absolute paths of its tables."""
+    parts = []
+    for part in pooler.parts:
+        if part.table is not None:
+            part = part.replaced(table=_full_path(part.table))
+        parts.append(part)
+    return PoolerSpec(tuple(parts))
+
+
+def _full_path(name: str) -> str:
+    """Return the absolute path of a folder; another name as it is."""
+    if os.path.isdir(name):
+        return os.path.abspath(name)
+    return name
+
+
+def _calibration(options: EmbedOptions, previous: Manifest | None) -> Calibration | None:
+    """The calibration that is given ("" for none), else the store's."""
+    if options.calibration is None:
+        if previous is not None:
+            return kept_calibration(previous.root, previous.space)
+        return None
+    if options.calibration:
+        return read_calibration(options.calibration)
+    return None
+
+
+def _recipe(
+    options: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None
+) -> Recipe:
+    """Return the run's recipe, without a remembered truncation wider than the calibration."""
+    recipe = Recipe.of({**chosen, "prompt_name": options.prompt_name})
+    if (
+        options.truncate_dim is None
+        and calibration is not None
+        and (recipe.truncate_dim or 0) > calibration.dim
+    ):
+        return replace(recipe, truncate_dim=None)
+    return recipe
+
+
+def _index(options: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
+    """Return the request for the index, None for none.
+
+    The last snapshot's is kept, with its target and budgets, unless another index is named. A
+    given metric replaces the request's.
+    """
+    last = previous.index.request if previous is not None and previous.index else None
+    if options.index == "none":
+        return None
+    if last is not None and options.index in (None, last.index):
+        request = last
+    elif options.index is not None:
+        request = IndexRequest(options.index)
+    else:
+        return None
+    if options.metric is not None:
+        return replace(request, metric=options.metric)
+    return request

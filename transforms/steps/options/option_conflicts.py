@@ -1,0 +1,164 @@
+"""Checks of options that do not fit each other or the store."""
+
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.calibration import check_space
+from sentence_beam.transforms.corpus.find import overlaps
+from sentence_beam.transforms.corpus.lakes import is_table
+from sentence_beam.transforms.space.int8_model import INT8
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.chosen_options import Choice
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS, check_kept
+
+OF_VECTORS = (  # remembered options that decide vectors
+    "model", "revision", "pooler", "prompt", "max_tokens", "chunks", "normalize",
+    "truncate_dim", "dtype", "precision",
+)  # fmt: skip
+
+
+def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+    """Raise `OptionError` for options that do not fit each other or the store."""
+    if choice.options.deterministic and options.tokens_per_batch is not None:
+        raise OptionError(
+            "--tokens-per-batch: deterministic batches have a size of their own; leave it out"
+        )
+    check_kept(choice.options)
+    _check_int8(options, choice)
+    _check_chunks(choice)
+    if previous is not None and not options.reembed:
+        _check_same_chunks(choice, previous)
+    _check_table_part(options)
+    _check_inputs(options, choice)
+    _check_limit(options, previous)
+    if previous is not None and not options.reembed:
+        _check_same_space(options, choice, previous)
+    _check_calibration(options, choice)
+    if options.append and choice.partition == "content":
+        raise OptionError(
+            "--append: --partition content has no units of single files; name all files, without"
+            " --append"
+        )
+
+
+def _check_int8(options: EmbedOptions, choice: Choice) -> None:
+    """Raise OptionError for options that do not fit a model that OpenVINO quantises."""
+    if choice.space.dtype != INT8:
+        return
+    if options.accelerator is not None or options.device.startswith("cuda"):
+        raise OptionError(
+            "--dtype int8 runs on the CPU; leave --accelerator and --device out, or say --dtype"
+            " bfloat16"
+        )
+
+
+def _check_chunks(choice: Choice) -> None:
+    """Raise OptionError for chunks that other options rule out."""
+    options = choice.options
+    chunks = choice.recipe.chunks
+    chunks.check_prefix(options.chunk_prefix)
+    has_pieces = chunks.cuts and chunks.combine != "mean"
+    for name in options.keep_columns:
+        if has_pieces and name in PIECE_COLUMNS:
+            raise OptionError(
+                f"--keep-columns {name}: with --chunks every shard has a column {name} of its own"
+            )
+    whole = chunks.kind == "late" or chunks.combine == "mean"
+    if whole and choice.partition == "content":
+        raise OptionError(
+            f"--chunks {chunks}: it needs whole documents, and --partition content groups pieces by"
+            " their text; say --partition file"
+        )
+
+
+def _check_same_chunks(choice: Choice, previous: Manifest) -> None:
+    """Raise OptionError for chunks other than those of a store that has rows."""
+    if not previous.rows.written:
+        return
+    for name in ("chunks", "chunk_prefix"):
+        before = getattr(previous.options, name)
+        now = getattr(choice.options, name)
+        if before != now:
+            raise OptionError(
+                f"--{name.replace('_', '-')} {now!r}: {previous.root} has its documents cut by"
+                f" {before!r}; leave the option out, choose another --store, or embed everything"
+                " again with --reembed"
+            )
+
+
+def _check_inputs(options: EmbedOptions, choice: Choice) -> None:
+    for glob in options.input:
+        if overlaps(glob, options.store, choice.options.hidden):
+            raise OptionError(
+                f"--input {glob} takes in the store {options.store} itself; move the store out of"
+                " it or narrow --input"
+            )
+
+
+def _check_table_part(options: EmbedOptions) -> None:
+    """Raise OptionError for a part of an input that is not a table, or a version of several."""
+    parts = {"--input-version": options.input_version, "--input-filter": options.input_filter}
+    for flag in (flag for flag, value in parts.items() if value is not None):
+        for name in options.input:
+            if not is_table(name):
+                raise OptionError(
+                    f"{flag}: --input {name} is no table (iceberg:NAME, delta:PATH); leave the"
+                    " option out"
+                )
+    if options.input_version is not None and len(options.input) > 1:
+        raise OptionError(
+            f"--input-version: there are {len(options.input)} tables; name one --input"
+        )
+
+
+def _check_limit(options: EmbedOptions, previous: Manifest | None) -> None:
+    """Raise OptionError for a trial run that would replace a whole store."""
+    if options.limit is not None and previous is not None and previous.options.limit is None:
+        raise OptionError(
+            f"--limit {options.limit} would leave only that many of the {previous.rows.written}"
+            f" rows of {previous.root}; choose another --store"
+        )
+
+
+def _check_same_space(options: EmbedOptions, choice: Choice, previous: Manifest) -> None:
+    space = choice.space
+    if space.pooled_id == previous.space.pooled_id:
+        fields = []
+    else:
+        fields = space.differences(previous.space)
+    if choice.partition != previous.partition:
+        fields.append("partition")
+    if fields:
+        mend = "leave the option out"
+        if not _asks_for_others(options, choice, previous):
+            mend = f"no option says so: put the files of {choice.options.model} back as they were"
+        raise OptionError(
+            f"{previous.root} holds another space: {', '.join(fields)} would change; "
+            f"{mend}, choose another --store, or embed everything again with --reembed"
+        )
+
+
+def _asks_for_others(options: EmbedOptions, choice: Choice, previous: Manifest) -> bool:
+    """Whether an option that was given asks for other vectors than the store's options do."""
+    if options.prompt_name is not None or options.calibration is not None:
+        return True
+    if choice.partition != previous.partition:
+        return True
+    return any(
+        getattr(options, name) is not None
+        and getattr(choice.options, name) != getattr(previous.options, name)
+        for name in OF_VECTORS
+    )
+
+
+def _check_calibration(options: EmbedOptions, choice: Choice) -> None:
+    try:
+        if choice.calibration is not None:
+            check_space(
+                choice.calibration.info, choice.space, options.calibration or "of the store"
+            )
+    except SpaceMismatchError as error:
+        if options.calibration is not None:
+            raise
+        raise OptionError(
+            f"{str(error).partition(';')[0]}; give another --calibration, or '' for none"
+        ) from error

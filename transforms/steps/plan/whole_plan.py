@@ -1,0 +1,134 @@
+"""The plan put together, checked as a whole, written down and handed out; in one process."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.columns import with_column
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus.beside import Beside, merged
+from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.groups import AnySpan
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.checked import checked_plan
+from sentence_beam.transforms.steps.plan.elements import (
+    PlannedFiles,
+    ShardStates,
+    spans_per_element,
+)
+from sentence_beam.transforms.steps.plan.kept_types import Types
+from sentence_beam.transforms.steps.plan.planned import PLANNED, lacking_columns, measures_of
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs.carried import STATES, Checked, checksums_of, of_carried
+from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.lease import kept_alive
+from sentence_beam.transforms.store.runs.recorded_plan import (
+    PLAN,
+    PlanNotes,
+    Standing,
+    has_plan,
+    read_plan,
+    write_plan,
+)
+from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.reuse import with_before
+
+
+def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[AnySpan] | Problem]:
+    """Check the whole plan, write it down and hand out its spans; or yield only its problems.
+
+    A plan that is already on record is handed out instead, because some of its units may be
+    finished.
+    """
+    try:
+        with kept_alive(job.root, job.run.id):
+            problems = _recorded(found, job)
+            plan = None if problems else read_plan(job.root, job.run.id)
+        if plan is None:
+            yield from problems
+            return
+        progress.planned(plan.tokens)
+        spans = plan.spans_to_embed(job.syntax)
+        if job.reuse and plan.span_count:
+            spans = with_before(spans, plan.files, last_snapshot(job.run))
+        step = spans_per_element(plan.span_count, slots)
+        while some := list(islice(spans, step)):
+            yield some
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+
+
+def _recorded(found: list[Any], job: EmbedJob) -> list[Problem]:
+    """Write the plan down, unless it is on record; return the problems that prevent it."""
+    if stands(found, job):
+        return []
+    problems = problems_in(found)
+    if problems:
+        return problems
+    try:
+        files, types = put_together(found, job)
+    except SentenceBeamError as error:
+        return [Problem.of(error)]
+    write_rows(job, files, notes_of(files, types, beside=merged(found)), states_in(found))
+    return []
+
+
+def stands(found: list[Any], job: EmbedJob) -> bool:
+    """Whether a plan is on record: before files were listed, or by a worker that has died."""
+    return Standing() in found or (job.retried and has_plan(job.root, job.run.id))
+
+
+def problems_in(found: list[Any]) -> list[Problem]:
+    """Return the problems among elements."""
+    return [item for item in found if isinstance(item, Problem)]
+
+
+def states_in(found: list[Any]) -> pa.Table:
+    """Return the states of all shards that were checked."""
+    tables = [item.table for item in found if isinstance(item, ShardStates)]
+    return pa.concat_tables([STATES.empty_table(), *tables])
+
+
+def files_in(found: list[Any]) -> pa.Table:
+    """Return the rows `PLANNED` of all files."""
+    tables = [item.table for item in found if isinstance(item, PlannedFiles)]
+    return pa.concat_tables([PLANNED.empty_table(), *tables])
+
+
+def put_together(found: list[Any], job: EmbedJob) -> tuple[pa.Table, Types]:
+    """Return the checked plan of what workers have found, and the types of kept columns.
+
+    Raises SentenceBeamError if files do not fit each other or the run.
+    """
+    return checked_plan(files_in(found), states_in(found), job)
+
+
+def notes_of(
+    files: pa.Table, types: Types = (), buckets: Buckets | None = None, beside: Beside | None = None
+) -> PlanNotes:
+    """Return the notes of a plan of these files."""
+    return PlanNotes(
+        buckets=buckets,
+        measures=measures_of(files),
+        written=now(),
+        beside=beside.total() if beside else {},
+        types=dict(types),
+        lacking=lacking_columns(files),
+    )
+
+
+def write_rows(job: EmbedJob, files: pa.Table, notes: PlanNotes, states: pa.Table) -> None:
+    """Write the plan of a run: rows `PLANNED`, notes, and what the check of its shards found."""
+    last = last_snapshot(job.run)
+    if last is not None:
+        states = of_carried(states, files, notes.replaces)
+    checksums = checksums_of(states)
+    files = files.select(PLAN.names)
+    if len(files):
+        lists = [checksums, *([] for _ in range(len(files) - 1))]
+        field = PLAN.field("checksums")
+        files = with_column(files, "checksums", pa.array(lists, field.type))
+    write_plan(job.root, job.run.id, files, notes.with_checked(Checked.of(states)))

@@ -1,0 +1,200 @@
+"""Compare the answers of two snapshots to the watched queries."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sentence_beam.transforms.steps.watch.ask import Asked, in_sample
+from sentence_beam.transforms.steps.watch.causes import Reason, reasons
+from sentence_beam.transforms.steps.watch.fates import Fates
+from sentence_beam.transforms.steps.watch.ranked_lists import (
+    numbered,
+    overlap,
+    rank_biased_overlap,
+)
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures, ChangedQuery
+from sentence_beam.transforms.store.watched import Answer, Answers, WatchedQueries
+
+
+@dataclass(frozen=True)
+class ComparedQuery:
+    """A query's answers in two snapshots, and for each lost one the reason.
+
+    `lost` has the places of lost answers among those before, `gained` the places of gained ones
+    among those after.
+    """
+
+    text: str
+    before: Sequence[Answer]
+    after: Sequence[Answer]
+    overlap: float
+    rbo: float
+    first_changed: bool
+    lost: dict[int, Reason]
+    gained: Sequence[int]
+
+
+@dataclass(frozen=True)
+class ComparedAnswers:
+    """All watched queries in two snapshots, with the figures over them."""
+
+    queries: Sequence[ComparedQuery]
+    figures: AnswerFigures
+
+
+def compare(
+    snapshots: tuple[Manifest, Manifest],
+    answers: tuple[Answers, Asked],
+    watched: WatchedQueries,
+    vectors: np.ndarray,
+    k: int,
+) -> ComparedAnswers:
+    """Compare the answers of the last snapshot with those of the coming one.
+
+    `vectors` are the queries' float32 [q, dim] in the coming one.
+    """
+    asked = answers[1]
+    before = [_sampled(found, asked.rows) for found in answers[0]]
+    fates = Fates(*snapshots, vectors)
+    places = [_changed(fates, old, new) for old, new in zip(before, asked.answers, strict=True)]
+    fates.read(
+        [old[place] for old, (lost, _) in zip(before, places, strict=True) for place in lost],
+        [new[place] for new, (_, got) in zip(asked.answers, places, strict=True) for place in got],
+        [new[-1] for new, (lost, _) in zip(asked.answers, places, strict=True) if lost and new],
+    )
+    queries = [
+        _compared(fates, number, text, (before[number], asked.answers[number]), places[number])
+        for number, text in enumerate(watched.texts)
+    ]
+    return ComparedAnswers(queries, _figures(queries, asked, k, fates.by_ids))
+
+
+def _sampled(answers: Sequence[Answer], part: float) -> list[Answer]:
+    """Return the answers from units that are searched in the coming snapshot too."""
+    if part >= 1:
+        return list(answers)
+    return [answer for answer in answers if in_sample(layout.unit(answer.shard), part)]
+
+
+def _changed(
+    fates: Fates, before: Sequence[Answer], after: Sequence[Answer]
+) -> tuple[list[int], list[int]]:
+    """Return the places of lost answers before, and of gained answers after."""
+    old = numbered([fates.key(answer) for answer in before])
+    new = numbered([fates.key(answer) for answer in after])
+    kept = set(old) & set(new)
+    lost = [place for place, key in enumerate(old) if key not in kept]
+    gained = [place for place, key in enumerate(new) if key not in kept]
+    return lost, gained
+
+
+def _compared(
+    fates: Fates,
+    number: int,
+    text: str,
+    answers: tuple[Sequence[Answer], Sequence[Answer]],
+    places: tuple[list[int], list[int]],
+) -> ComparedQuery:
+    before, after = answers
+    lost, gained = places
+    old_keys = [fates.key(answer) for answer in before]
+    new_keys = [fates.key(answer) for answer in after]
+    found: dict[int, Reason] = _reasons(fates, number, answers, places) if lost else {}
+    return ComparedQuery(
+        text=text,
+        before=before,
+        after=after,
+        overlap=overlap(old_keys, new_keys),
+        rbo=rank_biased_overlap(old_keys, new_keys),
+        first_changed=old_keys[:1] != new_keys[:1],
+        lost=found,
+        gained=gained,
+    )
+
+
+def _reasons(
+    fates: Fates,
+    number: int,
+    answers: tuple[Sequence[Answer], Sequence[Answer]],
+    places: tuple[list[int], list[int]],
+) -> dict[int, Reason]:
+    """Return the reasons of a query's lost answers by their places; ties have none."""
+    before, after = answers
+    lost, gained = places
+    texts = {answer.text_hash for answer in before}
+    least = fates.exact(number, after[-1]) if after else -np.inf
+    given = reasons(
+        fates.lost(number, [before[place] for place in lost]),
+        fates.gained(number, [after[place] for place in gained], texts, after),
+        least,
+    )
+    return {place: reason for place, reason in zip(lost, given, strict=True) if reason is not None}
+
+
+def _figures(queries: Sequence[ComparedQuery], asked: Asked, k: int, by_ids: bool) -> AnswerFigures:
+    given = [reason for query in queries for reason in query.lost.values()]
+    figures = AnswerFigures(
+        queries=len(queries),
+        k=k,
+        answers=sum(len(query.before) for query in queries),
+        by_growth=sum(reason.by_growth for reason in given),
+        score_before=_mean_score([query.before for query in queries]),
+        score=_mean_score([query.after for query in queries]),
+        indexed=asked.indexed,
+        rows=asked.rows,
+        by_ids=by_ids,
+    )
+    return _with_overlaps(_with_causes(figures, queries, given), queries)
+
+
+def _with_causes(
+    figures: AnswerFigures, queries: Sequence[ComparedQuery], given: Sequence[Reason]
+) -> AnswerFigures:
+    """Return the figures with the reasons counted by cause, and a query for each cause."""
+    causes = Counter(reason.cause for reason in given)
+    examples = {cause: _example(queries, cause) for cause in causes}
+    return replace(figures, causes=dict(causes.most_common()), examples=examples)
+
+
+def _with_overlaps(figures: AnswerFigures, queries: Sequence[ComparedQuery]) -> AnswerFigures:
+    """Return the figures with the means of what the queries' answers share."""
+    return replace(
+        figures,
+        overlap=_mean([query.overlap for query in queries]),
+        rbo=_mean([query.rbo for query in queries]),
+        first_changed=_mean([float(query.first_changed) for query in queries]),
+    )
+
+
+def _example(queries: Sequence[ComparedQuery], cause: str) -> ChangedQuery:
+    """Return the query that lost most answers by a cause; a changed first hit comes first."""
+
+    def weight(query: ComparedQuery) -> tuple[bool, int]:
+        of_cause = sum(reason.cause == cause for reason in query.lost.values())
+        return of_cause > 0 and query.first_changed, of_cause
+
+    chosen = max(queries, key=weight)
+    return ChangedQuery(chosen.text, _first(chosen.before), _first(chosen.after))
+
+
+def _first(answers: Sequence[Answer]) -> str | None:
+    if not answers:
+        return None
+    return answers[0].id
+
+
+def _mean(values: Sequence[float]) -> float:
+    if not values:
+        return 0.0
+    return round(float(np.mean(values)), 6)
+
+
+def _mean_score(answers: Sequence[Sequence[Answer]]) -> float | None:
+    scores = [answer.score for found in answers for answer in found]
+    if not scores:
+        return None
+    return _mean(scores)

@@ -1,0 +1,150 @@
+"""The end of a run: the commit, and the record of how the run ended."""
+
+import contextlib
+import time
+from dataclasses import asdict, replace
+from typing import Any
+
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
+from sentence_beam.transforms.calibration.moved import Moved
+from sentence_beam.transforms.store.index_entries import IndexEntry
+from sentence_beam.transforms.store.records import Problem
+from sentence_beam.transforms.store.runs import lease
+from sentence_beam.transforms.store.runs.changed_rows import Changes
+from sentence_beam.transforms.store.runs.commit import Run, commit
+from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
+from sentence_beam.transforms.store.runs.result import (
+    COMMITTED,
+    Result,
+    now,
+    record_result,
+    remember_result,
+    timestamp,
+)
+from sentence_beam.transforms.store.runs.settling import Settled
+from sentence_beam.transforms.store.runs.sums import Tally
+
+
+def finish(
+    run: Run,
+    found: Settled | Problem,
+    index: IndexEntry | None = None,
+    duplicate_ids: int | None = 0,
+    changes: Changes | None = None,
+    index_measures: dict[str, Summary] | None = None,
+    answers: dict[str, Any] | None = None,
+) -> Result:
+    """Commit, record the result and release the store; a problem becomes a result.
+
+    Nothing that fails after the commit raises: the snapshot exists, and a raise would repeat the
+    run.
+    """
+    watch = Stopwatch()
+    try:
+        if isinstance(found, Problem):
+            raise found.error()
+        watch.set("settle_ms", round(found.ms, 3))
+        with watch.time("manifest_ms"):
+            plan = read_plan(run.root, run.id)
+            message = commit(run, plan, found, index)
+    except SentenceBeamError as error:
+        result = replace(failed(run, error), watch=answers)
+        with contextlib.suppress(storage.UnsyncedError):  # it has its name
+            record_result(run.root, result)
+    else:
+        measures = _measures(run, plan, found, index_measures or {}, watch)
+        result = replace(
+            _committed(run, plan, found.tally, message),
+            measures=measures,
+            limit=limit_of(measures["embed"]),
+            index=index,
+            duplicate_ids=duplicate_ids,
+            watch=answers,
+        )
+        if changes is not None:
+            result = replace(result, changes=asdict(changes))
+        result = _record_committed(run.root, result)
+    # the run has ended, and a raise would repeat it; a lease grows stale
+    with contextlib.suppress(Exception):
+        lease.release(run.root, run.id)
+    return result
+
+
+def _record_committed(root: str, result: Result) -> Result:
+    """Record the result of a run that committed; its message says so if that fails."""
+    try:
+        record_result(root, result)
+    except storage.UnsyncedError:  # the file exists; the message says it of the manifest
+        return result
+    except Exception as error:
+        note = f"the record of it was not written ({first_line(error)})"
+        result = replace(result, message=f"{result.message}; {note}")
+        remember_result(root, result)
+    return result
+
+
+def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
+    checked = plan.notes.checked
+    ledger = tally.ledger
+    moved = Moved.of([tally.moved])
+    moved_json = moved.to_json() if moved else None
+    return replace(
+        _ended(run, COMMITTED, message),
+        ledger=ledger.to_json(),
+        damaged=sorted({*checked.damaged, *tally.damaged}),
+        checked={**asdict(checked), "damaged": len(checked.damaged)},
+        truncated=tally.truncated,
+        spared=max(tally.whole - ledger.work.get("real", 0), 0),
+        tokens=tally.tokens,
+        input=_input(plan, run),
+        resumed=tally.resumed,
+        made=tally.made,
+        own_rows=tally.own_rows,
+        devices=sorted(tally.devices),
+        moved=moved_json,
+    )
+
+
+def _measures(
+    run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch
+) -> Measures:
+    planning = dict(plan.notes.measures)
+    if plan.notes.written:
+        planned = 1000 * (timestamp(plan.notes.written) - timestamp(run.started))
+        planning |= summed([{"planned_ms": round(planned, 3)}])
+    return {
+        "plan": planning,
+        "embed": settled.measures,
+        "index": index,
+        "commit": summed([watch.figures]),
+    }
+
+
+def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
+    sometimes = {"bad": plan.bad, "tables": run.tables, "lacking": plan.notes.lacking}
+    found = {"files": len(plan.files), "empty": plan.empty_count, "beside": plan.notes.beside}
+    return found | {name: value for name, value in sometimes.items() if value}
+
+
+def failed(run: Run, error: Exception) -> Result:
+    """Return the result of a run that left the manifest alone."""
+    exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
+    return replace(_ended(run, "failed", first_line(error)), exit_code=exit_code)
+
+
+def _ended(run: Run, status: str, message: str) -> Result:
+    return Result(
+        run=run.id,
+        status=status,
+        exit_code=0,
+        message=message,
+        finished=now(),
+        seconds=round(time.time() - timestamp(run.started), 3),
+        started=run.started,
+        previous=run.previous,
+        space=run.space.id,
+        pooled=run.space.pooled_id,
+        command=run.command,
+    )

@@ -1,0 +1,412 @@
+"""Units: written once, found again, and read back to be written with other vectors."""
+
+import hashlib
+import json
+import os
+import socket
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.measures import Stopwatch
+from sentence_beam.transforms.corpus import (
+    InputFile,
+    Rejected,
+    UnitRows,
+    blank_lines,
+    forgotten_rows,
+)
+from sentence_beam.transforms.corpus.pieces import piece_sums
+from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.forms import shard_form
+from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.shards import shard_bytes, shard_reading
+from sentence_beam.transforms.store.shards.precision import Coding, Ranges
+from sentence_beam.transforms.store.shards.reject_files import (
+    count_rejects,
+    read_rejects,
+    rejects_bytes,
+    rejects_from_bytes,
+)
+from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS, own_columns
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors
+
+
+@dataclass(frozen=True)
+class UnitCounts:
+    """Counts of a unit: rows by origin, tokens of the forward pass, damaged old shards.
+
+    `device` has the names of the devices of the forward pass, "" without one.
+    """
+
+    embedded: int
+    reused: int
+    duplicates: int
+    real: int = 0
+    padded: int = 0
+    fallbacks: int = 0
+    oom_splits: int = 0
+    damaged: tuple[str, ...] = ()
+    moved: tuple[float, ...] = ()
+    known: int = 0
+    unknown: int = 0
+    device: str = ""
+
+    @classmethod
+    def of(cls, record: UnitRecord) -> "UnitCounts":
+        """Return the counts in a unit's record."""
+        return cls(**{item.name: getattr(record, item.name) for item in fields(cls)})
+
+
+@dataclass(frozen=True)
+class PreparedUnit:
+    """A unit that was read: its rows, their hashes, and the digest that names its files."""
+
+    rows: UnitRows
+    hashes: list[bytes]
+    digest: str
+
+    @property
+    def shard(self) -> str:
+        """The path of the unit's shard within the store."""
+        return layout.shard(self.rows.name, self.digest)
+
+    @property
+    def sidecar(self) -> str:
+        """The path of the unit's sidecar within the store."""
+        return layout.sidecar(self.rows.name, self.digest)
+
+    @property
+    def rejects(self) -> str:
+        """The path of the unit's reject file within the store.
+
+        Rows rejected in other places of several files give another path.
+        """
+        if self.rows.file:
+            places = []
+        else:
+            places = [[reject.file, reject.row] for reject in self.rows.rejects]
+        digest = _sha256(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
+        return layout.rejects(self.rows.name, digest)
+
+
+class UnitStore:
+    """The store as one unit uses it: find the unit, or write it as the work of `run`.
+
+    `form` is the first half of the form of its shards (`store.forms`), "" if their records have
+    none.
+    """
+
+    def __init__(
+        self, root: str, space: Space, ranges: Ranges | None = None, run: str = "", form: str = ""
+    ):
+        self.root = root
+        self.space = space
+        self.ranges = ranges
+        self._run = run
+        self._form = form
+        self._storage = storage.storage_of(root)
+
+    def finished(self, unit: PreparedUnit) -> UnitRecord | None:
+        """Return the record of a unit in the store, checked byte for byte, or None."""
+        if unit.rows.ids and self._storage.stat(storage.join(self.root, unit.shard)) is None:
+            return None
+        record = self._sidecar(unit)
+        if record is None or record.read != unit.rows.read:
+            return self._adopt(unit) if unit.rows.ids else None
+        if not self._is_intact(record):
+            return None
+        here = replace(
+            record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows)
+        )
+        here = replace(here, **_expected(unit.rows), form=self._form_of(unit))
+        if here.rejects in (None, unit.rejects):
+            return here
+        return self._with_rejects(unit, here)
+
+    def write(
+        self,
+        unit: PreparedUnit,
+        vectors: Vectors,
+        late: list[Rejected],
+        counts: UnitCounts,
+        watch: Stopwatch | None = None,
+    ) -> UnitRecord:
+        """Write rejects, shard and sidecar, in this order.
+
+        `unit.rows` holds the rows of `vectors`, in the same order; `late` are rows rejected for
+        their vectors. The sidecar has the figures of `watch` so far.
+        """
+        rows = unit.rows
+        rejects = [*rows.rejects, *late]
+        tokens: dict[str, Any] = {
+            "tokens": int(vectors.tokens.sum(dtype="int64")),
+            "truncated": int(vectors.truncated.sum()),
+            "lost": int(vectors.lost.sum(dtype="int64")),
+        }
+        record = self._record(unit, tokens, len(rejects), counts)
+        if rejects:
+            record = self._put_rejects(unit, record, rejects)
+        figures = watch.figures if watch else {}
+        record = replace(record, measures=figures)
+        if not rows.ids:
+            return self._write_sidecar(unit, record)
+        coding = Coding(self.space, self.ranges)
+        data = shard_bytes.shard_bytes(coding, rows, unit.hashes, vectors, counts_of(record))
+        return self._put_shard(unit, record, data)
+
+    def rewrite(self, unit: PreparedUnit, table: pa.Table, lost: int) -> UnitRecord:
+        """Write a unit with some rows of a shard, whose values stay bit for bit.
+
+        `table` has all columns of the rows of `unit`, `lost` tokens of which were cut off.
+        """
+        rejects = unit.rows.rejects
+        counts = UnitCounts(embedded=0, reused=len(table), duplicates=0)
+        tokens: dict[str, Any] = {"tokens": 0, "truncated": 0, "lost": lost}
+        if len(table):
+            tokens["tokens"] = int(table.column("tokens").to_numpy().sum(dtype="int64"))
+            tokens["truncated"] = int(table.column("truncated").to_numpy().sum())
+        record = self._record(unit, tokens, len(rejects), counts)
+        if rejects:
+            record = self._put_rejects(unit, record, rejects)
+        if not len(table):
+            return self._write_sidecar(unit, record)
+        return self._put_shard(unit, record, shard_bytes.table_bytes(table, counts_of(record)))
+
+    def _put_shard(self, unit: PreparedUnit, record: UnitRecord, data: bytes) -> UnitRecord:
+        """Write shard and sidecar; a sound shard that stands under its name is taken instead."""
+        if not self._put(unit.shard, data):
+            return self._adopt(unit) or self._replace(unit, data, record)
+        return self._write_sidecar(unit, self._located(record, unit, data))
+
+    def _record(
+        self, unit: PreparedUnit, tokens: dict[str, Any], rejected: int, counts: UnitCounts
+    ) -> UnitRecord:
+        """Return the record of a unit before its files are written; `tokens` are kept counts."""
+        rows = unit.rows
+        documents = None if rows.pieces is None else rows.documents
+        return UnitRecord(
+            path=None, unit=rows.name, file=rows.relative, range=_range(rows), rows=len(rows.ids),
+            read=rows.documents + rejected, rejected=rejected, rejects=None, **tokens,
+            bytes=0, sha256=None, worker=_worker(), **vars(counts), documents=documents,
+            **sums_of(rows.pieces), **_expected(rows), run=self._run, form=self._form_of(unit),
+        )  # fmt: skip
+
+    def _form_of(self, unit: PreparedUnit) -> str | None:
+        kept = unit.rows.kept.schema if unit.rows.kept is not None else None
+        ranges = self.ranges.digest if self.ranges else None
+        if self._form and unit.rows.ids:
+            return shard_form(self._form, kept, ranges)
+        return None
+
+    def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
+        """Return the record of a unit whose shard has these bytes, with its checksum."""
+        checksum = self._storage.checksum_of(storage.join(self.root, unit.shard), data) or None
+        return replace(
+            record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum
+        )
+
+    def _put_rejects(
+        self, unit: PreparedUnit, record: UnitRecord, rejects: list[Rejected]
+    ) -> UnitRecord:
+        """Return the record with a reject file of these rows, which is written if needed."""
+        data = rejects_bytes(rejects)
+        path = storage.join(self.root, unit.rejects)
+        if not self._put(unit.rejects, data):
+            found = self._storage.read_versioned(path)
+            if found is not None and _holds(found[0], data):
+                data = found[0]
+            else:
+                storage.replace(path, data)
+        return replace(record, rejects=unit.rejects, rejects_sha256=_sha256(data))
+
+    def _put(self, path: str, data: bytes) -> bool:
+        return self._storage.put_if_absent(storage.join(self.root, path), data)
+
+    def _replace(self, unit: PreparedUnit, data: bytes, record: UnitRecord) -> UnitRecord:
+        """Write over a file that failed its check."""
+        path = storage.join(self.root, unit.shard)
+        storage.replace(path, data)
+        return self._write_sidecar(unit, self._located(record, unit, data))
+
+    def _write_sidecar(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord:
+        path = storage.join(self.root, unit.sidecar)
+        if not self._storage.put_if_absent(path, record.to_json()):
+            storage.replace(path, record.to_json())
+        return record
+
+    def _sidecar(self, unit: PreparedUnit) -> UnitRecord | None:
+        found = self._storage.read_versioned(storage.join(self.root, unit.sidecar))
+        if found is None:
+            return None
+        try:
+            with refuse_damage("not a sidecar"):
+                record = UnitRecord.from_dict(json.loads(found[0]))
+        except SentenceBeamError:
+            return None  # cut short by a crash: the shard itself decides
+        return record if _is_of(record, unit) else None
+
+    def _is_intact(self, record: UnitRecord) -> bool:
+        if record.rejects:
+            rejects = self._storage.read_versioned(storage.join(self.root, record.rejects))
+            if rejects is None or record.rejects_sha256 != _sha256(rejects[0]):
+                return False
+        if record.path is None:
+            return True
+        found = self._storage.read_versioned(storage.join(self.root, record.path))
+        return (
+            found is not None
+            and len(found[0]) == record.bytes
+            and _sha256(found[0]) == record.sha256
+        )
+
+    def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
+        """Return a record rebuilt from a shard that has none; None if it fails its check."""
+        found = self._storage.read_versioned(storage.join(self.root, unit.shard))
+        if found is None:
+            return None
+        known = self._sidecar(unit)
+        if known is not None and known.sha256 != _sha256(found[0]):
+            return None  # damaged, perhaps in bytes without a checksum of Parquet's
+        try:
+            info = shard_reading.inspect_shard(found[0])
+        except SentenceBeamError:
+            return None
+        ranges = self.ranges.digest if self.ranges else None
+        if (info.space_id, info.ranges) != (self.space.id, ranges) or info.rows != info.counts[
+            "rows"
+        ]:
+            return None
+        record = UnitRecord(
+            path=None, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
+            rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts,
+            **sums_of(info.pieces), **_expected(unit.rows),
+        )  # fmt: skip
+        record = replace(self._located(record, unit, found[0]), form=self._form_of(unit))
+        if record.rejected:
+            return self._with_rejects(unit, record)
+        return self._write_sidecar(unit, record)
+
+    def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
+        """Return the record with a reject file that names the present places.
+
+        Returns None if the unit has to be made again: rows were rejected for their vectors, and
+        which ones is in another file, or nowhere.
+        """
+        if len(unit.rows.rejects) == record.rejected:
+            return self._write_sidecar(unit, self._put_rejects(unit, record, unit.rows.rejects))
+        found = self._storage.read_versioned(storage.join(self.root, unit.rejects))
+        if found is None or count_rejects(found[0]) != record.rejected:
+            return None
+        return self._write_sidecar(
+            unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(found[0]))
+        )
+
+
+def _holds(data: bytes, other: bytes) -> bool:
+    """Return whether two reject files have the same rows; versions of Arrow write other bytes."""
+    try:
+        return data == other or rejects_from_bytes(data) == rejects_from_bytes(other)
+    except SentenceBeamError:
+        return False
+
+
+COUNTED = (
+    "rows", "read", "rejected", "tokens", "truncated", "lost", "embedded", "reused", "duplicates",
+    "real", "padded", "fallbacks", "oom_splits", "known", "unknown",
+)  # fmt: skip
+
+
+def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
+    """Return whether a sidecar is of this unit: whole numbers that add up to its rows."""
+    made = record.embedded + record.reused + record.duplicates
+    path = unit.shard if record.rows else None
+    return (
+        all(isinstance(getattr(record, name), int) for name in (*COUNTED, "bytes"))
+        and record.path == path
+        and (record.rejects is None) == (record.rejected == 0)
+        and record.read == record.written + record.rejected
+        and (record.documents is None) == (unit.rows.pieces is None)
+        and record.rows == made
+    )
+
+
+def counts_of(record: UnitRecord) -> dict[str, int]:
+    documents = {} if record.documents is None else {"documents": record.documents}
+    return {name: getattr(record, name) for name in COUNTED} | documents
+
+
+def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
+    """Return the sums of a unit's pieces, as its record has them."""
+    if pieces is None:
+        return {}
+    there, wanted = piece_sums(pieces)
+    return {"pieces_sum": f"{there:016x}", "documents_sum": f"{wanted:016x}"}
+
+
+def _expected(rows: UnitRows) -> dict[str, Any]:
+    """Return the numbers of rejected rows that are no fault of the input."""
+    return {"blank": blank_lines(rows.rejects), "forgotten": forgotten_rows(rows.rejects)}
+
+
+def _range(rows: UnitRows) -> tuple[int, int | None]:
+    return rows.start, rows.stop
+
+
+def _worker() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_written(
+    root: str, unit: UnitRecord, store: UnitStore, generation: int
+) -> tuple[PreparedUnit, pa.RecordBatch]:
+    """Return a unit with a shard, prepared to be written again, and all its columns.
+
+    The rows come from the shard, without their texts. Raises SentenceBeamError if it is missing or
+    changed.
+    """
+    table = shard_reading.read_checked(
+        storage.join(root, unit.path or ""), unit.sha256
+    ).combine_chunks()
+    rejects = []
+    if unit.rejects:
+        rejects = read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
+    prepared = prepared_of(unit, table, rejects, store, generation)
+    (batch,) = table.to_batches()
+    return prepared, batch
+
+
+def prepared_of(
+    unit: UnitRecord, table: pa.Table, rejects: list[Rejected], store: UnitStore, generation: int
+) -> PreparedUnit:
+    """Return a unit, prepared to be written with these rows of a shard and these rejects."""
+    own = own_columns(table.column_names)
+    kept = None
+    kept_names = [name for name in table.column_names if name not in own]
+    if kept_names:
+        kept = table.select(kept_names)
+    pieces = table.select(PIECE_COLUMNS) if "piece" in table.column_names else None
+    file = InputFile("", unit.file, "", "", 0, "", "") if unit.file else None
+    rows = UnitRows(
+        name=unit.unit,
+        file=file,
+        start=unit.range[0],
+        stop=unit.range[1],
+        ids=table.column("id").to_pylist(),
+        texts=[],
+        positions=[],
+        kept=kept,
+        rejects=rejects,
+        pieces=pieces,
+    )
+    hashes = table.column("row_hash").to_pylist()
+    digest = shard_bytes.unit_digest(store.space, rows, hashes, generation, store.ranges)
+    return PreparedUnit(rows, hashes, digest)

@@ -1,0 +1,245 @@
+"""Questions about the files of a snapshot and of a plan, answered over their columns.
+
+Files are compared by marks of their content: format, compression, size, checksum, and the values
+that the run reads from their paths.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_beam.transforms.base.arrow_arrays import index_array
+from sentence_beam.transforms.base.columns import (
+    column,
+    equals,
+    is_valid,
+    lookup,
+    nth_of_equals,
+    numbers,
+    numbers_of,
+    places,
+    rows_at,
+    sum_by_place,
+    texts,
+    whole,
+    with_column,
+)
+from sentence_beam.transforms.corpus.formats.registry import FORMATS
+from sentence_beam.transforms.corpus.path_values import some_values
+from sentence_beam.transforms.store.tables.names import Owners
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES
+
+COMPRESSED = r"(?i)(?P<suffix>\.(?:gz|zst|bz2|xz))$"  # names, as `files.split_compression` has them
+
+
+def full_path(row: dict[str, Any]) -> str:
+    """Return where the file of a row of `files` is, or was."""
+    if row["source"] is not None:
+        source: str = row["source"]
+        return source
+    return f"{row['folder'] or ''}{row['path']}"
+
+
+def place_of(source: str, path: str) -> dict[str, str | None]:
+    """Return the columns `folder` and `source` of a file with this full path."""
+    if source.endswith(path):
+        return {"folder": source.removesuffix(path), "source": None}
+    return {"folder": None, "source": source}
+
+
+def written_rows(units: pa.Table) -> np.ndarray:
+    """Return the input rows that each unit has written, int64 [n]: its documents, else its rows."""
+    return np.where(
+        is_valid(units, "documents"), numbers(units, "documents"), numbers(units, "rows")
+    )
+
+
+def count_units(owners: Owners, files: int, units: pa.Table) -> dict[str, np.ndarray]:
+    """Return the counts (`FILE_COUNTS`) that units give to each of so many files, int64 [files]."""
+    if not len(units):
+        return {name: np.zeros(files, np.int64) for name in FILE_COUNTS}
+    at = owners.of(column(units, "unit"))
+    return {
+        "units": sum_by_place(at, files),
+        "rows": sum_by_place(at, files, numbers(units, "rows")),
+        "read": sum_by_place(at, files, numbers(units, "read")),
+        "written": sum_by_place(at, files, written_rows(units)),
+    }
+
+
+def with_counts(files: pa.Table, counts: Mapping[str, np.ndarray]) -> pa.Table:
+    """Return files with other counts."""
+    for name, values in counts.items():
+        place = files.schema.get_field_index(name)
+        files = files.set_column(place, FILES.field(name), pa.array(values, pa.int64()))
+    return files
+
+
+def full_paths(files: pa.Table) -> pa.Array:
+    """Return where files are, or were."""
+    joined = pc.binary_join_element_wise(
+        pc.fill_null(files.column("folder"), ""), files.column("path"), ""
+    )
+    return whole(pc.coalesce(files.column("source"), joined))
+
+
+def compressions(files: pa.Table) -> pa.Array:
+    """Return the suffix by which each file is compressed, or ""."""
+    found = pc.extract_regex(files.column("path"), COMPRESSED)
+    suffix = pc.fill_null(pc.utf8_lower(pc.struct_field(whole(found), [0])), "")
+    packed = [name for name, known in FORMATS.items() if known.is_packed]
+    is_packed = pc.is_in(files.column("format"), value_set=pa.array(packed, pa.string()))
+    return pc.if_else(whole(is_packed), "", suffix)
+
+
+def content_marks(files: pa.Table, names: Sequence[str] = ()) -> pa.Array:
+    """Return marks that are equal for files with the same rows.
+
+    `names` are columns that the run may take from a file's path.
+    """
+    parts = [
+        files.column("format"),
+        compressions(files),
+        files.column("size").cast(pa.string()),
+        files.column("checksum"),
+    ]
+    if names:
+        parts.append(path_marks(files, names))
+    return whole(pc.binary_join_element_wise(*parts, " "))
+
+
+def path_marks(files: pa.Table, names: Sequence[str]) -> pa.Array:
+    """Return marks that are equal for files with the same values of columns in their paths."""
+    return texts([repr(some_values(path, names)) for path in full_paths(files).to_pylist()])
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Files beside those of the last snapshot: `at` int64 [n] is the place of the file of the same
+    name, -1 without one; `is_same` bool [n] says that it has the same bytes.
+    """
+
+    at: np.ndarray
+    is_same: np.ndarray
+
+
+def compare(listed: pa.Table, last: pa.Table, names: Sequence[str] = ()) -> Compared:
+    """Compare files by name: the same have the same version, else the same content.
+
+    `checksum` of a listed file is "" until somebody has read it. `names` as for `content_marks`.
+    """
+    at = lookup(listed.column("path"), last.column("path"))
+    before = rows_at(last, at)
+    is_same = equals(listed.column("version"), before.column("version"))
+    if names and is_same.any():
+        is_same &= equals(path_marks(listed, names), path_marks(_filled(before), names))
+    is_read = numbers_of(pc.not_equal(listed.column("checksum"), ""))
+    other = np.flatnonzero(~is_same & (at >= 0) & is_read)
+    if len(other):
+        marks = [
+            content_marks(rows_at(table, places), names)
+            for table, places in ((listed, other), (last, at[other]))
+        ]
+        is_same[other] = equals(*marks)
+    return Compared(at, is_same)
+
+
+def _filled(files: pa.Table) -> pa.Table:
+    """Return files, with "" for the paths of rows of nulls."""
+    return with_column(files, "path", pc.fill_null(files.column("path"), ""))
+
+
+def same_bytes(
+    listed: pa.Table,
+    wanted: np.ndarray,
+    last: pa.Table,
+    free: np.ndarray,
+    names: Sequence[str] = (),
+) -> np.ndarray:
+    """Return for each wanted file the place of a free one with its content, int64 [n]; else -1.
+
+    `wanted` are some of the listed files, `free` some of the last snapshot, bool. A free file goes
+    to one file, because no two units may share a shard.
+    """
+    want = np.flatnonzero(wanted)
+    give = np.flatnonzero(free)
+    found = np.full(len(listed), -1)
+    if not len(want) or not len(give):
+        return found
+    marks = [
+        content_marks(rows_at(table, at), names) for table, at in ((listed, want), (last, give))
+    ]
+    codes = pa.concat_arrays(marks).unique()
+    of_want, of_give = (lookup(mark, codes) for mark in marks)
+    most = len(want) + len(give)  # more than there are equal ones
+    numbered = [index_array(code * most + nth_of_equals(code)) for code in (of_want, of_give)]
+    place = lookup(*numbered)
+    found[want[place >= 0]] = give[place[place >= 0]]
+    return found
+
+
+def moved_files(listed: pa.Table, last: pa.Table) -> np.ndarray:
+    """Return the place in the last snapshot of each file with another name now, int64 [n]; else -1.
+
+    Such files have the same full path, or equal bytes.
+    """
+    is_new = (lookup(listed.column("path"), last.column("path")) < 0) & (
+        numbers(listed, "size") > 0
+    )
+    is_gone = (lookup(last.column("path"), listed.column("path")) < 0) & (numbers(last, "size") > 0)
+    found = np.full(len(listed), -1)
+    new = np.flatnonzero(is_new)
+    gone = np.flatnonzero(is_gone)
+    if not len(new) or not len(gone):
+        return found
+    place = lookup(full_paths(rows_at(listed, new)), full_paths(rows_at(last, gone)))
+    found[new[place >= 0]] = gone[place[place >= 0]]
+    is_gone[found[found >= 0]] = False
+    by_bytes = same_bytes(listed, is_new & (found < 0), last, is_gone)
+    return np.where(found < 0, by_bytes, found)
+
+
+def must_make_way(own: np.ndarray, shards_of: np.ndarray, is_carried: np.ndarray) -> np.ndarray:
+    """Return which carried files must be read too, bool [n].
+
+    Their shards are named after a file that is read, which could write over them. `own` and
+    `shards_of` are keys, uint64 [n]: of the file, and of the one that its shards are named after.
+    """
+    moving = np.zeros(len(own), bool)
+    while True:
+        is_read = ~is_carried | moving
+        more = ~is_read & (shards_of != own) & np.isin(shards_of, own[is_read])
+        if not more.any():
+            return moving
+        moving |= more
+
+
+def rows_of_files_gone(last: pa.Table, is_there: np.ndarray) -> int:
+    """Return the rows of files that left; `is_there` bool [n] says which did not.
+
+    Rows of a group count if all its files left.
+    """
+    groups = last.column("group")
+    group = lookup(groups, groups.unique().drop_null())
+    is_held = np.zeros(int(group.max(initial=-1)) + 2, bool)
+    is_held[group[is_there]] = True
+    is_held[-1] = False  # of files in no group
+    return int(numbers(last, "written")[~is_there & ~is_held[group]].sum())
+
+
+def groups_as_before(groups: pa.Array, compared: Compared, last: pa.Table) -> np.ndarray:
+    """Return for each file whether its group has the same files as before, all unchanged; bool [n].
+
+    `groups` has the name of each file's group now; null without one.
+    """
+    before = whole(last.column("group")).take(places(compared.at))
+    is_same = compared.is_same & equals(groups, before)
+    names = groups.unique().drop_null()
+    now = lookup(groups, names)
+    had = lookup(last.column("group"), names)
+    counts = [sum_by_place(at, len(names)) for at in (now, had, np.where(is_same, now, -1))]
+    return np.append((counts[0] == counts[1]) & (counts[0] == counts[2]), False)[now]

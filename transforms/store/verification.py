@@ -1,0 +1,345 @@
+"""Verification: compare the files that a snapshot names with those in the store.
+
+A snapshot is checked in independent parts (`checks`, `finding`), by the threads of one process
+(`faults`) or by the workers of a pipeline. `conclude` makes the same lines from the findings of
+either.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base import progress
+from sentence_beam.transforms.base.arrow_arrays import mask_array
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.store import calibrations, layout
+from sentence_beam.transforms.store.forgetting.hashes import read_rows
+from sentence_beam.transforms.store.index_coverage import Coverage
+from sentence_beam.transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.canary import CanaryFile
+from sentence_beam.transforms.store.runs.changed_rows import read_changes
+from sentence_beam.transforms.store.runs.result import checked_result
+from sentence_beam.transforms.store.shards.precision import kept_ranges
+from sentence_beam.transforms.store.tables.table_columns import records_of
+from sentence_beam.transforms.store.tables.table_parts import in_turns, units_in
+from sentence_beam.transforms.store.verify_files import unit_faults
+from sentence_beam.transforms.store.verify_index import (
+    check_segment,
+    coverage_faults,
+    index_file_faults,
+)
+from sentence_beam.transforms.store.verify_manifest import manifest_faults
+from sentence_beam.transforms.store.verify_tables import count_faults, part_faults, table_faults
+from sentence_beam.transforms.store.watched import read_answers, read_queries
+
+READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
+UNITS_IN_A_CHECK = 16
+PART = "part"
+UNITS = "units"
+REST = "rest"
+INDEX_FILE = "index file"
+SEGMENT = "segment"
+UNREADABLE = "unreadable"  # the snapshot; the check is about the line of the error
+SIZES = ["path", "bytes"]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The part of a snapshot that is read: a `sample` of its shards.
+
+    Each snapshot has another sample, so that nights of them read every shard in time. Shards that
+    are not read are looked for in a listing.
+    """
+
+    sample: float = 1.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the snapshot is read."""
+        return self.sample >= 1
+
+    def reads(self, manifest: Manifest, units: pa.Table) -> np.ndarray:
+        """Return the units of a snapshot whose files are read, bool [n].
+
+        `units` have the column unit.
+        """
+        names = units.column("unit").to_pylist()
+        found = (place(f"{manifest.run}/{unit}") < self.sample for unit in names)
+        return np.fromiter(found, bool, len(units))
+
+
+WHOLE = Extent()
+
+
+def place(name: str) -> float:
+    """Return a name's own number from 0 to below 1."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6]) / (1 << 48)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A part of the check of a snapshot, at `place` among all.
+
+    It is about a thing of the kind `what`: a part of a table (`files` or `units`, its number), some
+    units (the number of their part, first row, row after the last), or a file of the index.
+    """
+
+    what: str
+    about: Any = None
+    place: int = 0
+
+    @property
+    def files(self) -> int:
+        """The number of files that it looks at, about."""
+        if self.what == UNITS:
+            _, start, stop = self.about
+            return int(stop - start)
+        return 1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of the check at `place`: its faults, and whether an index file is `broken`.
+
+    A segment's finding has the rows that are in it, None if its locator cannot be read.
+    """
+
+    place: int
+    faults: tuple[str, ...] = ()
+    broken: bool = False
+    covered: Coverage | None = field(default_factory=Coverage)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings of several checks: those with faults, and the rows that the segments have."""
+
+    faulty: tuple[Finding, ...] = ()
+    covered: Coverage | None = field(default_factory=Coverage)
+
+    @classmethod
+    def of(cls, one: Finding) -> "Findings":
+        """Return the findings of one check."""
+        return cls((replace(one, covered=None),) if one.faults else (), one.covered)
+
+    def merge(self, other: "Findings") -> "Findings":
+        """Return the findings of both."""
+        covered = None
+        if self.covered is not None and other.covered is not None:
+            covered = self.covered.merge(other.covered)
+        return Findings(self.faulty + other.faulty, covered)
+
+
+def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
+    """Return the parts of the check of a snapshot; those of its index, if read, come last."""
+    index = manifest.index if extent.is_whole else None
+    found = [Check(PART, ("files", number)) for number in range(len(manifest.files.parts))]
+    found += [Check(PART, ("units", number)) for number in range(len(manifest.units.parts))]
+    for number, part in enumerate(manifest.units.parts):
+        for start in range(0, part.rows, UNITS_IN_A_CHECK):
+            stop = min(part.rows, start + UNITS_IN_A_CHECK)
+            found.append(Check(UNITS, (number, start, stop)))
+    found.append(Check(REST))
+    if index is not None:
+        found += [Check(INDEX_FILE, file) for file in index.files]
+        found += [Check(SEGMENT, segment) for segment in index.segments]
+    return [replace(check, place=place) for place, check in enumerate(found)]
+
+
+def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
+    """Return the finding of one part."""
+    if check.what == PART:
+        return Finding(check.place, tuple(_with_reading(part_faults(manifest, *check.about))))
+    if check.what == UNITS:
+        return Finding(check.place, tuple(_units_faults(manifest, extent, *check.about)))
+    if check.what == INDEX_FILE:
+        found = tuple(_with_reading(index_file_faults(manifest, *check.about)))
+        return Finding(check.place, found, broken=bool(found))
+    if check.what == SEGMENT:
+        lines, covered = check_segment(manifest, check.about)
+        return Finding(check.place, lines, covered=covered)
+    return Finding(check.place, tuple(_other_faults(manifest, extent)))
+
+
+def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
+    """Return a line for every fault of a snapshot, checked by threads of this process.
+
+    Each line names the place of the fault; a sound snapshot has none.
+    """
+    every = checks(manifest, extent)
+    index = [check for check in every if check.what == INDEX_FILE]
+    segments = [check for check in every if check.what == SEGMENT]
+    found = _side_by_side(
+        manifest, extent, every[: len(every) - len(index) - len(segments)], "verifying"
+    )
+    if index:
+        found = found.merge(_side_by_side(manifest, extent, index, "verifying the index"))
+    # one after the other: a locator is as large as many shards
+    if not any(one.broken for one in found.faulty):
+        for check in progress.over(segments, "verifying what the index names", "segments"):
+            found = found.merge(Findings.of(finding(manifest, extent, check)))
+    return list(conclude(manifest, extent, found))
+
+
+def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: str) -> Findings:
+    """Return the findings of some parts, several of which are checked at once."""
+    found = Findings()
+    total = sum(check.files for check in some)
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
+        for check, one in zip(
+            some, pool.map(partial(finding, manifest, extent), some), strict=True
+        ):
+            found = found.merge(Findings.of(one))
+            progress.step(check.files)
+    return found
+
+
+def conclude(manifest: Manifest, extent: Extent, found: Findings) -> Iterator[str]:
+    """Yield the lines of all checks, in order, and those that need all segments together."""
+    lines = dict.fromkeys(lines_of(found))
+    if manifest.index and extent.is_whole and not any(one.broken for one in found.faulty):
+        every = coverage_faults(manifest, manifest.index, found.covered)
+        lines |= dict.fromkeys(_with_reading(every))
+    yield from lines
+
+
+def lines_of(found: Findings) -> Iterator[str]:
+    """Yield the lines of all checks, in order, each once: several may need one damaged file."""
+    every = sorted(found.faulty, key=lambda one: one.place)
+    yield from dict.fromkeys(line for one in every for line in one.faults)
+
+
+def _units_faults(
+    manifest: Manifest, extent: Extent, number: int, start: int, stop: int
+) -> Iterator[str]:
+    """Yield the faults of the files of some units, by their part's number and their rows in it."""
+    part = manifest.units.parts[number]
+    try:
+        units = units_in(manifest.root, part).slice(start, stop - start)
+        units = units.filter(mask_array(extent.reads(manifest, units)))
+    except SentenceBeamError as error:
+        yield str(error)
+        return
+    for unit in records_of(units):
+        yield from _with_reading(unit_faults(manifest, unit))
+
+
+def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
+    """Yield the faults of everything but units and index."""
+    if not extent.is_whole:
+        yield from _with_reading(_listed_faults(manifest, extent))
+    yield from table_faults(manifest)
+    yield from _with_reading(count_faults(manifest))
+    yield from _small_faults(manifest)
+    yield from _changes_faults(manifest)
+    yield from _with_reading(_reads(checked_result, manifest.root, manifest.run))
+    yield from _with_reading(manifest_faults(manifest))
+
+
+def _small_faults(manifest: Manifest) -> Iterator[str]:
+    """Yield the faults of the small files that all rows need.
+
+    These are the bounds of codes, the calibration, the quantised model, the canary and the watched
+    queries.
+    """
+    if manifest.ranges:
+        yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
+    if manifest.calibration != calibrations.entry(manifest.space.calibration):
+        yield "calibration: the manifest names another one than its space"
+    yield from _with_reading(_reads(calibrations.kept_calibration, manifest.root, manifest.space))
+    yield from _with_reading(_reads(kept_int8, manifest.root, manifest.space))
+    if manifest.canary:
+        canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
+        yield from _with_reading(_reads(canary.read))
+    if manifest.forgotten:
+        yield from _with_reading(_reads(read_rows, manifest.root, manifest.forgotten))
+    if manifest.watch:
+        yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
+        yield from _with_reading(_reads(read_answers, manifest.root, manifest.watch))
+
+
+def _changes_faults(manifest: Manifest) -> Iterator[str]:
+    """Yield a line for each file of changed rows that is missing or was changed.
+
+    Vacuum removes them with the snapshot before.
+    """
+    changes = manifest.changes
+    if changes is None:
+        return
+    before = storage.join(manifest.root, layout.snapshot(changes.since))
+    if storage.storage_of(before).stat(before) is None:
+        return
+    for file in changes.files:
+        yield from _with_reading(_reads(read_changes, manifest.root, file))
+
+
+def _listed_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
+    """Yield a line for each shard not read that is missing or of another size."""
+    shards = manifest.shards.filter(mask_array(~extent.reads(manifest, manifest.shards)))
+    folder = storage.join(manifest.root, layout.EMBEDDINGS)
+    sizes = {entry.path: entry.size for entry in storage.storage_of(folder).below(folder)}
+    for name, size in zip(*(shards.column(name).to_pylist() for name in SIZES), strict=True):
+        path = storage.join(manifest.root, name)
+        if path not in sizes:
+            yield f"{path}: the shard is missing"
+        elif sizes[path] != size:
+            yield f"{path}: {sizes[path]} bytes, the manifest says {size}"
+
+
+def _known_sizes(manifest: Manifest) -> Iterator[tuple[str, int | None]]:
+    """Yield path and size of every part, shard, reject file and index file; None if unknown."""
+    for table in (manifest.files, manifest.units):
+        yield from ((part.path, None) for part in table.parts)
+    for _, units in in_turns(manifest.root, manifest.units, ("path", "bytes", "rejects")):
+        shards = units.select(SIZES).drop_null()
+        yield from zip(*(shards.column(name).to_pylist() for name in SIZES), strict=True)
+        yield from ((path, None) for path in units.column("rejects").drop_null().to_pylist())
+    if manifest.index:
+        yield from ((path, None) for path, _ in manifest.index.files)
+        for segment in manifest.index.segments:
+            yield segment.path, segment.bytes
+            yield segment.locator, segment.locator_bytes or None
+
+
+def faults_without_reading(manifest: Manifest) -> Iterator[str]:
+    """Yield a line for each fault that a listing and the small files tell.
+
+    Files that the snapshot names are missing, or have another size than the manifest says.
+    """
+    sizes = {
+        entry.path: entry.size for entry in storage.storage_of(manifest.root).below(manifest.root)
+    }
+    for path, wanted in _known_sizes(manifest):
+        full = storage.join(manifest.root, path)
+        if full not in sizes:
+            yield f"{full} is missing"
+        elif wanted not in (None, sizes[full]):
+            yield f"{full} has {sizes[full]:,} bytes, not {wanted:,}"
+    yield from _small_faults(manifest)
+
+
+def _reads(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
+    """Read a file of the store; yield no fault, raise what the reading raises."""
+    read(*arguments)
+    yield from ()
+
+
+def _with_reading(faults: Iterator[str]) -> Iterator[str]:
+    """Yield the faults, and last the error if a file cannot be read."""
+    try:
+        yield from faults
+    except SentenceBeamError as error:
+        yield str(error)
+    except OSError as error:
+        if error.filename:
+            yield f"{error.filename}: cannot be read ({error.strerror})"
+        else:
+            yield str(error)

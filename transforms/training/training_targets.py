@@ -1,0 +1,83 @@
+"""Targets of a training: the labels in their order, and scores from 0 to 1."""
+
+from collections.abc import Sequence
+
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.training.labels import read_labels
+from sentence_beam.transforms.training.roles import LABEL, SCORE
+from sentence_beam.transforms.training.training_examples import Examples, shown
+
+SHOWN = 5  # labels in an error
+
+
+def labels_of(
+    train: Examples, held_out: Sequence[Examples | None], given: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the labels in their order: as given, else sorted.
+
+    Raises OptionError if there is only one, and for a row with a label that is not given, or that
+    no training row has.
+    """
+    found = set(train.columns[LABEL])
+    labels = read_labels(given).names or tuple(sorted(found))
+    if len(found) < 2:
+        raise OptionError(
+            f"all labels are {shown(next(iter(found)))}; there is nothing to tell apart"
+        )
+    for examples in (train, *filter(None, held_out)):
+        _check_known(examples, labels, bool(given))
+    unseen = [label for label in labels if label not in found]
+    if unseen:
+        raise OptionError(
+            f"--labels: no training row has {unseen[0]!r}; there are {_listed(sorted(found))}"
+        )
+    if len(labels) > len(found) or len(found) > len(train) // 2:
+        raise OptionError(
+            f"{len(found):,} different labels in {len(train):,} rows, as {shown(labels[0])}: is"
+            f" {_column(train)} the column of labels? Say --columns with the names in the order"
+            " text1,text2,label"
+        )
+    return labels
+
+
+def _check_known(examples: Examples, labels: Sequence[str], given: bool) -> None:
+    """Raise OptionError for a row whose label is not among the labels."""
+    for place, label in enumerate(examples.columns[LABEL]):
+        if label not in labels:
+            reason = "not among --labels" if given else "a label that no training row has"
+            raise OptionError(
+                f"{examples.where(place)}: {shown(label)} is {reason}; there are {_listed(labels)}"
+            )
+
+
+def scaled(examples: Examples, scores: tuple[float, float] | None, bounded: bool) -> list[float]:
+    """Return the scores from 0 to 1, `scores` being the ends of the data's scale.
+
+    Without `scores` they stay unchanged. Raises OptionError for a row outside of the scale, and if
+    `bounded` for a row outside of 0 to 1.
+    """
+    low, high = scores or (0.0, 1.0)
+    column = examples.columns[SCORE]
+    is_checked = bounded or scores is not None
+    for place, score in enumerate(column):
+        if is_checked and not low <= score <= high:
+            mend = "mend the row or --scores"
+            if scores is None:
+                mend = "say --scores LOW,HIGH, the ends of the data's scale"
+            raise OptionError(
+                f"{examples.where(place)}: score {score:g} is not from {low:g} to {high:g}; {mend}"
+            )
+    if len(set(column)) < 2:
+        raise OptionError(f"all scores are {column[0]:g}; there is nothing to learn")
+    return [(score - low) / (high - low) for score in column]
+
+
+def _column(examples: Examples) -> str:
+    return examples.sources[0].columns[LABEL]
+
+
+def _listed(labels: Sequence[str]) -> str:
+    names = [shown(label) for label in labels[:SHOWN]]
+    if len(labels) > SHOWN:
+        names.append("...")
+    return ", ".join(names)
