@@ -67,7 +67,10 @@ def measure_moments(vectors: np.ndarray, runs: int) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         shards = write_shards(Path(folder), vectors)
         job = GatherJob(f"{folder}/sample", 10_000, len(vectors), normalized=True, whole=True)
-        works = {"pass": partial(one_pass, shards, job), "sums": partial(Moments.of, vectors)}
+        works = {
+            "pass": partial(one_pass, shards, job),
+            "sums": partial(Moments.from_rows, vectors),
+        }
         works["cov"] = partial(np.cov, vectors, rowvar=False)
         for work in works.values():
             work()
@@ -81,7 +84,7 @@ def measure_apply(texts: list[str], runs: int) -> dict[str, list[float]]:
     works = {"encode": partial(encoder.encode, texts)}
     for name in AFFINE:
         spec = parse_calibration(name)
-        tensors = fit_affine(spec, Moments.of(vectors)).tensors
+        tensors = fit_affine(spec, Moments.from_rows(vectors)).tensors
         dim = tensors["kernel"].shape[1] if "kernel" in tensors else vectors.shape[1]
         works[name] = partial(
             Calibration.make(spec, tensors, (vectors.shape[1], dim), {}, {}).apply, vectors

@@ -118,7 +118,7 @@ def main() -> None:
             writer.add(vectors[start : start + BLOCK])
         path = Path(folder) / "segment"
         path.write_bytes(writer.to_bytes())
-        index = SegmentedIndex.open([SegmentFile(path)], TrainedIndex.of(trained))
+        index = SegmentedIndex.open([SegmentFile(path)], TrainedIndex.from_bytes(trained))
         subject = Subject(
             index, plan, vectors, vectors.astype(np.float16) if plan.rerank else None, queries
         )

@@ -63,7 +63,7 @@ def main() -> None:
         (trained, segments), ours_cost = timed(
             lambda: build(vectors, sample, plan, args, Path(folder))
         )
-        shared = TrainedIndex.of(trained)
+        shared = TrainedIndex.from_bytes(trained)
         exact_report, recall_cost = timed(
             lambda: recall(vectors, queries, segments, shared, plan, args)
         )

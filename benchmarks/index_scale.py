@@ -99,7 +99,7 @@ def located(rows: int, dim: int) -> Locality:
     trained = train(plan, choose_sample(vectors, plan))
     writer = SegmentWriter(trained)
     writer.add(vectors)
-    index = TrainedIndex.of(trained).index
+    index = TrainedIndex.from_bytes(trained).index
     centroids = index.quantizer.reconstruct_n(0, LISTS)
     order = walk(centroids)
     sizes = writer.by_list().sizes[order]

@@ -44,7 +44,7 @@ def int8_encoder(texts: list[str]) -> Encoder:
     recipe = Recipe(dtype="int8")
     exact = Encoder.load("minilm", dtype="float32", device="cpu")
     model = quantise(recipe.files(), exact, exact.space.weights, texts)
-    return Encoder.of(recipe, Machine("cpu"), int8=model)
+    return Encoder.from_recipe(recipe, Machine("cpu"), int8=model)
 
 
 def slope(encode: Encode, texts: list[str]) -> float:

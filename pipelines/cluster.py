@@ -97,7 +97,9 @@ def cluster(
 
 def run(options: ClusterOptions) -> Clustered:
     """Return the selected rows of a snapshot in clusters."""
-    selection = Selection.of(open_store(options.store, options.snapshot).manifest, options.where)
+    selection = Selection.from_manifest(
+        open_store(options.store, options.snapshot).manifest, options.where
+    )
     with tempfile.TemporaryDirectory() as folder:
         if options.clusters is not None:
             return by_number(selection, options.clusters, Path(folder))

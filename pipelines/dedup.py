@@ -94,7 +94,9 @@ def dedup(
 
 def _selected(options: DedupOptions) -> Selection:
     """Return the rows that take part."""
-    return Selection.of(open_store(options.store, options.snapshot).manifest, options.where)
+    return Selection.from_manifest(
+        open_store(options.store, options.snapshot).manifest, options.where
+    )
 
 
 def run(options: DedupOptions, selection: Selection) -> Deduplicated:

@@ -197,7 +197,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
         )
     remembered = store.manifest.options
     calibration = kept_calibration(store.root, space)
-    recipe = Recipe.of(remembered.to_json())
+    recipe = Recipe.from_options(remembered.to_json())
     files = recipe.files()
     dim = calibration.dim if calibration else None
     found = recipe.space(files, space.calibration, dim)

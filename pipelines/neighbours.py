@@ -194,7 +194,7 @@ def _query_files(options: NeighboursOptions) -> QueryFiles:
     return QueryFiles(
         tuple(options.queries or ()),
         options.format,
-        Syntax.of(options),
+        Syntax.from_options(options),
         options.text_column,
         options.id_column or None,
     )

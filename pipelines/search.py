@@ -160,7 +160,11 @@ def _read_queries(options: SearchOptions, path: str) -> TextQueries:
         return TextQueries(lines, lines)
     queries = read_queries(
         QueryFiles(
-            (path,), options.format, Syntax.of(options), options.text_column, options.id_column
+            (path,),
+            options.format,
+            Syntax.from_options(options),
+            options.text_column,
+            options.id_column,
         )
     )
     if queries.without_text:

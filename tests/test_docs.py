@@ -245,7 +245,7 @@ def one_default_model() -> Iterator[None]:
     from sentence_beam.transforms.encoder import Encoder
 
     kept: dict[str, Encoder] = {}
-    load = Encoder.of.__func__  # type: ignore[attr-defined]
+    load = Encoder.from_recipe.__func__  # type: ignore[attr-defined]
 
     def of(cls: type[Encoder], recipe: Recipe, *how: Any, **named: Any) -> Encoder:
         key = repr((recipe, how, named))
@@ -261,7 +261,7 @@ def one_default_model() -> Iterator[None]:
         return kept[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Encoder, "of", classmethod(of))
+        patch.setattr(Encoder, "from_recipe", classmethod(of))
         yield
 
 

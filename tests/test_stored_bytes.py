@@ -15,7 +15,7 @@ GUARDS = {"refuse_damage", "_refuse_damage", "refuse_damaged_work", "parsed"}
 OTHERS = {
     ("index/array_bytes.py", "unpack"): "called by parsed",
     ("steps/index/index_folder.py", "array_of"): "called by parsed",
-    ("store/runs/recorded_plan.py", "of"): "called within refuse_damage",
+    ("store/runs/recorded_plan.py", "from_schema"): "called within refuse_damage",
     ("store/tables/table_parts.py", "_rows_of"): "called within refuse_damage",
     ("steps/plan/planned.py", "distinct_values"): "bytes that workers of the run hand on",
     ("store/watched.py", "from_bytes"): "called within refuse_damage",

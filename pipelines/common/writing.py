@@ -96,7 +96,7 @@ def holding(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
     writer = Writer(beam_options)
     runner = beam_options.view_as(StandardOptions).runner
     job = engine_jobs.name_job(beam_options, run)
-    own = Lease.of_this_process(run, runner, job, local, engine_jobs.address(beam_options))
+    own = Lease.from_this_process(run, runner, job, local, engine_jobs.address(beam_options))
     try:
         lease.acquire(root, own, engine_jobs.state_of)
     except OSError as error:

@@ -186,7 +186,7 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
 def leave_what_a_killed_run_leaves(store: Path) -> None:
     """A lease of a process that is dead, and a mark in the folder of its run."""
     run = new_run(str(store))
-    held = lease.Lease.of_this_process(run, "FnApiRunner", "job", in_process=True)
+    held = lease.Lease.from_this_process(run, "FnApiRunner", "job", in_process=True)
     (store / layout.LEASE).write_bytes(replace(held, process_start=1).to_bytes())
     scratch = store / layout.scratch(run, "begun-x")
     scratch.parent.mkdir()

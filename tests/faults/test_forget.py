@@ -196,7 +196,7 @@ def test_what_is_refused(run: Run, three: Path, tmp_path: Path) -> None:
     run("forget", "--store", store, "--id", GONE[0], "--dry-run").ok()
     (tmp_path / "none.txt").write_text("\n\n")
     run("forget", "--store", store, "--ids", tmp_path / "none.txt").failed(2, "has no id")
-    holder = Lease.of_this_process("r", "none", "embed", in_process=True)
+    holder = Lease.from_this_process("r", "none", "embed", in_process=True)
     (store / "lease.json").write_bytes(holder.to_bytes())
     forget(run, store, GONE[0]).failed(1, "is being written by run r")
     (store / "lease.json").unlink()

@@ -302,7 +302,7 @@ def check_index(manifest: Manifest, state: State) -> None:
     if index is not None:
         assert (index["factory"], index["metric"]) == (state.asked.index, state.asked.metric)
         searcher = Searcher(
-            Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}})
+            Manifest.from_data(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}})
         )
         hits = searcher.nearest(np.ones((1, manifest.space.dim), np.float32), 10_000)
         (rows,) = searcher.rows.describe(hits)

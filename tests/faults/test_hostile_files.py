@@ -264,7 +264,7 @@ def files_beside(folder: Path) -> tuple[Any, Check]:
         to_bytes({"rejects": [layout.rejects("0-0", "0" * 16)]})
     )
     (root / layout.LEASE).write_bytes(
-        lease.Lease.of_this_process(run, "FnApiRunner", "job", True).to_bytes()
+        lease.Lease.from_this_process(run, "FnApiRunner", "job", True).to_bytes()
     )
     paths = [
         root / layout.result(run),

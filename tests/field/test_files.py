@@ -215,7 +215,7 @@ def left_of(tmp_path: Path, *patterns: str) -> dict[str, int]:
     counted = []
     for glob in sorted(globs):
         found = find_inputs(glob, "auto", False)
-        counted.append(Beside.of(found.beside, found.left_out, globs, False))
+        counted.append(Beside.from_paths(found.beside, found.left_out, globs, False))
     return merged(counted).total()
 
 

@@ -27,7 +27,7 @@ def fit_on(store: Path, method: str, folder: Path) -> Path:
         for pooled, _ in read_pooled(path, manifest.space.normalize)
     ]
     rows, spec = np.concatenate(parts), parse_calibration(method)
-    fitted = fit_affine(spec, Moments.of(rows))
+    fitted = fit_affine(spec, Moments.from_rows(rows))
     widths = (
         rows.shape[1],
         len(fitted.tensors["kernel"][0]) if "kernel" in fitted.tensors else rows.shape[1],
@@ -37,7 +37,7 @@ def fit_on(store: Path, method: str, folder: Path) -> Path:
         "run": manifest.run,
         "space": manifest.space.to_json(),
         "n": len(rows),
-        "moments": FittedMoments.of(Moments.of(rows)).to_json(),
+        "moments": FittedMoments.from_moments(Moments.from_rows(rows)).to_json(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in (

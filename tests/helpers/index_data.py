@@ -68,7 +68,7 @@ def open_cut(
         path = folder / f"{number}.faiss"
         path.write_bytes(build_segment(start, [vectors[low:high]]))
         segments.append(SegmentFile(path, None if keep is None else keep[low:high]))
-    return SegmentedIndex.open(segments, TrainedIndex.of(start))
+    return SegmentedIndex.open(segments, TrainedIndex.from_bytes(start))
 
 
 def global_rows(found: SearchResult, cuts: Sequence[int]) -> np.ndarray:

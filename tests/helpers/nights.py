@@ -191,7 +191,7 @@ class Nights:
         manifest = read_manifest(str(self.root), run)
         assert manifest is not None
         data = {**manifest.data, "index": {**manifest.data["index"], **changed}}
-        searcher = Searcher(Manifest.of(str(self.root), data))
+        searcher = Searcher(Manifest.from_data(str(self.root), data))
         hits = searcher.nearest(np.array([vector_of(text, self.space.dim) for text in texts]), k)
         return [
             [(row["score"], row["id"]) for row in rows] for rows in searcher.rows.describe(hits)

@@ -478,7 +478,7 @@ class History:
     ) -> Counter[Expected]:
         """The rows of a shard, whose vectors are those expected."""
         table = pq.read_table(path).combine_chunks()
-        coding = Coding.of_shard(table.schema.metadata, str(path))
+        coding = Coding.from_shard(table.schema.metadata, str(path))
         assert coding.space.id == space.id
         kept = [name for name in table.schema.names if name not in own_columns(table.schema.names)]
         rows = table.to_pylist()
@@ -519,7 +519,9 @@ class History:
             kind = {"auto": "Flat"}.get(options["index"], options["index"])
             assert index["factory"] == kind
             searcher = Searcher(
-                Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}})
+                Manifest.from_data(
+                    manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}}
+                )
             )
             (hits,) = searcher.rows.describe(searcher.nearest(vectors[:1], 10_000))
             assert Counter(hit["id"] for hit in hits) == Counter(ids)

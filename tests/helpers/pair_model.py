@@ -153,10 +153,10 @@ class Models:
             np.array(list(self._encoded(pooled_by, sentences(150)).values())),
             parse_calibration(method),
         )
-        moments = Moments.of(rows)
+        moments = Moments.from_rows(rows)
         fitted = fit_affine(spec, moments)
         on = {"store": "", "run": "", "space": self._space(recipe).to_json(), "n": len(rows)}
-        on |= {"moments": FittedMoments.of(moments).to_json()}
+        on |= {"moments": FittedMoments.from_moments(moments).to_json()}
         width = rows.shape[1]
         kept = len(fitted.tensors["kernel"][0]) if "kernel" in fitted.tensors else width
         return Calibration.make(spec, fitted.tensors, (width, kept), on, {})

@@ -61,7 +61,7 @@ def job_of(
     columns = Columns(options.text_column, options.id_column, options.keep_columns)
     differing = read_again(run, previous, reembed) if previous is not None else ()
     known: dict[str, Any] = {"keep_text": options.keep_text, "reuse": reuse}
-    known |= {"read_again": differing, "syntax": Syntax.of(options)}
+    known |= {"read_again": differing, "syntax": Syntax.from_options(options)}
     known["carry"] = previous is not None and not differing
     return EmbedJob(run, columns, Recipe("m"), **{**known, **of_job})
 

@@ -27,7 +27,7 @@ def settled(run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] =
     try:
         made = [*packed(units)]
     except SentenceBeamError as error:
-        made = [Problem.of(error)]
+        made = [Problem.from_error(error)]
     return settle_run([*made, *problems], run)
 
 

@@ -51,7 +51,7 @@ def test_only_embed_quantises(model: Path) -> None:
     with pytest.raises(OptionError, match="embed quantises a model for one store"):
         Encoder.load(str(model), dtype="int8")
     with pytest.raises(OptionError, match="embed quantises a model for one store"):
-        RowsJob.of(Recipe(model=str(model), dtype="int8"), Machine(), "text")
+        RowsJob.from_recipe(Recipe(model=str(model), dtype="int8"), Machine(), "text")
 
 
 def test_a_store_stays_in_its_dtype(embed: Run, corpus: Path) -> None:
@@ -79,7 +79,9 @@ def test_all_runs_have_one_model_until_reembed(
     space = manifest_of(store)["space"]
     assert (space["dtype"], [space["weights"]]) == ("int8", [model.digest for model in made])
     vectors = np.array(list(vectors_of(store).values()))
-    exact = Encoder.of(Recipe.of({**manifest_of(store)["options"], "dtype": "float32"}))
+    exact = Encoder.from_recipe(
+        Recipe.from_options({**manifest_of(store)["options"], "dtype": "float32"})
+    )
     cosines = np.einsum("nd,nd->n", exact.encode(sentences(20)), vectors)
     assert cosines.min() > 0.9  # the tiny model's weights are random
     first = sentences(20)[0]

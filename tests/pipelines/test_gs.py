@@ -216,7 +216,7 @@ def test_a_run_that_failed_is_taken_up(embed_gs: Run, inputs: Path, gs: str, gcs
 
 def test_a_second_writer_ends_with_one_line(embed_gs: Run, inputs: Path, gs: str) -> None:
     night(inputs, f"{gs}/in", 1)
-    lease.acquire(f"{gs}/store", lease.Lease.of_this_process("run1", "FnApiRunner", "job", True))
+    lease.acquire(f"{gs}/store", lease.Lease.from_this_process("run1", "FnApiRunner", "job", True))
     embed_gs().failed(1, f"{gs}/store is being written by run run1")
     assert lease.holds(f"{gs}/store", "run1")
     lease.release(f"{gs}/store", "run1")

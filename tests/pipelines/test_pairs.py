@@ -124,7 +124,7 @@ def test_the_pairs_of_a_store_are_those_of_its_files(
     how = ("--id-column", "key", "--model", model, "--dtype", "float32")
     run("embed", "--input", path, "--store", store, "--unit-tokens", 100, kept, *how).ok()
     expected = found(pairs, path, "--id-column", "key", "-k", 30)
-    monkeypatch.setattr(Encoder, "of", None)  # no model is loaded
+    monkeypatch.setattr(Encoder, "from_recipe", None)  # no model is loaded
     out = inputs / "pairs.jsonl"
     run("pairs", "--store", store, "-k", 30, "--output", out).ok()
     rows = [json.loads(line) for line in out.read_text().splitlines()]

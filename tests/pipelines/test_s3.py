@@ -213,7 +213,7 @@ def test_a_missing_bucket_is_one_line(run: Run, model: Path, bucket: str) -> Non
 def test_a_second_writer_ends_with_one_line(run: Run, model: Path, bucket: str) -> None:
     storage.overwrite(f"{bucket}/in/a.txt", b"a text\n")
     lease.acquire(
-        f"{bucket}/store", lease.Lease.of_this_process("run1", "FnApiRunner", "job", True)
+        f"{bucket}/store", lease.Lease.from_this_process("run1", "FnApiRunner", "job", True)
     )
     embed = ("embed", "--input", f"{bucket}/in/*", "--store", f"{bucket}/store", "--model", model)
     run(*embed).failed(1, f"{bucket}/store is being written by run run1")

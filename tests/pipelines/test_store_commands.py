@@ -355,7 +355,7 @@ def test_an_empty_query_is_refused_before_anything_is_loaded(
     run: Run, made: Path, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "sentence_beam.transforms.encoder.Encoder.of",
+        "sentence_beam.transforms.encoder.Encoder.from_recipe",
         lambda *_, **__: pytest.fail("the model was loaded"),
     )
     run("search", "--store", made, "--query", "dog", "--query", query).failed(

@@ -145,7 +145,7 @@ class Sketch:
     values: tuple[float, ...]
 
     @classmethod
-    def of(cls, numbers: list[float], most: int = SKETCHED) -> "Sketch":
+    def from_numbers(cls, numbers: list[float], most: int = SKETCHED) -> "Sketch":
         """Sketch at least one number; keep at most `most` of them."""
         ordered = sorted(numbers)
         places = min(len(ordered), most)
@@ -162,7 +162,7 @@ def sketched(measured: Iterable[Figures], most: int = SKETCHED) -> Sketches:
     for figures in measured:
         for name, value in figures.items():
             values[name].append(value)
-    return {name: Sketch.of(numbers, most) for name, numbers in values.items()}
+    return {name: Sketch.from_numbers(numbers, most) for name, numbers in values.items()}
 
 
 def summaries(parts: Iterable[Sketches]) -> dict[str, Summary]:

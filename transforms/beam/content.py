@@ -39,7 +39,7 @@ class OpenFilesFn(beam.DoFn):
                 opened = content_plan.open_files(files.table, self._job)
             yield PlannedFiles(packed(opened))
         except SentenceBeamError as error:
-            yield Problem.of(error)
+            yield Problem.from_error(error)
 
 
 class CountFn(beam.DoFn):
@@ -64,7 +64,7 @@ class CountFn(beam.DoFn):
                 counted = content_plan.count_rows(item, self._job)
             yield counted
         except SentenceBeamError as error:
-            yield Problem.of(error)
+            yield Problem.from_error(error)
 
 
 class ReadRowsFn(beam.DoFn):
@@ -88,7 +88,7 @@ class ReadRowsFn(beam.DoFn):
             blocks = content_plan.read_rows(work, self._job, self._renew)
             yield from (((*key, group), block) for group, block in blocks)
         except SentenceBeamError as error:
-            yield TaggedOutput(PROBLEMS, Problem.of(error))
+            yield TaggedOutput(PROBLEMS, Problem.from_error(error))
 
 
 def empty_blocks(buckets: Buckets) -> Iterator[tuple[Key, PackedRows]]:

@@ -150,7 +150,7 @@ class EmbedFn(beam.DoFn):
         self._encoder: Encoder | None = None
         self._problem: Problem | None = None
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
-        self._embedder = UnitEmbedder.of_job(self._job, self._load, progress.advance)
+        self._embedder = UnitEmbedder.from_job(self._job, self._load, progress.advance)
 
     def embed(
         self, name: str, units: Units, read_ms: float = 0.0, reading: str = "the next unit"
@@ -173,7 +173,7 @@ class EmbedFn(beam.DoFn):
                     self._count(record)
                     yield record
         except SentenceBeamError as error:
-            self._problem = Problem.of(error)
+            self._problem = Problem.from_error(error)
             yield TaggedOutput(PROBLEMS, self._problem)
 
     def embed_spans(self, spans: list[AnySpan]) -> Iterator[Any]:
@@ -243,7 +243,7 @@ class CutLongFn(beam.DoFn):
             with kept_alive(self._job.root, self._job.run.id):
                 yield from cut_long(span, self._job)
         except SentenceBeamError as error:
-            yield TaggedOutput(PROBLEMS, Problem.of(error))
+            yield TaggedOutput(PROBLEMS, Problem.from_error(error))
 
 
 class EmbedUnitFilesFn(EmbedFn):
@@ -258,7 +258,7 @@ class EmbedBucketsFn(EmbedFn):
 
     def process(self, grouped: tuple[Key, Iterable[PackedRows]]) -> Iterator[Any]:
         key, blocks = grouped
-        group = Group.of(key, blocks)
+        group = Group.from_key(key, blocks)
         with kept_alive(self._job.root, self._job.run.id):  # one text may be in very many rows
             yield from (TaggedOutput(PIECES, piece) for piece in group.pieces(blocks))
         name = f"group-{group.number:x}"

@@ -100,10 +100,10 @@ class EmbedRows(beam.PTransform):
             "prompt_name": prompt_name,
             "max_tokens": max_tokens,
         }
-        recipe = Recipe.of(
+        recipe = Recipe.from_options(
             {**options, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks}
         )
-        self._job = RowsJob.of(
+        self._job = RowsJob.from_recipe(
             recipe, Machine(device, tokens_per_batch, deterministic), text, chunk_prefix
         )
 

@@ -113,7 +113,7 @@ class UpdateIndex(beam.PTransform):
     def expand(self, reads: beam.PCollection) -> Any:
         read = (
             reads
-            | "Elements" >> beam.Map(IndexElement.of)
+            | "Elements" >> beam.Map(IndexElement.from_result)
             | "Read" >> self._sending("rows_ms", rows.read)
         )
         decided = (
@@ -198,7 +198,7 @@ class TrainIndex(beam.PTransform):
         sampled = (
             groups
             | "Groups" >> beam.Flatten()
-            | "Elements" >> beam.Map(IndexElement.of)
+            | "Elements" >> beam.Map(IndexElement.from_result)
             | "SpreadSample" >> Spread()
             | "Sample" >> beam.Map(timed, self._key, "sample_ms", training_sample.sample)
         )
@@ -283,7 +283,7 @@ class IndexElement:
     figures: tuple[Figures, ...] = ()
 
     @classmethod
-    def of(cls, made: Any, figures: tuple[Figures, ...] = ()) -> "IndexElement":
+    def from_result(cls, made: Any, figures: tuple[Figures, ...] = ()) -> "IndexElement":
         """Return the element for a result of a step."""
         if not isinstance(made, RunFact):
             return cls(made, figures=figures)
@@ -331,7 +331,7 @@ def timed_together(
     METRICS.update(watch.figures)
     figures = (*(each for element in given for each in element.figures), watch.figures)
     for item in made:
-        yield IndexElement.of(item, figures)
+        yield IndexElement.from_result(item, figures)
         figures = ()
 
 

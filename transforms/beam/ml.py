@@ -60,7 +60,9 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
         **options: Unpack[EncoderOptions],
     ):
         super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
-        job = RowsJob.of(Recipe.of({"model": model, **options}), Machine(device), "")
+        job = RowsJob.from_recipe(
+            Recipe.from_options({"model": model, **options}), Machine(device), ""
+        )
         # Plain values: MLTransform keeps handlers as JSON.
         self._recipe = job.recipe.to_json()
         self._device = device
@@ -72,7 +74,7 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
         Raises SpaceMismatchError if the files here make another space.
         """
         space = Space.from_json(self._space)
-        return RowsJob(Recipe.of(self._recipe), Machine(self._device), "", space).load()
+        return RowsJob(Recipe.from_options(self._recipe), Machine(self._device), "", space).load()
 
     def run_inference(
         self, batch: Sequence[str], model: Encoder, inference_args: dict[str, Any] | None = None

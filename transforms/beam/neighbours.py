@@ -93,7 +93,7 @@ class CompareFn(NeighboursFn):
 class FinishFn(NeighboursFn):
     """All of a block -> the BlockRecord of its file; nothing if a group had a Problem.
 
-    A Problem of this step travels with the records: `Ended.of` tells them apart.
+    A Problem of this step travels with the records: `Ended.from_made` tells them apart.
     """
 
     def process(
@@ -115,7 +115,7 @@ class Conclude(beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         return (
             records
-            | "Each" >> beam.Map(Ended.of)
+            | "Each" >> beam.Map(Ended.from_made)
             | "All" >> beam.CombineGlobally(MergeAll(Ended()))
             | "Write" >> beam.Map(conclude, *self._where)
         )

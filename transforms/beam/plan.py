@@ -142,7 +142,7 @@ class LookFn(beam.DoFn):
                 found = self._looked(item)
             yield from found
         except SentenceBeamError as error:
-            yield Problem.of(error)
+            yield Problem.from_error(error)
 
     def _check_of_all(self) -> ShardCheck:
         run = self._job.run

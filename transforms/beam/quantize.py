@@ -93,4 +93,4 @@ class QuantizeFn(beam.DoFn):
             yield unit
             self._renew()
         except SentenceBeamError as error:
-            yield TaggedOutput(PROBLEMS, Problem.of(error))
+            yield TaggedOutput(PROBLEMS, Problem.from_error(error))

@@ -54,4 +54,4 @@ class RewriteUnitsFn(beam.DoFn):
             yield self._writer.write(unit)
             self._renew()
         except SentenceBeamError as error:
-            yield TaggedOutput(PROBLEMS, Problem.of(error))
+            yield TaggedOutput(PROBLEMS, Problem.from_error(error))

@@ -70,4 +70,4 @@ def _packed(grouped: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, bytes] | 
     try:
         yield number, pack(found)
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield Problem.from_error(error)

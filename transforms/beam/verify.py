@@ -41,4 +41,4 @@ class VerifyFn(beam.DoFn):
         self._verification = Verification(self._job)
 
     def process(self, check: Check) -> Iterator[Findings]:
-        yield Findings.of(self._verification.finding(check))
+        yield Findings.from_finding(self._verification.finding(check))

@@ -181,7 +181,7 @@ class PackRowsFn(beam.DoFn):
                     blocks = list(self._packer.add(batch))
                 yield from map(self._keyed, blocks)
             except SentenceBeamError as error:
-                yield TaggedOutput(PROBLEMS, Problem.of(error))
+                yield TaggedOutput(PROBLEMS, Problem.from_error(error))
 
     def finish_bundle(self) -> Iterator[Any]:
         if self._packer is not None:

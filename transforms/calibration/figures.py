@@ -26,7 +26,7 @@ class Shape:
     mean_cosine: float | None
 
     @classmethod
-    def of(cls, rows: np.ndarray, covariance: np.ndarray) -> "Shape":
+    def from_rows(cls, rows: np.ndarray, covariance: np.ndarray) -> "Shape":
         """Return the shape of a sample of rows [n, d]; `covariance` [d, d] is that of all rows."""
         mean: float | None = mean_cosine(rows)
         if mean is not None and not math.isfinite(mean):

@@ -43,9 +43,13 @@ def fit_calibration(
     do not suffice.
     """
     if spec.name not in AFFINE or moments is None:
-        moments = Moments.of(sample)
+        moments = Moments.from_rows(sample)
     spec = spec.fitted_to(moments.width)
-    fitted_on = {**fitted_on, "n": moments.n, "moments": FittedMoments.of(moments).to_json()}
+    fitted_on = {
+        **fitted_on,
+        "n": moments.n,
+        "moments": FittedMoments.from_moments(moments).to_json(),
+    }
     if spec.name in AFFINE:
         fitted = fit_affine(spec, moments, narrow)
     else:
@@ -54,8 +58,8 @@ def fit_calibration(
     calibration = Calibration.make(spec, fitted.tensors, widths, fitted_on, {})
     shown = sample[:SHOWN_ROWS]
     calibrated = calibration.apply(shown)
-    before = Shape.of(shown, moments.covariance())
-    after = Shape.of(calibrated, _covariance_after(spec, fitted, moments, calibrated))
+    before = Shape.from_rows(shown, moments.covariance())
+    after = Shape.from_rows(calibrated, _covariance_after(spec, fitted, moments, calibrated))
     info = {**calibration.info, "summary": _summary(fitted, before, after, len(shown))}
     return Outcome(Calibration(info, calibration.tensors), before, after)
 
@@ -95,7 +99,7 @@ def _covariance_after(
 ) -> np.ndarray:
     """Return the covariance of calibrated vectors: exact for an affine map, else of the sample."""
     if spec.name not in AFFINE:
-        return Moments.of(calibrated).covariance()
+        return Moments.from_rows(calibrated).covariance()
     matrix, _ = affine_map(fitted.tensors, moments.width)
     return matrix.T @ moments.covariance() @ matrix
 

@@ -25,7 +25,7 @@ class Moments:
         return cls(0, np.zeros(width), np.zeros((width, width)))
 
     @classmethod
-    def of(cls, rows: np.ndarray) -> "Moments":
+    def from_rows(cls, rows: np.ndarray) -> "Moments":
         """Return the moments of finite rows of any float type [n, d]; widens 4096 at a time."""
         total = cls.empty(rows.shape[1])
         for start in range(0, len(rows), BATCH_ROWS):

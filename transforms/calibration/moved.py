@@ -33,7 +33,7 @@ class FittedMoments:
     deviation: np.ndarray
 
     @classmethod
-    def of(cls, moments: Moments) -> "FittedMoments":
+    def from_moments(cls, moments: Moments) -> "FittedMoments":
         """Return the mean and deviation of all rows."""
         return cls(moments.mean.astype(np.float32), moments.deviations().astype(np.float32))
 
@@ -104,7 +104,7 @@ class Moved:
     reach: float
 
     @classmethod
-    def of(cls, sums: Iterable[tuple[float, ...]]) -> "Moved | None":
+    def from_sums(cls, sums: Iterable[tuple[float, ...]]) -> "Moved | None":
         """Compute the shift from the sums of units; None for fewer than 30 rows."""
         n, squares, *products = add_sums(sums) or (0.0, 0.0)
         if n < FEW_ROWS:

@@ -57,7 +57,7 @@ class UnitSum:
     count: int
 
     @classmethod
-    def of(cls, vectors: np.ndarray) -> "UnitSum":
+    def from_vectors(cls, vectors: np.ndarray) -> "UnitSum":
         """Sum the unit vectors of the rows that are not zero."""
         rows = np.asarray(vectors, np.float64)
         rows = rows[np.linalg.norm(rows, axis=1) > 0]
@@ -78,7 +78,7 @@ class UnitSum:
 
 def mean_cosine(vectors: np.ndarray) -> float:
     """Return the mean cosine over all pairs of different rows (anisotropy; Ethayarajh 2019)."""
-    return UnitSum.of(vectors).mean_cosine
+    return UnitSum.from_vectors(vectors).mean_cosine
 
 
 def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0) -> float:

@@ -24,7 +24,7 @@ class Beside:
     folders: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_paths(
         cls,
         paths: Iterable[str],
         left_out: Mapping[str, str],

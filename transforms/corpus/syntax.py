@@ -115,7 +115,7 @@ class Syntax:
     json_rows: str | None = None
 
     @classmethod
-    def of(cls, options: Any) -> Self:
+    def from_options(cls, options: Any) -> Self:
         """Return the syntax that the options `delimiter`, `csv` and `json_rows` say."""
         csv = CsvSyntax.parse(options.csv or "")
         return cls(options.delimiter, csv, options.json_rows or None)

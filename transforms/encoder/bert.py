@@ -37,7 +37,7 @@ class PackedLinear:
     packed: bool
 
     @classmethod
-    def of(cls, *layers: nn.Linear) -> "PackedLinear":
+    def from_layers(cls, *layers: nn.Linear) -> "PackedLinear":
         """Join layers that read the same input; the outputs are side by side."""
         return cls.pack(
             torch.cat([layer.weight for layer in layers]),
@@ -183,11 +183,11 @@ def _read_head(model: Any, block: int, head: int) -> HeadWeights:
 def _read_block(layer: Any) -> BlockWeights:
     attention = layer.attention.self
     return BlockWeights(
-        qkv=PackedLinear.of(attention.query, attention.key, attention.value),
-        out=PackedLinear.of(layer.attention.output.dense),
+        qkv=PackedLinear.from_layers(attention.query, attention.key, attention.value),
+        out=PackedLinear.from_layers(layer.attention.output.dense),
         out_norm=layer.attention.output.LayerNorm,
-        up=PackedLinear.of(layer.intermediate.dense),
-        down=PackedLinear.of(layer.output.dense),
+        up=PackedLinear.from_layers(layer.intermediate.dense),
+        down=PackedLinear.from_layers(layer.output.dense),
         down_norm=layer.output.LayerNorm,
     )
 

@@ -144,10 +144,10 @@ class Encoder:
             "calibration": calibration,
         }
         machine = Machine(device, tokens_per_batch, deterministic)
-        return cls.of(Recipe.of(options), machine, fitted, route)
+        return cls.from_recipe(Recipe.from_options(options), machine, fitted, route)
 
     @classmethod
-    def of(
+    def from_recipe(
         cls,
         recipe: Recipe,
         machine: Machine | None = None,
@@ -164,7 +164,7 @@ class Encoder:
         exported = recipe.as_exported(files)
         machine = _checked_machine(machine, exported.dtype, int8)
         devices = resolve_devices(machine.device)
-        routes = Routes(files.modules, partial(cls.of, recipe, machine, calibration))
+        routes = Routes(files.modules, partial(cls.from_recipe, recipe, machine, calibration))
         fitted = calibration
         if exported.calibration and calibration is None:
             fitted = load_calibration(exported.calibration)

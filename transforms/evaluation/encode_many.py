@@ -81,7 +81,9 @@ class ModelSettings:
         """Return an encoder with this pooler."""
         from sentence_beam.transforms.encoder import Encoder
 
-        return Encoder.of(self.recipe(pooler), Machine(device=self.device), route=self.route)
+        return Encoder.from_recipe(
+            self.recipe(pooler), Machine(device=self.device), route=self.route
+        )
 
     def for_documents(self) -> "ModelSettings | None":
         """Return the settings for the documents of searches, or None if they are the same."""

@@ -62,7 +62,7 @@ def evaluate(options: EvaluateOptions, rescue: Callable[[list[Row]], None] = _fo
 
 def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     """Add each row to `rows` once it is computed, and return all of them with their notes."""
-    with progress.stage("reading the tasks"), task_files.reading_as(Syntax.of(options)):
+    with progress.stage("reading the tasks"), task_files.reading_as(Syntax.from_options(options)):
         given = read_tasks(options.tasks, options.make, options.classifier, options.similarity)
     if not given:
         raise OptionError("no task is given; say --task NAME=PATH")

@@ -192,7 +192,7 @@ def with_codes(plan: IndexPlan, trained: bytes, sample: np.ndarray) -> bytes:
 
     The codec is trained on the sample.
     """
-    lists = TrainedIndex.of(trained).index
+    lists = TrainedIndex.from_bytes(trained).index
     faiss = load_faiss()
     index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
     if plan.nlist:

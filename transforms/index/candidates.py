@@ -169,7 +169,7 @@ class Candidates:
         }  # fmt: skip
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Candidates:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Candidates:
         """Return the candidates of the arrays that `arrays` gave."""
         depth, *nprobes = arrays["grid"].tolist()
         rows = (arrays[name] for name in ("gains", "positions", "steps", "bound"))
@@ -182,7 +182,7 @@ class Candidates:
     @classmethod
     def from_bytes(cls, data: bytes) -> Candidates:
         """Return the candidates that `to_bytes` wrote."""
-        return cls.of_arrays(unpack(data))
+        return cls.from_arrays(unpack(data))
 
 
 def _in_order(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

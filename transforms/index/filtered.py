@@ -198,7 +198,7 @@ class FilteredIndex:
     def _matched(self) -> MatchedLists | None:
         """Copies of the lists' wanted rows; None if they would take too much memory."""
         assert self._index.trained is not None, "parts with lists have its quantizer"
-        return MatchedLists.of(self._parts_with_lists, self._index.trained)
+        return MatchedLists.from_parts(self._parts_with_lists, self._index.trained)
 
     def _nearest(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return scores and numbers [q, count] of each query's nearest lists with wanted rows."""
@@ -229,7 +229,7 @@ class MatchedLists(CodedPart):
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, parts: Sequence[Part], trained: TrainedIndex) -> MatchedLists | None:
+    def from_parts(cls, parts: Sequence[Part], trained: TrainedIndex) -> MatchedLists | None:
         """Return the lists of parts; None if copies of all live rows would take too much memory."""
         rows = sum(part.live for part in parts)
         if rows * (trained.index.code_size + ID_BYTES) > MOST_BYTES:

@@ -89,7 +89,7 @@ class ExactNeighbours:
 
         The two must have disjoint rows and the same queries.
         """
-        merged = ExactNeighbours.of_lists(self.queries, self.k, self.metric, *self.lists())
+        merged = ExactNeighbours.from_lists(self.queries, self.k, self.metric, *self.lists())
         merged._add_best(other._best, other._bound)
         return merged
 
@@ -100,7 +100,7 @@ class ExactNeighbours:
 
     def at(self, k: int) -> ExactNeighbours:
         """Return the same neighbours for a smaller k."""
-        return ExactNeighbours.of_lists(self.queries, k, self.metric, *self.lists())
+        return ExactNeighbours.from_lists(self.queries, k, self.metric, *self.lists())
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Return scores float32 and positions int64 [q, kept], best first, ties by position.
@@ -119,7 +119,7 @@ class ExactNeighbours:
         return *self._best, self._bound
 
     @classmethod
-    def of_lists(
+    def from_lists(
         cls,
         queries: np.ndarray,
         k: int,
@@ -145,7 +145,7 @@ class ExactNeighbours:
         """Return the neighbours that `to_bytes` wrote, for the same queries."""
         arrays = unpack(data)
         lists = (arrays[name] for name in ("gains", "positions", "bound"))
-        return cls.of_lists(queries, int(arrays["k"]), str(arrays["metric"]), *lists)
+        return cls.from_lists(queries, int(arrays["k"]), str(arrays["metric"]), *lists)
 
 
 def recall_at_k(exact: ExactNeighbours, results: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ class Rotation:
         self._whole = np.rint(matrix.astype(np.float64) * _STEPS)
 
     @classmethod
-    def of(cls, dim: int) -> Rotation:
+    def from_dim(cls, dim: int) -> Rotation:
         """The random rotation of `dim` components."""
         turned, upper = np.linalg.qr(np.random.default_rng(_SEED).standard_normal((dim, dim)))
         return cls((np.rint(turned * np.sign(np.diag(upper)) * _STEPS) / _STEPS).astype(np.float32))
@@ -52,7 +52,7 @@ def turn_lists(index: Any, centroids: np.ndarray) -> Any:
     changed in place.
     """
     faiss = load_faiss()
-    rotation = Rotation.of(index.d)
+    rotation = Rotation.from_dim(index.d)
     centroids[:] = rotation.apply(centroids)
     before = faiss.LinearTransform(index.d, index.d, False)
     faiss.copy_array_to_vector(np.ascontiguousarray(rotation.matrix.T).ravel(), before.A)

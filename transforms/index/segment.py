@@ -75,7 +75,9 @@ class SegmentWriter:
     def __init__(self, trained: bytes):
         """`trained` are the bytes that `train` returned."""
         self._scores = 0.0
-        self.trained = TrainedIndex.of(trained)  # by which the segment's file can be searched
+        self.trained = TrainedIndex.from_bytes(
+            trained
+        )  # by which the segment's file can be searched
         self._index = self.trained.index
 
     @property
@@ -147,7 +149,7 @@ def checked_bytes(index: Any) -> tuple[bytes, SegmentChecks]:
     """Return the file of a segment, and its checksums."""
     data = index_bytes(index)
     lengths = ListMemory(index).sizes * (int(index.code_size) + ID_BYTES)
-    return data, SegmentChecks.of(data, lengths.tolist())
+    return data, SegmentChecks.from_data(data, lengths.tolist())
 
 
 def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip") -> bytes:

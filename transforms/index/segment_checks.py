@@ -32,7 +32,7 @@ class SegmentChecks:
     lists: np.ndarray
 
     @classmethod
-    def of(cls, data: bytes, lengths: Iterable[int] = ()) -> SegmentChecks:
+    def from_data(cls, data: bytes, lengths: Iterable[int] = ()) -> SegmentChecks:
         """The checksums of a file's bytes; `lengths` are those of its lists, in bytes."""
         ends = np.cumsum([0, *lengths], dtype=np.int64)
         head = len(data) - int(ends[-1])

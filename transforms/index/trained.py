@@ -29,7 +29,7 @@ class TrainedIndex:
         return self._rotation.apply(vectors)
 
     @classmethod
-    def of(cls, data: bytes) -> TrainedIndex:
+    def from_bytes(cls, data: bytes) -> TrainedIndex:
         """The index in the bytes that `train` returned."""
         return cls(load_faiss().deserialize_index(np.frombuffer(data, dtype=np.uint8)))
 

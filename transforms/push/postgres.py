@@ -141,7 +141,7 @@ class PostgresTarget:
         self._done = State(table.space, table.metric, {record.run: replace(record, done=True)})
         self._vector_type()
         self._drop_stages()
-        self._stages = Stages(StageWriter.of(self._url, self._parts, kinds, self.where))
+        self._stages = Stages(StageWriter.from_url(self._url, self._parts, kinds, self.where))
         if self._state is None:
             columns: list[sql.Composed] = []
             for name, kind in kinds.items():

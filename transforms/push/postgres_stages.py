@@ -43,7 +43,7 @@ class StageWriter:
     where: str
 
     @classmethod
-    def of(
+    def from_url(
         cls, url: str, table: Sequence[str], kinds: Mapping[str, str], where: str
     ) -> "StageWriter":
         """Return the writer of a new push into a table, by the parts of the table's name."""

@@ -109,7 +109,7 @@ def write_part(number: int, job: PushJob) -> WrittenRows:
         part = pa.ipc.open_stream(data).read_all()
         job.writer.write(_rows(part, job))
     except SentenceBeamError as error:
-        return WrittenRows(problem=Problem.of(error))
+        return WrittenRows(problem=Problem.from_error(error))
     storage.overwrite(path, data)
     return WrittenRows(len(part))
 

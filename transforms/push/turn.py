@@ -105,7 +105,7 @@ class Turn:
         before = self._table.read_notes()
         if self._parsed(before) != self._state:
             raise self._lost()
-        writer = Lease.of_this_process(record.run, "push", self.push, in_process=True)
+        writer = Lease.from_this_process(record.run, "push", self.push, in_process=True)
         self._mine = replace(record, writer=writer)
         try:
             if self._state is None:

@@ -100,7 +100,7 @@ class RunSummary:
         return self.pieces
 
     @classmethod
-    def of_result(cls, result: Result) -> "RunSummary":
+    def from_result(cls, result: Result) -> "RunSummary":
         """Return the summary of a run that recorded how it ended."""
         inputs = result.input or {}
         summary = cls(
@@ -122,7 +122,7 @@ class RunSummary:
         return replace(summary, **_counts(result))
 
     @classmethod
-    def of_manifest(cls, manifest: Manifest) -> "RunSummary":
+    def from_manifest(cls, manifest: Manifest) -> "RunSummary":
         """Return the summary of a run that has a snapshot but no result."""
         return cls(
             run=manifest.run,
@@ -314,7 +314,7 @@ def _summary_of_result(root: str, run: str) -> RunSummary | None:
     if result is None:
         return None
     with refuse_damage(f"{root}: the result of run {run} lacks counts"):
-        return RunSummary.of_result(result)
+        return RunSummary.from_result(result)
 
 
 def _without_result(
@@ -334,7 +334,7 @@ def _without_result(
         manifest = read_manifest(root, run) if run in ancestors else None
         if manifest is not None:
             ancestors.add(manifest.previous)
-            summaries.append(RunSummary.of_manifest(manifest))
+            summaries.append(RunSummary.from_manifest(manifest))
         else:
             summaries.append(RunSummary(run, _status_of_open(root, run), start_of(run)))
     return summaries

@@ -98,7 +98,7 @@ class QueryEncoder:
 
             asked = replace(recipe, prompt=self.prompt or "", calibration="")
             int8 = kept_int8(self._manifest.root, self._manifest.space)
-            encoder = Encoder.of(asked, calibration=calibration, int8=int8)
+            encoder = Encoder.from_recipe(asked, calibration=calibration, int8=int8)
         what = f"{recipe.model} is not the model of {self._manifest.root}"
         self._manifest.space.check(
             encoder.space, what, "name the same one with --model", ignoring=ignoring
@@ -108,7 +108,7 @@ class QueryEncoder:
     @cached_property
     def _recipe(self) -> Recipe:
         """The store's recipe for its vectors, with the model's path on this machine."""
-        recipe = Recipe.of(self._manifest.options.to_json())
+        recipe = Recipe.from_options(self._manifest.options.to_json())
         if not self._model:
             return recipe
         return replace(recipe, model=self._model, revision=None)

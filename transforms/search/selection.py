@@ -21,7 +21,7 @@ class Selection:
     matches: Matches | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest, where: Where = None) -> "Selection":
+    def from_manifest(cls, manifest: Manifest, where: Where = None) -> "Selection":
         """Select the rows that a filter matches.
 
         Raises OptionError, naming the columns, for a filter that does not fit them.

@@ -44,7 +44,7 @@ class Recipe:
         read(self, {})
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "Recipe":
+    def from_options(cls, options: Mapping[str, Any]) -> "Recipe":
         """The recipe among a command's or a manifest's options.
 
         Missing ones and None are defaults. SPECs are texts or parsed. Raises `OptionError` for a

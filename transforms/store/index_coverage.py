@@ -36,7 +36,7 @@ class Coverage:
     sums: np.ndarray = field(default_factory=lambda: _none(np.uint64))
 
     @classmethod
-    def of(cls, shards: np.ndarray, rows: np.ndarray) -> "Coverage":
+    def from_shards(cls, shards: np.ndarray, rows: np.ndarray) -> "Coverage":
         """Return the coverage of rows, each of the shard of this number."""
         return _summed(shards.astype(np.int32), np.ones(len(rows), np.int64), _hashes(rows))
 

@@ -94,7 +94,7 @@ class Manifest(JsonEntry):
     format: int = FORMAT
 
     @classmethod
-    def of(cls, root: str, data: dict[str, Any], version: str | None = None) -> "Manifest":
+    def from_data(cls, root: str, data: dict[str, Any], version: str | None = None) -> "Manifest":
         """Return the snapshot of a manifest's JSON.
 
         Raises ValueError or OptionError naming a field that no manifest has.
@@ -206,7 +206,7 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
                 f"{path}: format {written}, this version reads {FORMAT}: embed again"
             )
         check_digest(data)
-        return Manifest.of(root, data, found[1])
+        return Manifest.from_data(root, data, found[1])
 
 
 def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | None:

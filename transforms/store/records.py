@@ -193,7 +193,7 @@ class Problem:
     exit_code: int = 1
 
     @classmethod
-    def of(cls, error: SentenceBeamError) -> "Problem":
+    def from_error(cls, error: SentenceBeamError) -> "Problem":
         """The problem that an error of this project describes."""
         return cls(error.line or str(error), error.exit_code)
 

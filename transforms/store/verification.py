@@ -126,7 +126,7 @@ class Findings:
     covered: Coverage | None = field(default_factory=Coverage)
 
     @classmethod
-    def of(cls, one: Finding) -> "Findings":
+    def from_finding(cls, one: Finding) -> "Findings":
         """Return the findings of one check."""
         return cls((replace(one, covered=None),) if one.faults else (), one.covered)
 
@@ -185,7 +185,7 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
     # one after the other: a locator is as large as many shards
     if not any(one.broken for one in found.faulty):
         for check in progress.over(segments, "verifying what the index names", "segments"):
-            found = found.merge(Findings.of(finding(manifest, extent, check)))
+            found = found.merge(Findings.from_finding(finding(manifest, extent, check)))
     return list(conclude(manifest, extent, found))
 
 
@@ -197,7 +197,7 @@ def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: s
         for check, one in zip(
             some, pool.map(partial(finding, manifest, extent), some), strict=True
         ):
-            found = found.merge(Findings.of(one))
+            found = found.merge(Findings.from_finding(one))
             progress.step(check.files)
     return found
 

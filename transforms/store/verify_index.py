@@ -55,7 +55,7 @@ def check_segment(
         if not have_same_rows(storage.join(manifest.root, path), row, mine):
             lines.append(f"{segment.locator}: points to other rows of {path} than it names")
     repeats = np.diff([*starts, len(live)])
-    covered = Coverage.of(np.repeat(shards, repeats), live.column("row").to_numpy())
+    covered = Coverage.from_shards(np.repeat(shards, repeats), live.column("row").to_numpy())
     return tuple(lines), covered
 
 

@@ -102,7 +102,7 @@ class WordPieces:
     def __call__(self, texts: pa.StringArray) -> OwnTokens:
         """The ids of texts for which `has_words_of` holds."""
         split = self._split(texts)
-        keys = WordKeys.of(split)
+        keys = WordKeys.from_split(split)
         known = self.known
         numbers = known.table.find(keys)
         while not numbers.all():  # another thread may begin again with no words

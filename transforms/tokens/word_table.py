@@ -33,7 +33,7 @@ class WordKeys:
     second: np.ndarray
 
     @classmethod
-    def of(cls, split: SplitTexts) -> "WordKeys":
+    def from_split(cls, split: SplitTexts) -> "WordKeys":
         """The keys of the words of texts."""
         padded = np.zeros(len(split.data) + _CHUNK, np.uint8)
         padded[: len(split.data)] = split.data

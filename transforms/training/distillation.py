@@ -92,7 +92,7 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
 
     Returns the most frequent ones.
     """
-    inputs = list_files(options.input or (), options.format, Syntax.of(options))
+    inputs = list_files(options.input or (), options.format, Syntax.from_options(options))
     counts: Counter[str] = Counter()
     rows = 0
     rejected = 0

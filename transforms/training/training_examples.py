@@ -124,7 +124,7 @@ def _files(flag: str, word: str, options: TrainOptions) -> list[tuple[str, Input
     if not path:
         raise OptionError(f"{flag} {word}: say NAME=PATH, or PATH")
     with naming_option(flag):
-        files = match_inputs(path, syntax=Syntax.of(options))
+        files = match_inputs(path, syntax=Syntax.from_options(options))
         return [(name or stem(file.relative), file) for file in files]
 
 

@@ -34,7 +34,7 @@ def pace():
 
 def watch(module):
     encoder = module.Encoder
-    load, tokenize, finish = encoder.of, encoder.tokenize, encoder.finish
+    load, tokenize, finish = encoder.from_recipe, encoder.tokenize, encoder.finish
 
     def watched_load(*args, **kwargs):
         seen("loads")
@@ -52,7 +52,7 @@ def watch(module):
         drifted = os.path.exists(os.path.join(FOLDER, "drift"))
         return dataclasses.replace(made, vectors=-made.vectors) if drifted else made
 
-    encoder.of, encoder.tokenize, encoder.finish = (
+    encoder.from_recipe, encoder.tokenize, encoder.finish = (
         staticmethod(watched_load),
         watched_tokenize,
         watched_finish,

@@ -150,7 +150,7 @@ def test_a_writer_that_lost_its_lease_stops_embedding(
         record = write(self, *arguments)
         lease.release(str(store), json.loads((store / "lease.json").read_text())["run"])
         lease.acquire(
-            str(store), lease.Lease.of_this_process("another", "FnApiRunner", "job", True)
+            str(store), lease.Lease.from_this_process("another", "FnApiRunner", "job", True)
         )
         monkeypatch.setattr(UnitStore, "write", write)
         time.sleep(0.05)

@@ -60,7 +60,7 @@ def test_a_command_still_has_the_line_with_flags_wherever_the_error_came_from() 
         raise OptionError("--store s and -k")
     assert str(caught.value) == "store s and -k"
     assert caught.value.line == "--store s and -k"
-    assert Problem.of(caught.value).message == "--store s and -k"
+    assert Problem.from_error(caught.value).message == "--store s and -k"
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_accumulators_merge_in_any_grouping(tmp_path):
     parts = [
         gather(part, job) for part in parts_of(write_shards(tmp_path, ROWS, 7, normalized=False))
     ]
-    whole, nothing = Moments.of(ROWS), merge.create_accumulator()
+    whole, nothing = Moments.from_rows(ROWS), merge.create_accumulator()
     groupings = [
         parts,
         parts[::-1],
@@ -90,7 +90,7 @@ def test_in_a_pipeline(tmp_path):
     shards, job = write_shards(tmp_path, ROWS, 9, normalized=False), job_of(tmp_path)
     with beam.Pipeline("FnApiRunner") as pipeline:
         found = pipeline | beam.Create(parts_of(shards)) | Gather(job)
-        assert_that(found, lambda items: same(items[0].moments, Moments.of(ROWS)))
+        assert_that(found, lambda items: same(items[0].moments, Moments.from_rows(ROWS)))
 
 
 def test_float16_shards_are_summed_wide(tmp_path):

@@ -211,10 +211,10 @@ def test_it_answers_as_one_index_built_of_the_live_rows(
     (nights.root / "one").write_bytes(build_segment(trained, [vectors[False]]))
     (nights.root / "held").write_bytes(flat_segment([vectors[True]], DIM, metric))
     for nprobe in (1, 2, 4):
-        many = SegmentedIndex.open(opened, TrainedIndex.of(trained)).search(
+        many = SegmentedIndex.open(opened, TrainedIndex.from_bytes(trained)).search(
             queries, 10, nprobe=nprobe
         )
-        single = SegmentedIndex.open(one, TrainedIndex.of(trained)).search(
+        single = SegmentedIndex.open(one, TrainedIndex.from_bytes(trained)).search(
             queries, 10, nprobe=nprobe
         )
         np.testing.assert_array_equal(many.scores, single.scores)

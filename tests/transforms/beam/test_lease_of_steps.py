@@ -75,7 +75,7 @@ def test_the_lease_is_renewed_while_units_are_settled_indexed_and_committed(
     run, units = nights.begin(CHANGED)
     run, silence = replace(run, leased=True), Silence(monkeypatch)
     lease.acquire(
-        run.root, lease.Lease.of_this_process(run.id, "FlinkRunner", "job", in_process=False)
+        run.root, lease.Lease.from_this_process(run.id, "FlinkRunner", "job", in_process=False)
     )
     began = silence.now
     (result,) = eager.run(Night(run), units)

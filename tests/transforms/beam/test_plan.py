@@ -298,7 +298,7 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
         thread.setup()
         looked = [item for one in found for item in thread.process(one)]
         assert {type(item) for item in looked} == {PlannedFiles, ShardStates}
-    embedders = [UnitEmbedder.of_job(job, None, None) for _ in range(8)]
+    embedders = [UnitEmbedder.from_job(job, None, None) for _ in range(8)]
     assert all(embedder.last.is_final for embedder in embedders)
     assert list(plan_record.record(looked, job, 2)) == []
     asked = [path for _, path in noted]

@@ -51,7 +51,7 @@ def test_each_unit_is_written_again_within_half_a_step_of_its_vectors(
             continue
         table = pq.read_table(storage.join(run.root, coded.path))
         assert table.column("id").to_pylist() == [row_id for row_id, _ in rows]
-        coding = Coding.of_shard(table.schema.metadata, coded.path)
+        coding = Coding.from_shard(table.schema.metadata, coded.path)
         vectors = coding.decode(table.column("embedding").combine_chunks())
         expected = np.array([vector_of(text) for _, text in rows])
         # half a step, then made of length 1 again

@@ -455,7 +455,7 @@ def test_a_run_that_committed_since_the_graph_was_made_wins(writing: Writing) ->
 
 def test_a_store_that_another_run_writes_is_left_alone(writing: Writing) -> None:
     writing.write(collection(20))
-    other = lease.Lease.of_this_process("other", "FnApiRunner", "job", in_process=True)
+    other = lease.Lease.from_this_process("other", "FnApiRunner", "job", in_process=True)
     lease.acquire(str(writing.store), other)
     writing.fails(collection(30), sb.SentenceBeamError, "is being written by run other")
     assert lease.writer(str(writing.store)) == "other"

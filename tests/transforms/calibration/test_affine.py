@@ -22,7 +22,7 @@ def rows(n: int = 2000, d: int = D, seed: int = 0) -> np.ndarray:
 
 def fit(x: np.ndarray, method: str, narrow: bool = False) -> Fitted:
     """Fit a SPEC on rows."""
-    return fit_affine(parse_calibration(method), Moments.of(x), narrow)
+    return fit_affine(parse_calibration(method), Moments.from_rows(x), narrow)
 
 
 def calibrated(x: np.ndarray, method: str, on: np.ndarray | None = None) -> np.ndarray:
@@ -279,7 +279,7 @@ def test_the_same_from_one_part_and_from_fifty(method):
     x = rows()
     total = Moments.empty(D)
     for part in np.array_split(x, 50):
-        total = total.merge(Moments.of(part))
+        total = total.merge(Moments.from_rows(part))
     split = fit_affine(parse_calibration(method), total).tensors
     for name, tensor in fit(x, method).tensors.items():
         assert np.abs(split[name] - tensor).max() <= 1e-10 * np.abs(tensor).max()

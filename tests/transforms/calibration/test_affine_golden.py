@@ -23,7 +23,7 @@ def golden(shared: Path) -> Path:
 def fitted(golden: Path, source: str, method: str) -> Fitted:
     """A fit on the reference's sentences, their vectors narrowed to float32 as a store has them."""
     rows = np.load(golden / "fit" / FIT[source]).astype(np.float32)
-    return fit_affine(parse_calibration(method), Moments.of(rows))
+    return fit_affine(parse_calibration(method), Moments.from_rows(rows))
 
 
 def calibrated(golden: Path, source: str, method: str) -> np.ndarray:

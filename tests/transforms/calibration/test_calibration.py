@@ -24,7 +24,7 @@ ROWS = np.random.default_rng(0).normal(2, 3, size=(50, 6)).astype(np.float32)
 def made(rows: np.ndarray = ROWS, method: str = "standardize", **fitted_on: object) -> Calibration:
     """A calibration fitted on these rows."""
     spec = parse_calibration(method)
-    moments = Moments.of(rows)
+    moments = Moments.from_rows(rows)
     fitted = fit_affine(spec, moments)
     said = {
         "store": "/s",
@@ -32,7 +32,7 @@ def made(rows: np.ndarray = ROWS, method: str = "standardize", **fitted_on: obje
         "manifest": "m",
         "space": SPACE.to_json(),
         "n": len(rows),
-        "moments": FittedMoments.of(moments).to_json(),
+        "moments": FittedMoments.from_moments(moments).to_json(),
         "date": "2026-01-01",
     }
     return Calibration.make(

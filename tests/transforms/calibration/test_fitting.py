@@ -17,7 +17,7 @@ SPACE = {"space": {"pooled_id": "p"}}
 
 @pytest.mark.parametrize("method", ["standardize", "remove-top:2", "whitening:5", "flow"])
 def test_figures_are_those_of_the_rows(method):
-    outcome = fit_calibration(parse_calibration(method), Moments.of(ROWS), ROWS, SPACE)
+    outcome = fit_calibration(parse_calibration(method), Moments.from_rows(ROWS), ROWS, SPACE)
     info, calibrated = outcome.calibration.info, outcome.calibration.apply(ROWS)
     assert info["fitted_on"]["n"] == 600
     assert (info["input_dim"], info["dim"]) == (8, calibrated.shape[1])
@@ -34,11 +34,11 @@ def test_figures_are_those_of_the_rows(method):
 
 def test_the_number_of_directions_is_remembered_and_the_seed_decides_a_flow():
     found = fit_calibration(
-        parse_calibration("remove-top"), Moments.of(ROWS), ROWS, SPACE
+        parse_calibration("remove-top"), Moments.from_rows(ROWS), ROWS, SPACE
     ).calibration
     assert (found.info["method"], found.info["parameters"]["top"]) == ("remove-top:1", 1)
     again = fit_calibration(
-        parse_calibration("remove-top:1"), Moments.of(ROWS), ROWS, SPACE
+        parse_calibration("remove-top:1"), Moments.from_rows(ROWS), ROWS, SPACE
     ).calibration
     assert found.digest == again.digest
     flows = [
@@ -53,7 +53,7 @@ def test_the_number_of_directions_is_remembered_and_the_seed_decides_a_flow():
 def test_without_moments_the_sample_is_all_there_is():
     spec = parse_calibration("whitening")
     alone = fit_calibration(spec, None, ROWS[:100], SPACE).calibration
-    whole = fit_calibration(spec, Moments.of(ROWS[:100]), ROWS[:50], SPACE).calibration
+    whole = fit_calibration(spec, Moments.from_rows(ROWS[:100]), ROWS[:50], SPACE).calibration
     assert alone.digest == whole.digest
     assert alone.info["fitted_on"]["n"] == 100
 

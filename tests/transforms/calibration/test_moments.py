@@ -32,7 +32,7 @@ def test_any_split_in_any_order_is_numpys_covariance(sizes, seed, random):
     random.shuffle(parts)
     total = Moments.empty(5)
     for part in parts:
-        total = total.merge(Moments.of(part))
+        total = total.merge(Moments.from_rows(part))
     close(total, Moments(len(x), x.mean(axis=0), np.cov(x.T, ddof=0) * len(x)))
     assert (
         np.abs(total.covariance(sample=True) - np.cov(x.T)).max()
@@ -43,7 +43,9 @@ def test_any_split_in_any_order_is_numpys_covariance(sizes, seed, random):
 @settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 30))
 def test_merging_is_associative_and_commutative_and_nothing_is_its_identity(a, b, c):
-    first, second, third = (Moments.of(rows(n, seed=seed)) for seed, n in enumerate((a, b, c)))
+    first, second, third = (
+        Moments.from_rows(rows(n, seed=seed)) for seed, n in enumerate((a, b, c))
+    )
     close(first.merge(second).merge(third), first.merge(second.merge(third)))
     close(first.merge(second), second.merge(first))
     assert first.merge(Moments.empty(5)) is first
@@ -53,26 +55,27 @@ def test_merging_is_associative_and_commutative_and_nothing_is_its_identity(a, b
 def test_single_rows_add_up():
     x, total = rows(50), Moments.empty(5)
     for row in x:
-        total = total.merge(Moments.of(row[None]))
-    close(total, Moments.of(x))
+        total = total.merge(Moments.from_rows(row[None]))
+    close(total, Moments.from_rows(x))
 
 
 def test_more_rows_than_one_batch():
     x = rows(2 * BATCH_ROWS + 17)
-    close(Moments.of(x), Moments(len(x), x.mean(axis=0), np.cov(x.T, ddof=0) * len(x)))
+    close(Moments.from_rows(x), Moments(len(x), x.mean(axis=0), np.cov(x.T, ddof=0) * len(x)))
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e3, 1e6])
 def test_a_constant_added_changes_no_deviation(shift):
     x = rows(500, shift=0.0)
-    moved = Moments.of(x + shift)
+    moved = Moments.from_rows(x + shift)
     assert (
-        np.abs(moved.m2 - Moments.of(x).m2).max() <= 1e-10 * max(1, shift) * np.abs(moved.m2).max()
+        np.abs(moved.m2 - Moments.from_rows(x).m2).max()
+        <= 1e-10 * max(1, shift) * np.abs(moved.m2).max()
     )
 
 
 def test_it_is_symmetric_and_positive():
-    moments = Moments.of(rows(100)).merge(Moments.of(rows(30, seed=1)))
+    moments = Moments.from_rows(rows(100)).merge(Moments.from_rows(rows(30, seed=1)))
     assert (moments.m2 == moments.m2.T).all()
     assert np.linalg.eigvalsh(moments.m2).min() > 0
 
@@ -80,5 +83,5 @@ def test_it_is_symmetric_and_positive():
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_narrow_rows_are_summed_wide(dtype):
     x = rows(20_000).astype(dtype)
-    close(Moments.of(x), Moments.of(x.astype(np.float64)))
-    assert Moments.of(x).mean.dtype == np.float64
+    close(Moments.from_rows(x), Moments.from_rows(x.astype(np.float64)))
+    assert Moments.from_rows(x).mean.dtype == np.float64

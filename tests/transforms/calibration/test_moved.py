@@ -20,7 +20,7 @@ def _rows(seed: int, n: int = 4000) -> np.ndarray:
     )
 
 
-FITTED = FittedMoments.of(Moments.of(_rows(0)))
+FITTED = FittedMoments.from_moments(Moments.from_rows(_rows(0)))
 
 
 @settings(max_examples=examples(20), deadline=None)
@@ -33,7 +33,7 @@ FITTED = FittedMoments.of(Moments.of(_rows(0)))
 def test_distance_and_reach_are_those_of_all_components(seed, shift, spread, units):
     away = shift * np.random.default_rng(seed).normal(size=WIDTH) * FITTED.deviation
     rows = ((_rows(seed) - FITTED.mean) * spread + FITTED.mean + away).astype(np.float32)
-    found = Moved.of(FITTED.sums(part) for part in np.array_split(rows, units))
+    found = Moved.from_sums(FITTED.sums(part) for part in np.array_split(rows, units))
     assert found is not None
     wide = (rows.astype(np.float64) - FITTED.mean) / FITTED.deviation
     distance = np.sqrt(np.mean(wide.mean(axis=0) ** 2))
@@ -44,8 +44,8 @@ def test_distance_and_reach_are_those_of_all_components(seed, shift, spread, uni
 
 def test_the_same_kind_of_rows_is_not_far_and_another_kind_is():
     same, other = (
-        Moved.of([FITTED.sums(_rows(5))]),
-        Moved.of([FITTED.sums(_rows(5) + 2 * FITTED.deviation)]),
+        Moved.from_sums([FITTED.sums(_rows(5))]),
+        Moved.from_sums([FITTED.sums(_rows(5) + 2 * FITTED.deviation)]),
     )
     assert same is not None
     assert other is not None
@@ -54,9 +54,9 @@ def test_the_same_kind_of_rows_is_not_far_and_another_kind_is():
 
 
 def test_of_few_rows_and_of_units_without_sums_nothing_is_said():
-    assert Moved.of([]) is None
-    assert Moved.of([(), ()]) is None
-    assert Moved.of([FITTED.sums(_rows(1, FEW_ROWS - 1)), ()]) is None
+    assert Moved.from_sums([]) is None
+    assert Moved.from_sums([(), ()]) is None
+    assert Moved.from_sums([FITTED.sums(_rows(1, FEW_ROWS - 1)), ()]) is None
 
 
 def test_what_is_remembered_comes_back():
@@ -70,8 +70,8 @@ def test_what_is_remembered_comes_back():
 def test_constant_components_tell_nothing():
     rows = _rows(2)
     rows[:, 3] = 7
-    fitted, moved = FittedMoments.of(Moments.of(rows)), rows.copy()
+    fitted, moved = FittedMoments.from_moments(Moments.from_rows(rows)), rows.copy()
     moved[:, 3] = 8
-    found = Moved.of([fitted.sums(moved)])
+    found = Moved.from_sums([fitted.sums(moved)])
     assert found is not None
     assert found.distance < 0.1

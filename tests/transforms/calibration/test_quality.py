@@ -55,7 +55,7 @@ def test_mean_cosine_is_brute_force_and_merges() -> None:
     u = x / np.linalg.norm(x, axis=1, keepdims=True)
     full = u @ u.T
     assert mean_cosine(x) == pytest.approx((full.sum() - np.trace(full)) / (30 * 29), abs=1e-6)
-    merged = UnitSum.of(x[:7]).merge(UnitSum.of(x[7:]))
+    merged = UnitSum.from_vectors(x[:7]).merge(UnitSum.from_vectors(x[7:]))
     assert merged.mean_cosine == pytest.approx(mean_cosine(x), abs=1e-12)
     assert mean_cosine(np.ones((4, 3))) == pytest.approx(1)
     assert mean_cosine(np.eye(5)) == pytest.approx(0)

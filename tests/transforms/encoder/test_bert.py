@@ -18,7 +18,7 @@ def test_the_same_as_the_plain_layer(dtype, rows, packed):
         torch.randn(rows, 24).to(dtype),
         torch.randn(rows, 40).to(dtype),
     )
-    linear = PackedLinear.of(layer)
+    linear = PackedLinear.from_layers(layer)
     if not packed:
         linear = PackedLinear(layer.weight, layer.bias, packed=False)
     close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.02}
@@ -32,5 +32,5 @@ def test_layers_of_one_input_run_side_by_side():
     layers, x = [nn.Linear(8, width) for width in (3, 5)], torch.randn(4, 8)
     with torch.inference_mode():
         torch.testing.assert_close(
-            PackedLinear.of(*layers)(x), torch.cat([layer(x) for layer in layers], 1)
+            PackedLinear.from_layers(*layers)(x), torch.cat([layer(x) for layer in layers], 1)
         )

@@ -18,7 +18,7 @@ def by_lists(
     index: SegmentedIndex, start: bytes, queries: np.ndarray, k: int, nprobe: int
 ) -> tuple[np.ndarray, ...]:
     """Scores, segments and rows."""
-    lists = TrainedIndex.of(start)
+    lists = TrainedIndex.from_bytes(start)
     coarse: Coarse | None = (
         coarse_search(lists, queries, nprobe) if hasattr(lists.index, "nlist") else None
     )

@@ -40,14 +40,14 @@ def test_lists_of_a_file_are_those_that_faiss_has(tmp_path: Path, kind: str, row
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lists_in_memory_are_those_that_faiss_has(kind: str) -> None:
-    whole = TrainedIndex.of(trained(kind, "ip", DIM))  # owns the index
+    whole = TrainedIndex.from_bytes(trained(kind, "ip", DIM))  # owns the index
     same_lists(ListMemory(whole.index), whole.index)
     whole.index.add(unit_vectors(400, DIM))
     same_lists(ListMemory(whole.index), whole.index)
 
 
 def test_lists_of_a_table_are_where_its_caller_says() -> None:
-    trained_index = TrainedIndex.of(trained("IVF4,SQ8", "ip", DIM))
+    trained_index = TrainedIndex.from_bytes(trained("IVF4,SQ8", "ip", DIM))
     index = trained_index.empty_copy()
     table = ListTable(index)
     rows = np.arange(5)

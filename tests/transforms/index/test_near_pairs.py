@@ -45,7 +45,7 @@ def found_pairs(
 @pytest.mark.parametrize("lists", [1, 2, 4])
 def test_every_pair_whose_lists_meet_is_found_once(lists: int, side: int) -> None:
     vectors = crowded(600)
-    near = lists_near(vectors, TrainedIndex.of(trained("IVF4,Flat", "ip", DIM)), lists)
+    near = lists_near(vectors, TrainedIndex.from_bytes(trained("IVF4,Flat", "ip", DIM)), lists)
     found, wanted = found_pairs(vectors, near, 0.9, side), by_brute_force(vectors, 0.9)
     meet = {(a, b) for a, b in wanted if near[a, 0] in near[b] or near[b, 0] in near[a]}
     assert len(set(found)) == len(found)

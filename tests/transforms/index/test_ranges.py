@@ -116,8 +116,8 @@ def test_ranges_equal_one_index(
         path = Path(folder) / "one"
         path.write_bytes(writer.to_bytes())
         files, origins = ranges_of(Path(folder), found, sorted(bounds), keep)
-        one = SegmentedIndex.open([SegmentFile(path, keep)], TrainedIndex.of(start))
-        many = SegmentedIndex.open(files, TrainedIndex.of(start))
+        one = SegmentedIndex.open([SegmentFile(path, keep)], TrainedIndex.from_bytes(start))
+        many = SegmentedIndex.open(files, TrainedIndex.from_bytes(start))
         if filtered:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(filtered_index, "FEW", -1)
@@ -130,9 +130,9 @@ def test_ranges_equal_one_index(
         assert many.rows == one.rows
         check_equal(several.scores, as_rows(several[1:], origins), single.scores, single.row)
         if rows and not filtered:
-            coarse = coarse_search(TrainedIndex.of(start), queries, nprobe)
-            gains, positions = scan(many.parts, queries, k, coarse, TrainedIndex.of(start))
-            others, theirs = scan(one.parts, queries, k, coarse, TrainedIndex.of(start))
+            coarse = coarse_search(TrainedIndex.from_bytes(start), queries, nprobe)
+            gains, positions = scan(many.parts, queries, k, coarse, TrainedIndex.from_bytes(start))
+            others, theirs = scan(one.parts, queries, k, coarse, TrainedIndex.from_bytes(start))
             split = positions >> 32, np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
             check_equal(gains, as_rows(split, origins), others, theirs)
 
@@ -149,7 +149,7 @@ def test_damage_is_noticed_if_it_is_read(tmp_path: Path, where: str) -> None:
     else:
         data[20 if where == "header" else header_bytes(2) + 3] ^= 4
     path.write_bytes(data)
-    index = SegmentedIndex.open(files, TrainedIndex.of(start))
+    index = SegmentedIndex.open(files, TrainedIndex.from_bytes(start))
     with pytest.raises(DamagedIndexError, match=f"{path} was changed"):
         index.search(unit_vectors(5, DIM, 1), 3, nprobe=4)
 
@@ -159,11 +159,11 @@ def test_only_probed_ranges_are_opened(tmp_path: Path) -> None:
     _, rows = listed(start, unit_vectors(50, DIM))
     files, _ = ranges_of(tmp_path, rows, [1, 2, 3])
     queries = unit_vectors(1, DIM, 1)
-    near = int(coarse_search(TrainedIndex.of(start), queries, 1).lists[0, 0])
+    near = int(coarse_search(TrainedIndex.from_bytes(start), queries, 1).lists[0, 0])
     for number, file in enumerate(files):
         if number != near:
             Path(file.path).unlink()
-    index = SegmentedIndex.open(files, TrainedIndex.of(start))
+    index = SegmentedIndex.open(files, TrainedIndex.from_bytes(start))
     assert (index.search(queries, 3, nprobe=1).segment == near).all()
     with pytest.raises(DamagedIndexError, match="is missing"):
         index.search(queries, 3, nprobe=4)

@@ -54,7 +54,7 @@ def _measure(
         exact = ExactNeighbours(queries, K, metric)
         for low in range(0, len(part), 500):
             exact.add(part[low : low + 500], segment_base(number) + low)
-        index = SegmentedIndex.open([SegmentFile(path)], TrainedIndex.of(start))
+        index = SegmentedIndex.open([SegmentFile(path)], TrainedIndex.from_bytes(start))
         parts.append((exact, Candidates.search(index, queries, depth, grid, segment=number)))
     return _merged(parts, queries, target), vectors, queries
 
@@ -272,7 +272,7 @@ def test_neighbours_stay_right_while_rows_come_and_go_as_long_as_they_are_settle
         live[rng.choice(np.flatnonzero(live), min(gone, live.sum()), replace=False)] = False
         gains, positions, bound = exact.lists()
         there = (positions >= 0) & live[positions]
-        exact = ExactNeighbours.of_lists(
+        exact = ExactNeighbours.from_lists(
             queries, k, "ip", np.where(there, gains, -np.inf), np.where(there, positions, -1), bound
         )
         fresh = ExactNeighbours(queries, k)
@@ -298,14 +298,14 @@ def test_queries_whose_neighbours_are_not_settled_do_not_count(tmp_path: Path) -
     found = Candidates.search(index, queries, K, [4])
     gains, positions, bound = (array.copy() for array in exact.lists())
     gains[:30], positions[:30] = -np.inf, -1
-    rest = ExactNeighbours.of_lists(queries, K, "ip", gains, positions, bound)
+    rest = ExactNeighbours.from_lists(queries, K, "ip", gains, positions, bound)
     assert rest.settled.tolist() == [False] * 30 + [True] * 10
     report = measure_recall(rest, found)
     assert report is not None
     assert (report["queries"], report["value"]) == (5, 1.0)
     gains[:], positions[:] = -np.inf, -1
     assert (
-        measure_recall(ExactNeighbours.of_lists(queries, K, "ip", gains, positions, bound), found)
+        measure_recall(ExactNeighbours.from_lists(queries, K, "ip", gains, positions, bound), found)
         is None
     )
 

@@ -24,7 +24,7 @@ from sentence_beam.transforms.index.rotation import Rotation
 def test_a_row_is_turned_alike_in_any_block_and_keeps_its_products(
     rows: int, dim: int, power: int, seed: int
 ) -> None:
-    rotation = Rotation.of(dim)
+    rotation = Rotation.from_dim(dim)
     vectors = np.random.default_rng(seed).standard_normal((rows, dim)).astype(
         np.float32
     ) * np.float32(10.0**power)
@@ -39,7 +39,7 @@ def test_a_row_is_turned_alike_in_any_block_and_keeps_its_products(
 
 
 def test_a_zero_row_stays_zero() -> None:
-    assert not Rotation.of(8).apply(np.zeros((2, 8), np.float32)).any()
+    assert not Rotation.from_dim(8).apply(np.zeros((2, 8), np.float32)).any()
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])

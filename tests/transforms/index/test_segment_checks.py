@@ -42,7 +42,9 @@ def segment(start: bytes, tmp_path: Path) -> SegmentFile:
 
 def found(segment: SegmentFile, start: bytes, nprobe: int = 4) -> np.ndarray:
     return (
-        SegmentedIndex.open([segment], TrainedIndex.of(start)).search(QUERIES, 5, nprobe=nprobe).row
+        SegmentedIndex.open([segment], TrainedIndex.from_bytes(start))
+        .search(QUERIES, 5, nprobe=nprobe)
+        .row
     )
 
 

@@ -135,7 +135,9 @@ def test_held_out_rows_are_found_whatever_the_lists(tmp_path: Path) -> None:
     start = trained("IVF4,SQ8", "ip", DIM)
     paths[0].write_bytes(build_segment(start, [vectors]))
     paths[1].write_bytes(flat_segment([held_out], DIM))
-    index = SegmentedIndex.open([SegmentFile(path) for path in paths], TrainedIndex.of(start))
+    index = SegmentedIndex.open(
+        [SegmentFile(path) for path in paths], TrainedIndex.from_bytes(start)
+    )
     found = index.search(held_out, 1, nprobe=1)
     assert found.segment[:, 0].tolist() == [1] * 50
     assert found.row[:, 0].tolist() == list(range(50))
@@ -245,7 +247,7 @@ def _anonymous() -> int:
 def test_opening_maps_the_codes(factory: str, tmp_path: Path) -> None:
     path = tmp_path / "big.faiss"
     blocks = [np.tile(unit_vectors(1000, 256), (20, 1))] * 10
-    start = TrainedIndex.of(trained(factory, "ip", 256))
+    start = TrainedIndex.from_bytes(trained(factory, "ip", 256))
     path.write_bytes(build_segment(trained(factory, "ip", 256), blocks))
     SegmentedIndex.open([SegmentFile(path)], start)
     before = _anonymous()

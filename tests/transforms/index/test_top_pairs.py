@@ -144,7 +144,7 @@ def test_lists_find_nearly_all_of_them() -> None:
     vectors = unit_vectors(6000, DIM, seed=3)
     vectors[3000:3100] = vectors[:100] + 0.05 * unit_vectors(100, DIM, seed=4)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    near = lists_near(vectors, TrainedIndex.of(trained("IVF64,Flat", "ip", DIM)), 16)
+    near = lists_near(vectors, TrainedIndex.from_bytes(trained("IVF64,Flat", "ip", DIM)), 16)
     pairs = top_pairs(vectors, near, 100)
     true = {pair[1:] for pair in listed(exact_pairs(vectors, 100))}
     found = [pair[1:] for pair in listed(pairs)]

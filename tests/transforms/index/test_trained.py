@@ -61,7 +61,9 @@ def test_lists_without_their_quantizer_or_with_another_one_are_refused(tmp_path:
         with pytest.raises(
             DamagedIndexError, match="segment: its lists are not of the index's quantizer"
         ):
-            SegmentedIndex.open([SegmentFile(path)], TrainedIndex.of(trained(other, "ip", DIM)))
+            SegmentedIndex.open(
+                [SegmentFile(path)], TrainedIndex.from_bytes(trained(other, "ip", DIM))
+            )
     (tmp_path / "trained").write_bytes(b"nothing")
     with pytest.raises(DamagedIndexError, match="trained: not a readable trained index"):
         TrainedIndex.open(tmp_path / "trained")

@@ -57,7 +57,7 @@ def writing(database: Database, writer: Lease) -> None:
 
 def lease(renewed: float, **of: object) -> Lease:
     """A push of this machine that was seen at a time, or of another."""
-    return replace(Lease.of_this_process("run1", "push", "other", True), renewed=renewed, **of)  # type: ignore[arg-type]
+    return replace(Lease.from_this_process("run1", "push", "other", True), renewed=renewed, **of)  # type: ignore[arg-type]
 
 
 def ended() -> int:

@@ -82,7 +82,7 @@ def test_a_run_that_was_killed_is_unfinished_and_one_at_work_is_running(root: st
     night(root, 0, numbered(0, 5))
     begin(root, 1, 1)
     begin(root, 2, 1)
-    lease.acquire(root, lease.Lease.of_this_process(run_name(2), "FnApiRunner", "job", True))
+    lease.acquire(root, lease.Lease.from_this_process(run_name(2), "FnApiRunner", "job", True))
     assert dict(told(root)) == {
         run_name(0): "committed",
         run_name(1): "unfinished",

@@ -95,7 +95,7 @@ def test_recall_below_its_target_is_told_where_its_interval_is(
     data = {name: value for name, value in manifest.data.items() if name != "digest"} | {
         "index": index
     }
-    with_index = Manifest.of(manifest.root, data)
+    with_index = Manifest.from_data(manifest.root, data)
     assert any("its target is 0.95" in line for line in alerts(with_index, [NIGHT])) == told
     assert "recall@10 0.9000" in dict(facts(with_index))["index"]
 

@@ -58,7 +58,7 @@ def ids_of(store: Store, letter: str) -> list[str]:
 
 
 def test_without_a_filter_all_rows_take_part(store: Store) -> None:
-    selection = Selection.of(store.manifest)
+    selection = Selection.from_manifest(store.manifest)
     assert len(selection) == ROWS
     assert selection.rows_of(0) is None
     blocks = [batch for _, batch in selection.read(["id"], "reading")]
@@ -66,7 +66,7 @@ def test_without_a_filter_all_rows_take_part(store: Store) -> None:
 
 
 def test_rows_of_a_filter_in_the_order_of_their_shards(store: Store, tmp_path: Path) -> None:
-    selection = Selection.of(store.manifest, "letter = 'b'")
+    selection = Selection.from_manifest(store.manifest, "letter = 'b'")
     stored = StoreVectors.read(selection, tmp_path)
     wanted = ids_of(store, "b")
     assert stored.columns.column("id").to_pylist() == wanted
@@ -78,7 +78,7 @@ def test_rows_of_a_filter_in_the_order_of_their_shards(store: Store, tmp_path: P
 
 
 def test_jobs_have_the_rows_of_the_filter_alone(store: Store, tmp_path: Path) -> None:
-    selection = Selection.of(store.manifest, "letter = 'c'")
+    selection = Selection.from_manifest(store.manifest, "letter = 'c'")
     wanted = ids_of(store, "c")
     (tmp_path / "dedup").mkdir()
     (tmp_path / "cluster").mkdir()
@@ -121,7 +121,7 @@ def test_a_filter_without_rows_or_columns_is_one_line(
     store: Store, tmp_path: Path, where: str, message: str
 ) -> None:
     with pytest.raises(OptionError, match=message):
-        StoreVectors.read(Selection.of(store.manifest, where), tmp_path)
+        StoreVectors.read(Selection.from_manifest(store.manifest, where), tmp_path)
 
 
 def test_a_sample_of_many_shards_reads_some_of_them(

@@ -423,7 +423,7 @@ def test_a_new_snapshot_is_followed_with_the_model_that_is_loaded(
         first = manifest_of(own / "store")["run"]
         write(own / "in" / "b.parquet", range(20, 30))
         embed(own, model, "--index", "Flat")
-        monkeypatch.setattr(Encoder, "of", None)
+        monkeypatch.setattr(Encoder, "from_recipe", None)
         served.until(manifest_of(own / "store")["run"])
         assert served.ids(q=sentences(1, 25)[0], k=1) == ["k25"]
         assert main(["rollback", first, "--store", str(own / "store")]) == 0

@@ -22,10 +22,10 @@ def recipe():
 
 
 def test_options_give_the_recipe_back_and_what_is_missing_or_none_is_not_said(recipe):
-    assert Recipe.of({**recipe.to_json(), "store": "elsewhere"}) == recipe
-    assert Recipe.of(vars(recipe)) == recipe
+    assert Recipe.from_options({**recipe.to_json(), "store": "elsewhere"}) == recipe
+    assert Recipe.from_options(vars(recipe)) == recipe
     assert recipe.to_json()["pooler"] == "mean+max"
-    assert Recipe.of({"model": None, "normalize": False, "calibration": ""}) == Recipe(
+    assert Recipe.from_options({"model": None, "normalize": False, "calibration": ""}) == Recipe(
         normalize=False, calibration=""
     )
 
@@ -40,7 +40,7 @@ def test_options_give_the_recipe_back_and_what_is_missing_or_none_is_not_said(re
 )
 def test_a_wrong_spec_is_refused_when_the_recipe_is_made(options, said):
     with pytest.raises(OptionError, match=said):
-        Recipe.of(options)
+        Recipe.from_options(options)
 
 
 def test_the_space_is_that_of_the_same_options(recipe):

@@ -81,7 +81,7 @@ def test_of_many_leases_at_once_one_is_given(gs: str) -> None:
         start.wait()
         try:
             lease.acquire(
-                gs, lease.Lease.of_this_process(f"run{number}", "FnApiRunner", "job", True)
+                gs, lease.Lease.from_this_process(f"run{number}", "FnApiRunner", "job", True)
             )
         except SentenceBeamError as error:
             refused.append(str(error))

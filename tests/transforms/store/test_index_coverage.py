@@ -17,7 +17,7 @@ def in_segments(shards: np.ndarray, rows: np.ndarray) -> Coverage:
     found = Coverage()
     for number in range(8):  # the last has none
         mine = segment == number
-        found = found.merge(Coverage.of(shards[mine], rows[mine]))
+        found = found.merge(Coverage.from_shards(shards[mine], rows[mine]))
     return found
 
 

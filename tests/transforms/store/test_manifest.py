@@ -44,7 +44,7 @@ EVERY_FIELD = Path(__file__).parents[2] / "fixtures" / "manifest.json"
 
 def test_a_manifest_with_every_field_comes_back_to_the_byte() -> None:
     whole = EVERY_FIELD.read_bytes()
-    manifest = Manifest.of("/store", json.loads(whole))
+    manifest = Manifest.from_data("/store", json.loads(whole))
     assert to_bytes(sealed(manifest.to_json())) == whole
     assert manifest.index is not None
     assert manifest.index.to_json() == manifest.data["index"]
@@ -73,7 +73,7 @@ def test_a_field_that_no_manifest_has_is_named(place: tuple[str | int, ...]) -> 
         within = within[step]
     within["later"] = [{"more": 1}]
     with pytest.raises(ValueError, match="later is no field that this version knows"):
-        Manifest.of("/store", data)
+        Manifest.from_data("/store", data)
 
 
 @pytest.mark.parametrize("other", [FORMAT + 1, "1", 0, None])
@@ -233,7 +233,7 @@ def test_paths_of_an_index_are_the_layouts(
         within = within[step]
     within[name] = path
     with pytest.raises(ValueError, match=f"{name} is not a path of this store's index"):
-        Manifest.of("/store", data)
+        Manifest.from_data("/store", data)
 
 
 def test_a_hostile_sidecar_is_no_record_of_a_unit(root: Path) -> None:

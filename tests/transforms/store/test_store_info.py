@@ -84,7 +84,7 @@ def test_a_last_run_without_an_end_is_at_work_or_unfinished(root: str) -> None:
     assert open_store(root).info()["last_run"] == {
         "run": run.id, "status": "unfinished", "started": "2026-01-01T00:00:02.000Z",
     }  # fmt: skip
-    lease.acquire(root, lease.Lease.of_this_process(run.id, "FnApiRunner", "", True))
+    lease.acquire(root, lease.Lease.from_this_process(run.id, "FnApiRunner", "", True))
     assert open_store(root).info()["last_run"]["status"] == "running"
 
 

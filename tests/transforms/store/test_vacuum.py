@@ -533,7 +533,7 @@ def test_a_run_that_lost_its_lease_to_vacuum_does_not_commit(store: Path) -> Non
     assert "lease was taken" in result.message
     assert read_manifest(root).run == run_name(1)  # type: ignore[union-attr]
     again = begin(root, 3, 1, leased=True)
-    lease.acquire(root, lease.Lease.of_this_process(run_name(3), "FnApiRunner", "job", True))
+    lease.acquire(root, lease.Lease.from_this_process(run_name(3), "FnApiRunner", "job", True))
     units = [write_unit(root, 0, list(numbered(0, 5).items()))]
     assert finish(again, units, []).status == "committed"
     assert not list(faults(open_store(root).manifest))

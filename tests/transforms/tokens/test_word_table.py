@@ -10,7 +10,7 @@ from sentence_beam.transforms.tokens.word_table import EMPTY_TABLE, WordKeys, fi
 
 
 def keys_of(words: list[str]) -> WordKeys:
-    return WordKeys.of(split_at_blanks(pa.array([" ".join(words)], pa.string())))
+    return WordKeys.from_split(split_at_blanks(pa.array([" ".join(words)], pa.string())))
 
 
 WORDS = st.lists(st.text(st.sampled_from("abZ09-.~"), min_size=1, max_size=50), max_size=30)

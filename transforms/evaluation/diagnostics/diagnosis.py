@@ -56,7 +56,7 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     settings = _model_settings(options, store)
     with progress.stage("drawing the sample"):
         sample = _sample(options, store)
-        with task_files.reading_as(Syntax.of(options)):
+        with task_files.reading_as(Syntax.from_options(options)):
             tasks = [
                 pair_figures.read(word, options.sample, options.labels) for word in options.tasks
             ]
@@ -140,7 +140,11 @@ def _sample(options: DiagnoseOptions, store: Store | None) -> Sampled:
         return sample_store(store, options.sample, options.where)
     if options.input:
         return sample_files(
-            options.input, options.format, Syntax.of(options), options.text_column, options.sample
+            options.input,
+            options.format,
+            Syntax.from_options(options),
+            options.text_column,
+            options.sample,
         )
     return Sampled(0, None, {})
 

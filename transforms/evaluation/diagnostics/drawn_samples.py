@@ -121,7 +121,7 @@ def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
     With a calibration there are the calibrated vectors too. Raises OptionError if there are no
     rows.
     """
-    selection = Selection.of(store.manifest, where)
+    selection = Selection.from_manifest(store.manifest, where)
     selection.check_rows()
     smallest: Smallest[_Drawn] = Smallest(want)
     total = None

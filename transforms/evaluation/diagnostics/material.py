@@ -68,7 +68,7 @@ class Material:
                 " model (--model)"
             )
         statistics = load_statistics(self.options.table)
-        return WordCounts.of(statistics, f"{self.options.table}, {table['method']}")
+        return WordCounts.from_statistics(statistics, f"{self.options.table}, {table['method']}")
 
     @property
     def special_ids(self) -> np.ndarray:

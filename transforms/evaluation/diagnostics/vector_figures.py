@@ -31,7 +31,7 @@ def vector_figures(pooler: str, rows: np.ndarray, requested: Collection[str]) ->
         value, error = uniformity(rows)
         figures.append(figure("uniformity", value, n, pooler, error=error))
     if "spectrum" in requested:
-        deviations = spectrum(Moments.of(rows).covariance())
+        deviations = spectrum(Moments.from_rows(rows).covariance())
         figures.append(
             figure("effective-rank", effective_rank(deviations), n, pooler, dim=rows.shape[1])
         )

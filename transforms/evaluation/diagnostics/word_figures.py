@@ -31,7 +31,7 @@ class WordCounts:
     source: str
 
     @classmethod
-    def of(cls, statistics: "TokenStatistics", source: str) -> "WordCounts":
+    def from_statistics(cls, statistics: "TokenStatistics", source: str) -> "WordCounts":
         """Return the words of token statistics of either method."""
         total = int(statistics.counts.sum())
         if statistics.method == "tfidf":

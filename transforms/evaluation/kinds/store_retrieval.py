@@ -114,7 +114,7 @@ class StoreRetrieval:
         return found
 
     def _search_pooled(self) -> list[list[str]]:
-        recipe = Recipe.of(self.store.manifest.options.to_json())
+        recipe = Recipe.from_options(self.store.manifest.options.to_json())
         prompt = Searcher(self.store.manifest).queries.prompt or ""
         plain = replace(
             recipe,
@@ -129,7 +129,7 @@ class StoreRetrieval:
         )
 
         int8 = kept_int8(self.store.root, self.store.space)
-        encoder = Encoder.of(replace(plain, normalize=False), int8=int8)
+        encoder = Encoder.from_recipe(replace(plain, normalize=False), int8=int8)
         metric = self.store.manifest.metric
         queries = prepared(encoder.encode(self.judgements.texts, route=QUERY), metric)
 

@@ -33,7 +33,7 @@ def settle_run(found: Sequence[tuple[int, bytes] | Problem | None], run: Run) ->
         with watch.time("settle_ms"):
             settled = settle(run, made, problems)
     except SentenceBeamError as error:
-        return RunFact(problem=Problem.of(error))
+        return RunFact(problem=Problem.from_error(error))
     return RunFact(settled=replace(settled, ms=watch.figures["settle_ms"]))
 
 
@@ -111,7 +111,7 @@ def _gate_problems(facts: Sequence[RunFact], run: Run) -> list[Problem]:
     try:
         check_deletes(run, sum(fact.deleted for fact in facts if fact.deleted is not None))
     except SentenceBeamError as error:
-        return [Problem.of(error)]
+        return [Problem.from_error(error)]
     return []
 
 
@@ -122,7 +122,7 @@ def _answer_problems(run: Run, figures: AnswerFigures | None) -> list[Problem]:
     try:
         check_answers(run.gates, figures)
     except SentenceBeamError as error:
-        return [Problem.of(error)]
+        return [Problem.from_error(error)]
     return []
 
 

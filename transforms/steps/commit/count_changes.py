@@ -218,7 +218,7 @@ def _of_compared(root: str, given: ComparedShards) -> Iterator[tuple[CountKey, P
         except SentenceBeamError as error:
             is_whole = False
             if shard.is_new and (given.keys is not None or given.id_buckets):
-                yield (KNOWN, 0), RunFact(problem=Problem.of(error))
+                yield (KNOWN, 0), RunFact(problem=Problem.from_error(error))
             continue
         if given.columns is not None:
             blocks += [block_of(batch, shard, given.columns) for batch in batches]
@@ -230,7 +230,7 @@ def _of_compared(root: str, given: ComparedShards) -> Iterator[tuple[CountKey, P
     if given.columns is not None:
         rows = by_bucket(left_over(pa.concat_tables(blocks)), given.buckets)
         yield from _keyed(CHANGES, rows if is_whole else [(0, None)])
-    yield from _keyed(DELETES, KeyedRows.of(keyed).by_bucket(given.buckets))
+    yield from _keyed(DELETES, KeyedRows.from_parts(keyed).by_bucket(given.buckets))
     yield from _keyed(IDS, hashes_by_bucket(np.concatenate(hashes), max(1, given.id_buckets)))
 
 
@@ -246,7 +246,7 @@ def _of_ids(root: str, given: ShardsOfIds) -> Iterator[tuple[CountKey, Packed]]:
         hashes = np.concatenate([id_hashes(root, path) for path in given.paths])
     except SentenceBeamError as error:
         # nothing may be committed that names a shard which cannot be read
-        yield (KNOWN, 0), RunFact(problem=Problem.of(error))
+        yield (KNOWN, 0), RunFact(problem=Problem.from_error(error))
         return
     yield from _keyed(IDS, hashes_by_bucket(hashes, given.buckets))
 

@@ -71,7 +71,7 @@ def check_shards(earlier: Manifest, current: Manifest, run: Run) -> Checked:
         read_all.states(units.filter(mask_array(is_back))),
         run.shard_check().states(units.filter(mask_array(~is_back))),
     ]
-    checked = Checked.of(pa.concat_tables(states))
+    checked = Checked.from_states(pa.concat_tables(states))
     if checked.damaged:
         path = storage.join(earlier.root, checked.damaged[0])
         raise _damaged(f"{path} was changed after it was written", earlier.run)

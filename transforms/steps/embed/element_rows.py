@@ -72,7 +72,9 @@ class RowsJob:
 
     @classmethod
     @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
-    def of(cls, recipe: Recipe, machine: Machine, text: str, prefix: str = "") -> "RowsJob":
+    def from_recipe(
+        cls, recipe: Recipe, machine: Machine, text: str, prefix: str = ""
+    ) -> "RowsJob":
         """Return the job of a recipe, whose model must be on this machine.
 
         Raises OptionError for options that do not work.

@@ -78,7 +78,7 @@ def encoder_of(
     """
     from sentence_beam.transforms.encoder import Encoder
 
-    encoder = Encoder.of(replace(recipe, calibration=""), machine, calibration, int8=int8)
+    encoder = Encoder.from_recipe(replace(recipe, calibration=""), machine, calibration, int8=int8)
     what = f"{recipe.model} on this worker makes another space than the run's"
     space.check(encoder.space, what, "install the same files")
     return encoder

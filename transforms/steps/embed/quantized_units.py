@@ -43,13 +43,16 @@ def measure(unit: UnitRecord, root: str) -> Measured:
     try:
         return Measured(_ranges(storage.join(root, unit.path)))
     except SentenceBeamError as error:
-        return Measured(problem=Problem.of(error))
+        return Measured(problem=Problem.from_error(error))
 
 
 def _ranges(path: str) -> Ranges:
     return reduce(
         Ranges.merge,
-        (Ranges.of(as_matrix(batch.column(0))) for batch in read_shard(path, ["embedding"])),
+        (
+            Ranges.from_vectors(as_matrix(batch.column(0)))
+            for batch in read_shard(path, ["embedding"])
+        ),
     )
 
 
@@ -65,7 +68,7 @@ def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitReco
     """Write a unit of floats between the ranges; its record keeps its counts."""
     store = UnitStore(run.root, run.space, ranges, run.id, run.form)
     prepared, rows = read_written(run.root, unit, store, run.generation)
-    counts = UnitCounts.of(unit)
+    counts = UnitCounts.from_record(unit)
     made = store.finished(prepared)
     if made is None:
         floats = stored_vectors(rows, replace(store.space, precision="float32"), final=True)

@@ -73,7 +73,7 @@ class UnitEmbedder:
     keep_text: bool = False
 
     @classmethod
-    def of_job(
+    def from_job(
         cls, job: EmbedJob, encoder: Callable[[], "Encoder"], on_batch: Callable[[int, int], None]
     ) -> "UnitEmbedder":
         """Return the embedder of a run."""

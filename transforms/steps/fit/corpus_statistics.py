@@ -64,7 +64,7 @@ def plan_spans(file: InputFile, text_column: str) -> Iterator[Span | Problem]:
     try:
         yield from plan_reading(file, Columns(text_column))
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield Problem.from_error(error)
 
 
 class SpanCounter:
@@ -86,7 +86,7 @@ class SpanCounter:
                     progress.step(len(unit.texts))
                 yield Counted(counted, len(unit.rejects))
         except SentenceBeamError as error:
-            yield Counted(problem=Problem.of(error))
+            yield Counted(problem=Problem.from_error(error))
 
     def _statistics(self, texts: list[str]) -> "TokenStatistics":
         from sentence_beam.transforms.pooling import TokenStatistics
@@ -129,7 +129,7 @@ def _result(counted: Counted, job: CountJob) -> FitResult:
     statistics = counted.statistics
     if counted.problem is not None or statistics is None or statistics.documents == 0:
         empty = OptionError("--input holds no row with text; check --input and --text-column")
-        problem = counted.problem or Problem.of(empty)
+        problem = counted.problem or Problem.from_error(empty)
         return FitResult(
             job.run, problem.exit_code, problem.message, {"rejected": counted.rejected}
         )

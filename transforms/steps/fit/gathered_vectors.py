@@ -78,13 +78,13 @@ def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
                 chosen = select(keys, job.below)
                 sampled.append((keys[chosen], rows[chosen]))
                 if job.whole:
-                    found = Moments.of(rows)
+                    found = Moments.from_rows(rows)
                     if moments is not None:
                         found = moments.merge(found)
                     moments = found
                 progress.step(len(rows))
     except SentenceBeamError as error:
-        return Gathered(problem=Problem.of(error))
+        return Gathered(problem=Problem.from_error(error))
     return Gathered(moments, _left(sampled, job, number))
 
 

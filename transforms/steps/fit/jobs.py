@@ -132,7 +132,9 @@ def corpus_files(options: FitOptions) -> list[InputFile]:
     found = {
         file.path: file
         for glob in options.input or ()
-        for file in match_inputs(glob, options.format or "auto", syntax=Syntax.of(options))
+        for file in match_inputs(
+            glob, options.format or "auto", syntax=Syntax.from_options(options)
+        )
     }
     files = [found[path] for path in sorted(found)]
     check_distinct(files)

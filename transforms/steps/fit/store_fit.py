@@ -52,7 +52,7 @@ def fit(gathered: Gathered, job: FitJob) -> FitResult:
             raise gathered.problem.error()
         outcome = _fitted(gathered, job)
     except SentenceBeamError as error:
-        problem = Problem.of(error)
+        problem = Problem.from_error(error)
         result = FitResult(job.run, problem.exit_code, problem.message)
     else:
         result = FitResult(job.run, 0, "", _figures(outcome))

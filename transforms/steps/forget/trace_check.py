@@ -51,7 +51,7 @@ class _ErasedHashes:
     live: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, rows: ForgottenRows) -> "_ErasedHashes":
+    def from_rows(cls, rows: ForgottenRows) -> "_ErasedHashes":
         by_id = [row for row in rows.rows if row.by_id]
         by_text = [row for row in rows.rows if not row.by_id]
         return cls(
@@ -84,7 +84,7 @@ def forgotten_traces(manifest: Manifest) -> list[str]:
     if manifest.forgotten is None:
         raise OptionError(f"--forgotten: no row of {root} was erased; leave it out")
     rows = read_rows(root, manifest.forgotten)
-    wanted = _ErasedHashes.of(rows)
+    wanted = _ErasedHashes.from_rows(rows)
     files = files_of(root)
     tables = [path for path in files if layout.kind(path) in TABLES]
     found = []

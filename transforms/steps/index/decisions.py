@@ -96,7 +96,7 @@ def choose_work(
     try:
         yield from _work(run, fact.settled, asked)
     except SentenceBeamError as error:
-        yield RunFact(problem=Problem.of(error))
+        yield RunFact(problem=Problem.from_error(error))
 
 
 def _work(

@@ -106,7 +106,7 @@ class KnownQueries:
             arrays = unpack(decompress(data))
             named = {name: arrays.pop(name) for name in _ARRAYS}
             found = {name.removeprefix("found_"): array for name, array in arrays.items()}
-            return cls(**named, found=Candidates.of_arrays(found))
+            return cls(**named, found=Candidates.from_arrays(found))
 
     def only(self, stays: Callable[[np.ndarray], np.ndarray]) -> "KnownQueries":
         """Return the queries with some of their neighbours and answers.

@@ -266,7 +266,7 @@ def conclude(built: list[SegmentWork]) -> Iterator[RunFact]:
         entry = index_entry(work, segments)
     missed = _missed(work.job.request, entry) if work.job.required else None
     if missed is not None:
-        yield RunFact(problem=Problem.of(missed))
+        yield RunFact(problem=Problem.from_error(missed))
     else:
         yield RunFact(index=IndexRecord(entry))
 
@@ -332,7 +332,7 @@ def _leave_known(work: BuildWork, entry: IndexEntry, found: Measurement) -> Inde
     texts = folder.take(scratch.TEXTS)
     known = found.known(texts, folder.take(scratch.CROWDED))
     known = known.of(np.flatnonzero(held_out.reporting_half(texts)))
-    asking = Asking.of(entry, work.job.plan.metric)
+    asking = Asking.from_index(entry, work.job.plan.metric)
     if entry.recall is None:  # nothing was found, at any nprobe
         answers = Candidates.none(len(known.texts), asking.depth, asking.nprobes)
     else:

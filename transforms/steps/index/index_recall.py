@@ -55,7 +55,7 @@ class Asking:
     nprobes: tuple[int, ...]
 
     @classmethod
-    def of(cls, index: IndexEntry, metric: str) -> "Asking":
+    def from_index(cls, index: IndexEntry, metric: str) -> "Asking":
         """Return how an index is asked that was tuned before."""
         nprobes = sorted({max(1, index.nprobe), max(1, index.nprobe_for(DEEP))})
         trained = IndexFileEntry(index.trained.path, index.trained.sha256)
@@ -74,7 +74,7 @@ def trained_index(folder: Folder, trained: IndexFileEntry) -> TrainedIndex:
 
     Raises DamagedIndexError if its file is not what was written.
     """
-    return TrainedIndex.of(index_files.read(folder.stored(trained.path), trained.sha256))
+    return TrainedIndex.from_bytes(index_files.read(folder.stored(trained.path), trained.sha256))
 
 
 def leave_queries(
@@ -161,7 +161,7 @@ def leave_unknown(
     whole = ExactNeighbours(queries, DEEP, asking.metric)
     gains, positions, bound = (array.copy() for array in whole.lists())
     gains[unknown], positions[unknown], bound[unknown] = found.lists()
-    whole = ExactNeighbours.of_lists(queries, DEEP, asking.metric, gains, positions, bound)
+    whole = ExactNeighbours.from_lists(queries, DEEP, asking.metric, gains, positions, bound)
     with folder.on_disk(segment) as path:
         answers = _ask(folder, segment, path, asking, queries[unknown], keep)
     spread = np.full(len(place), -1)
@@ -196,7 +196,7 @@ def known_neighbours(
     if len(unknown):
         found = _exact_among(folder, queries[unknown], metric, locator, target)
         gains[unknown], positions[unknown], bound[unknown] = found.lists()
-    return ExactNeighbours.of_lists(queries, DEEP, metric, gains, positions, bound)
+    return ExactNeighbours.from_lists(queries, DEEP, metric, gains, positions, bound)
 
 
 def _exact_among(
@@ -278,7 +278,7 @@ def measured_kept(
         return np.isin(positions >> 32, numbers) & ~np.isin(positions, deleted)
 
     had = known.of(place).only(stays)
-    exact = ExactNeighbours.of_lists(
+    exact = ExactNeighbours.from_lists(
         queries, DEEP, asking.metric, had.gains, had.positions, had.bound
     )
     found = Measurement(exact, had.found, known.sizes[np.isin(known.sizes[:, 0], numbers)])

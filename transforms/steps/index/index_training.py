@@ -222,7 +222,7 @@ def finish(items: list[TrainingItem]) -> Iterator[BuildWork | RunFact]:
         with progress.stage("index: training"):
             job, trained = _trained(sampled[0].job, sampled, cells_of(items))
     except SentenceBeamError as error:
-        yield RunFact(problem=Problem.of(error))
+        yield RunFact(problem=Problem.from_error(error))
         return
     yield from (BuildWork(job, trained, group.group) for group in sampled)
 
@@ -245,7 +245,7 @@ def _trained(
     segment = None
     if len(vectors):
         flat = flat_segment([vectors], job.plan.dim, job.plan.metric)
-        made = WrittenSegment(flat, SegmentChecks.of(flat))
+        made = WrittenSegment(flat, SegmentChecks.from_data(flat))
         refine = job.refine_writer()
         if refine:
             refine.add(vectors)

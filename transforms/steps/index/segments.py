@@ -83,7 +83,7 @@ def decide(
     found = [match for _, match in matches]
     update = job.update()
     limit = most_rows(job.plan(update), update.rows)
-    decision = decision_of(update, MatchedRows.of(update, found), limit)
+    decision = decision_of(update, MatchedRows.from_matches(update, found), limit)
     leave_held_out_queries(job, update, sorted({text for match in found for text in match.crowded}))
     change = json.dumps(decision.change.to_json(), sort_keys=True)
     job.folder.put(scratch.CHANGE, change.encode())

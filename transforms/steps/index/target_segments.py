@@ -55,7 +55,7 @@ class MatchedRows:
     held: int = 0
 
     @classmethod
-    def of(cls, update: IndexUpdate, matches: Sequence[BucketMatch]) -> "MatchedRows":
+    def from_matches(cls, update: IndexUpdate, matches: Sequence[BucketMatch]) -> "MatchedRows":
         """Return the sums over the buckets of an update."""
         groups = range(len(update.added))
         return cls(

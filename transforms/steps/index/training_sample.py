@@ -103,7 +103,7 @@ def sample(work: TrainingGroup) -> TrainingItem:
     try:
         return TrainingItem(group=sample_group(work.job, work.group))
     except SentenceBeamError as error:
-        problem = Problem.of(error)
+        problem = Problem.from_error(error)
         return TrainingItem(group=SampledGroup(work.job, work.group, problem=problem))
 
 

@@ -114,7 +114,7 @@ class IndexUpdate(JsonEntry):
     @property
     def asking(self) -> Asking:
         """How segments are asked when recall is measured."""
-        return Asking.of(self.current, self.metric)
+        return Asking.from_index(self.current, self.metric)
 
     @cached_property
     def segments(self) -> dict[int, SegmentEntry]:

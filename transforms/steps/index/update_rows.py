@@ -149,7 +149,7 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[Sen
     except DamagedIndexError as error:
         return Reading(damaged=job.folder.relative(error)), []
     except SentenceBeamError as error:
-        return Reading(problem=Problem.of(error)), []
+        return Reading(problem=Problem.from_error(error)), []
     rows = list(sent_by_bucket(job, kind, number, matching.by_bucket(found, update.buckets)))
     if kind == REMOVED and number == min(update.segments):
         buckets = range(update.buckets)

@@ -290,7 +290,7 @@ def _leave_range_recall(
     rows = order[at]
     mine = (origins[rows] == positions) & (positions >= 0)
     here = np.where(mine, rows | segment.number << 32, -1)
-    exact = ExactNeighbours.of_lists(
+    exact = ExactNeighbours.from_lists(
         queries, DEEP, asking.metric, np.where(mine, gains, np.float32(-np.inf)), here, bound
     )
     new = [source.number for source in span.sources if source.is_new]

@@ -106,11 +106,11 @@ def write_part(part: ExportPart, job: ExportJob) -> WrittenPart:
     try:
         return _written(part, job)
     except SentenceBeamError as error:
-        return WrittenPart(part.number, 0, problem=Problem.of(error))
+        return WrittenPart(part.number, 0, problem=Problem.from_error(error))
 
 
 def _written(part: ExportPart, job: ExportJob) -> WrittenPart:
-    selection = Selection.of(_only(_manifest(job), part.units), job.where)
+    selection = Selection.from_manifest(_only(_manifest(job), part.units), job.where)
     with tempfile.TemporaryDirectory() as folder:
         WRITERS[job.kind](selection, Path(folder))
         files = []

@@ -40,7 +40,7 @@ def export_vectors(
     if LanceDB is not installed.
     """
     write = {"npy": write_npy, "faiss": _write_faiss, "lance": write_lance}[kind]
-    selection = Selection.of(store.manifest, where)
+    selection = Selection.from_manifest(store.manifest, where)
     written = write(selection, folder)
     about = about_vectors(store.manifest, kind, len(selection)) | written
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
@@ -115,7 +115,7 @@ def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
     with _Ids(manifest, folder) as ids:
         if entry is not None and entry.trained.path:
             path = storage.join(manifest.root, entry.trained.path)
-            plain = TrainedIndex.of(index_files.read(path, entry.trained.sha256)).whole
+            plain = TrainedIndex.from_bytes(index_files.read(path, entry.trained.sha256)).whole
             factory = entry.factory
         else:
             plain = faiss.IndexFlat(manifest.space.dim, faiss_metric(faiss, scored_by(metric)))

@@ -173,7 +173,7 @@ class NeighbourSearch:
             else:
                 yield from self._blocks_of_texts(source)
         except SentenceBeamError as error:
-            yield PreparedBlock(problem=Problem.of(_mended(error)))
+            yield PreparedBlock(problem=Problem.from_error(_mended(error)))
 
     def _stored_block(self, source: StoredBlock) -> PreparedBlock:
         known = self._known(source.name)
@@ -255,7 +255,7 @@ class NeighbourSearch:
             found = {"which": which, "gains": gains, "positions": positions}
             write_arrays(self._candidates_path(work.block, group), **found)
         except SentenceBeamError as error:
-            return Problem.of(_mended(error))
+            return Problem.from_error(_mended(error))
         return None
 
     def _part_path(self, block: str, group: Group) -> str:
@@ -280,7 +280,7 @@ class NeighbourSearch:
             known = self._known(work.block)  # of an engine that does this again
             return known or self.finish_block(work)
         except SentenceBeamError as error:
-            return Problem.of(_mended(error))
+            return Problem.from_error(_mended(error))
 
     def finish_block(self, work: Comparison) -> BlockRecord:
         """Write the file of a block; raise `SentenceBeamError` for damaged shards."""

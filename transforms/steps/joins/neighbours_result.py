@@ -27,7 +27,7 @@ class Ended:
     problem: Problem | None = None
 
     @classmethod
-    def of(cls, made: BlockRecord | Problem) -> "Ended":
+    def from_made(cls, made: BlockRecord | Problem) -> "Ended":
         """Return the result of one block."""
         if isinstance(made, Problem):
             return cls(problem=made)
@@ -82,7 +82,7 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
     asked = _asked(path, storage.read_bytes(path))
     problem = ended.problem
     if problem is None and not sum(block.queries for block in ended.blocks):
-        problem = Problem.of(
+        problem = Problem.from_error(
             OptionError("--queries holds no query with text; check it and --text-column")
         )
     result: dict[str, Any] = {"run": run, "exit_code": 0, "message": "", **_counts(ended.blocks)}

@@ -139,7 +139,7 @@ def _read_texts(options: PairsOptions) -> tuple[list[str], list[str], np.ndarray
     number: dict[bytes, int] = {}
     rejected = 0
     for rows in read_files(
-        list_files(options.input or (), options.format, Syntax.of(options)), columns
+        list_files(options.input or (), options.format, Syntax.from_options(options)), columns
     ):
         progress.step(len(rows.ids))
         ids += rows.ids
@@ -160,8 +160,8 @@ def _embed(options: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
     with progress.stage(progress.LOADING):
         from sentence_beam.transforms.encoder import Encoder
 
-        encoder = Encoder.of(
-            Recipe.of(vars(options)), Machine(options.device, options.tokens_per_batch)
+        encoder = Encoder.from_recipe(
+            Recipe.from_options(vars(options)), Machine(options.device, options.tokens_per_batch)
         )
     progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
     shape = (max(1, len(texts)), encoder.dim)

@@ -100,7 +100,7 @@ def train_on(vectors: np.ndarray, plan: IndexPlan, most: int) -> TrainedIndex:
     generator = np.random.default_rng(0)
     rows = np.sort(generator.choice(len(vectors), min(most, len(vectors)), replace=False))
     with progress.stage(f"training on {len(rows):,} rows"):
-        return TrainedIndex.of(train(plan, np.ascontiguousarray(vectors[rows])))
+        return TrainedIndex.from_bytes(train(plan, np.ascontiguousarray(vectors[rows])))
 
 
 def near_lists(

@@ -259,7 +259,7 @@ def _recipe(
     options: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None
 ) -> Recipe:
     """Return the run's recipe, without a remembered truncation wider than the calibration."""
-    recipe = Recipe.of({**chosen, "prompt_name": options.prompt_name})
+    recipe = Recipe.from_options({**chosen, "prompt_name": options.prompt_name})
     if (
         options.truncate_dim is None
         and calibration is not None

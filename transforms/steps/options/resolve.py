@@ -173,7 +173,7 @@ def _job(
         recipe=recipe,
         machine=Machine(options.device, options.tokens_per_batch, chosen.deterministic),
         input_format=chosen.format,
-        syntax=Syntax.of(chosen),
+        syntax=Syntax.from_options(chosen),
         limit=chosen.limit,
         carry=previous is not None and not differing and not options.allow_forgotten,
         read_again=differing,

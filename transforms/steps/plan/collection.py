@@ -80,7 +80,7 @@ def begin_collection(
         with lease.kept_alive(*job.run.key):
             yield from _begun(summary, job)
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield Problem.from_error(error)
 
 
 def take_store(run: Run, engine: Engine) -> None:
@@ -101,7 +101,7 @@ def take_store(run: Run, engine: Engine) -> None:
     if not lease.holds(*run.key):
         lease.acquire(
             run.root,
-            Lease.of_this_process(run.id, engine.runner, engine.job, engine.in_process),
+            Lease.from_this_process(run.id, engine.runner, engine.job, engine.in_process),
         )
     current = read_manifest(run.root)
     version = current.version if current is not None else None

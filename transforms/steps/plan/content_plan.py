@@ -98,7 +98,7 @@ def begin(found: list[Any], job: EmbedJob) -> list[Begun]:
         try:
             return list(_begun(found, job))
         except SentenceBeamError as error:
-            return [Problem.of(error)]
+            return [Problem.from_error(error)]
 
 
 def _begun(found: list[Any], job: EmbedJob) -> Iterator[Begun]:
@@ -150,7 +150,7 @@ def to_count(found: list[Any], job: EmbedJob) -> Iterator[PlannedFiles | ToCount
     try:
         files, types = checked_opened(files_in(found).sort_by("path"), job)
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield Problem.from_error(error)
         return
     yield from (item for item in found if isinstance(item, Beside | ShardStates))
     yield PlannedFiles(packed(files))
@@ -223,7 +223,7 @@ def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
             progress.step()
         return found
     except SentenceBeamError as error:
-        return Problem.of(error)
+        return Problem.from_error(error)
 
 
 def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
@@ -256,7 +256,7 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[ToRea
             _record(found, job)
         yield from _recorded(job, slots)
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield Problem.from_error(error)
 
 
 def _record(found: list[Any], job: EmbedJob) -> None:
@@ -346,7 +346,7 @@ class Group:
     read_ms: float
 
     @classmethod
-    def of(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
+    def from_key(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
         """Return the group of a key; the counts of the blocks tell its heavy buckets."""
         buckets = Buckets(*key[:-1])
         number = key[-1]

@@ -49,7 +49,7 @@ def list_files(pattern: str, job: EmbedJob, slots: int | None = None) -> Iterato
         with kept_alive(job.root, job.run.id):
             yield from _listed(pattern, job, slots)
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield Problem.from_error(error)
 
 
 def _listed(pattern: str, job: EmbedJob, slots: int | None) -> Iterator[Listed]:
@@ -85,7 +85,9 @@ def _find(pattern: str, job: EmbedJob, last: pa.Table) -> tuple[list[InputFile],
         files = by_names_on_record(files, last)
     beside = None
     if found.beside or found.left_out:
-        beside = Beside.of(found.beside, found.left_out, frozenset(job.run.globs), job.hidden)
+        beside = Beside.from_paths(
+            found.beside, found.left_out, frozenset(job.run.globs), job.hidden
+        )
     return files, beside
 
 

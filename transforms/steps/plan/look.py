@@ -67,7 +67,7 @@ class Looked:
     spans: tuple[Span, ...] = ()
 
     @classmethod
-    def of(cls, files: pa.Table, beside: Beside, work: Sequence[Span]) -> "Looked":
+    def from_files(cls, files: pa.Table, beside: Beside, work: Sequence[Span]) -> "Looked":
         """Add up a plan: `work` is embedded."""
         is_carried = numbers(files, "carried") & ~is_valid(files, "bad")
         carried_files = int(is_carried.sum())
@@ -136,7 +136,7 @@ def _looked(job: EmbedJob, found: list[Any]) -> Looked:
         spans = list(spans_of(files, job.syntax, types))
         work = [one for some in spans for one in spans_in(some)]
         units = len(spans)
-    looked = replace(Looked.of(files, merged(found), work), units=units)
+    looked = replace(Looked.from_files(files, merged(found), work), units=units)
     if job.by_content:
         looked = in_buckets(looked, same, job)
         # some of these have other names
@@ -164,7 +164,7 @@ def write_looked(found: list[Any], job: EmbedJob, output: str) -> None:
     try:
         answer = _looked(job, found).to_json()
     except SentenceBeamError as error:
-        answer = json.dumps({"problem": asdict(Problem.of(error))}).encode()
+        answer = json.dumps({"problem": asdict(Problem.from_error(error))}).encode()
     # a retried bundle has the same answer
     storage.storage_of(output).put_if_absent(output, answer)
 

@@ -56,7 +56,7 @@ def _look_into(file: InputFile, last: Row | None, job: EmbedJob) -> Row | Proble
     try:
         row = _row_or_left_out(file, last, job)
     except SentenceBeamError as error:
-        return Problem.of(error)
+        return Problem.from_error(error)
     progress.step()
     return row | {"ms": round(1000 * (perf_counter() - started), 3)}
 

@@ -53,9 +53,9 @@ def _quantised(job: EmbedJob) -> Int8Model:
     options = job.run.options
     # workers may have the model elsewhere
     recipe = replace(job.recipe, model=options.model, revision=options.revision, calibration="")
-    exact = Encoder.of(replace(recipe, dtype="float32"), _CPU)
+    exact = Encoder.from_recipe(replace(recipe, dtype="float32"), _CPU)
     model = quantise(recipe.files(), exact, job.run.space.weights, _sample(job))
-    other = Encoder.of(recipe, _CPU, int8=model)
+    other = Encoder.from_recipe(recipe, _CPU, int8=model)
     cosines = _cosines(exact.encode(TEXTS), other.encode(TEXTS))
     facts = replace(model.facts, cosine=float(cosines.mean()), worst=float(cosines.min()))
     return replace(model, facts=facts)

@@ -69,7 +69,7 @@ class RowBatcher:
             if len(self._rows) >= BATCH_ROWS or self._size > BATCH_BYTES:
                 yield from self.finish()
         except SentenceBeamError as error:
-            yield RowBatch(RowsSummary(problem=Problem.of(error)))
+            yield RowBatch(RowsSummary(problem=Problem.from_error(error)))
 
     def finish(self) -> Iterator[RowBatch]:
         """Yield the batch of the rows that are still held."""
@@ -81,7 +81,7 @@ class RowBatcher:
         try:
             yield self._packed(batch_of(rows, self._columns), summarize_fields(rows, self._columns))
         except SentenceBeamError as error:
-            yield RowBatch(RowsSummary(problem=Problem.of(error)))
+            yield RowBatch(RowsSummary(problem=Problem.from_error(error)))
 
     def _of_table(self, table: pa.Table) -> Iterator[RowBatch]:
         found = summarize_schema(table.schema, self._columns)

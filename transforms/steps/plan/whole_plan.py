@@ -58,7 +58,7 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
         while some := list(islice(spans, step)):
             yield some
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield Problem.from_error(error)
 
 
 def _recorded(found: list[Any], job: EmbedJob) -> list[Problem]:
@@ -71,7 +71,7 @@ def _recorded(found: list[Any], job: EmbedJob) -> list[Problem]:
     try:
         files, types = put_together(found, job)
     except SentenceBeamError as error:
-        return [Problem.of(error)]
+        return [Problem.from_error(error)]
     write_rows(job, files, notes_of(files, types, beside=merged(found)), states_in(found))
     return []
 
@@ -131,4 +131,4 @@ def write_rows(job: EmbedJob, files: pa.Table, notes: PlanNotes, states: pa.Tabl
         lists = [checksums, *([] for _ in range(len(files) - 1))]
         field = PLAN.field("checksums")
         files = with_column(files, "checksums", pa.array(lists, field.type))
-    write_plan(job.root, job.run.id, files, notes.with_checked(Checked.of(states)))
+    write_plan(job.root, job.run.id, files, notes.with_checked(Checked.from_states(states)))

@@ -56,7 +56,7 @@ def watch_answers(facts: Sequence[RunFact], job: WatchJob) -> Iterator[RunFact]:
         with progress.stage("comparing answers"):
             record = _record(replace(job.run, ranges=ranges), settled, entry, job.model)
     except SentenceBeamError as error:
-        yield RunFact(problem=Problem.of(error))
+        yield RunFact(problem=Problem.from_error(error))
         return
     if record is not None:
         yield RunFact(watch=record)

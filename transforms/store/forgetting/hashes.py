@@ -139,7 +139,7 @@ class Returning:
     texts: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, rows: ForgottenRows) -> "Returning":
+    def from_rows(cls, rows: ForgottenRows) -> "Returning":
         """Return what recognises the rows of a list."""
         by_text = [row.documents or row.texts for row in rows.rows if not row.by_id]
         texts = frozenset(text for some in by_text for text in some)
@@ -168,4 +168,4 @@ def returning(root: str, entry: ForgottenEntry) -> Returning:
 
     Raises as `read_rows` does.
     """
-    return Returning.of(read_rows(root, entry))
+    return Returning.from_rows(read_rows(root, entry))

@@ -96,7 +96,7 @@ class CanaryFile:
     sha256: str | None = None
 
     @classmethod
-    def of(
+    def from_store(
         cls, root: str, pooled_id: str, generation: int, named: CanaryEntry | None
     ) -> "CanaryFile":
         """The file that the last snapshot names, else the one for these pooled vectors."""

@@ -70,7 +70,7 @@ class Checked:
     damaged: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, states: pa.Table) -> "Checked":
+    def from_states(cls, states: pa.Table) -> "Checked":
         """Return the counts over states (`STATES`) of shards."""
         damaged = states.filter(states.column("is_damaged")).column("path").to_pylist()
         return cls(

@@ -106,7 +106,7 @@ class Run:
     @property
     def canary_file(self) -> CanaryFile:
         """The texts that are embedded before all others, with their earlier vectors."""
-        return CanaryFile.of(self.root, self.space.pooled_id, self.generation, self.canary)
+        return CanaryFile.from_store(self.root, self.space.pooled_id, self.generation, self.canary)
 
     @property
     def form(self) -> str:

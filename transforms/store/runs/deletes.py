@@ -76,7 +76,7 @@ class KeyedRows:
     rows: np.ndarray
 
     @classmethod
-    def of(cls, parts: Iterable["KeyedRows"]) -> "KeyedRows":
+    def from_parts(cls, parts: Iterable["KeyedRows"]) -> "KeyedRows":
         """Return the sum of several shards' rows, without keys of which no row is left over."""
         found = [cls(np.empty(0, np.uint64), np.empty(0, np.int64)), *parts]
         keys, places = np.unique(np.concatenate([part.keys for part in found]), return_inverse=True)
@@ -102,7 +102,7 @@ def rows_gone(found: Iterable[bytes]) -> int:
 
     `found` are the packed rows of one bucket.
     """
-    rows = KeyedRows.of(map(KeyedRows.unpacked, found)).rows
+    rows = KeyedRows.from_parts(map(KeyedRows.unpacked, found)).rows
     return int(rows[rows > 0].sum())
 
 

@@ -39,7 +39,7 @@ class Lease:
     engine: str = ""
 
     @classmethod
-    def of_this_process(
+    def from_this_process(
         cls, run: str, runner: str, job: str, in_process: bool, engine: str = ""
     ) -> "Lease":
         """Return a lease for a run that starts now."""

@@ -97,7 +97,7 @@ class PlanNotes:
         return {"notes": json.dumps(asdict(self))}
 
     @classmethod
-    def of(cls, schema: pa.Schema) -> "PlanNotes":
+    def from_schema(cls, schema: pa.Schema) -> "PlanNotes":
         """Return the notes in a file's schema. Raises ValueError for notes that no plan has."""
         notes: PlanNotes = dataclass_of(cls, json.loads((schema.metadata or {})[b"notes"]))
         return notes
@@ -141,7 +141,7 @@ def read_plan(root: str, run: str) -> "RecordedPlan":
         raise SentenceBeamError(f"{path} is missing; run again")
     with _refuse_damage(path):
         files = table_of(found[0])
-        notes = PlanNotes.of(files.schema)
+        notes = PlanNotes.from_schema(files.schema)
         return RecordedPlan(path, files.replace_schema_metadata(None).cast(PLAN), notes)
 
 

@@ -88,7 +88,7 @@ def _record_committed(root: str, result: Result) -> Result:
 def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
     checked = plan.notes.checked
     ledger = tally.ledger
-    moved = Moved.of([tally.moved])
+    moved = Moved.from_sums([tally.moved])
     moved_json = moved.to_json() if moved else None
     return replace(
         _ended(run, COMMITTED, message),

@@ -133,7 +133,7 @@ class Sums:
         for name, parts in self._figures.items():
             values = np.concatenate(parts)
             if len(values):
-                found |= summaries([{name: Sketch.of(values.tolist())}])
+                found |= summaries([{name: Sketch.from_numbers(values.tolist())}])
         return found
 
     def tally(self) -> Tally:

@@ -53,7 +53,7 @@ class Ranges:
         return cls(np.full(dim, np.inf, np.float32), np.full(dim, -np.inf, np.float32))
 
     @classmethod
-    def of(cls, vectors: np.ndarray) -> "Ranges":
+    def from_vectors(cls, vectors: np.ndarray) -> "Ranges":
         """Return the ranges of finite vectors float32 [n, d]."""
         # plus zero: 0 and -0 are equal, and which of them is the smallest is a matter of order
         return cls(
@@ -187,7 +187,7 @@ class Coding:
             )
 
     @classmethod
-    def of_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
+    def from_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
         """Return the coding that a shard's metadata describes.
 
         Raises SentenceBeamError naming the file if it has none.

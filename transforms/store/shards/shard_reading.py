@@ -164,7 +164,7 @@ def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTa
     # the latter is of another's making
     if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):
         return lambda rows: rows
-    return functools.partial(_decoded, Coding.of_shard(schema.metadata, path))
+    return functools.partial(_decoded, Coding.from_shard(schema.metadata, path))
 
 
 def _decoded(coding: Coding, rows: AnyTable) -> AnyTable:

@@ -57,7 +57,7 @@ class UnitCounts:
     device: str = ""
 
     @classmethod
-    def of(cls, record: UnitRecord) -> "UnitCounts":
+    def from_record(cls, record: UnitRecord) -> "UnitCounts":
         """Return the counts in a unit's record."""
         return cls(**{item.name: getattr(record, item.name) for item in fields(cls)})
 

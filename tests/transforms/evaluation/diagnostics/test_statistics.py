@@ -255,7 +255,7 @@ def test_words_by_frequency_and_their_weights() -> None:
     counts = np.zeros(600, np.int64)
     counts[10:260] = np.arange(250, 0, -1)
     counts[3] = 999
-    words = WordCounts.of(TokenStatistics("token-counts", "t", 9, counts), "table")
+    words = WordCounts.from_statistics(TokenStatistics("token-counts", "t", 9, counts), "table")
     assert [(low, high, len(found)) for low, high, found in bins(counts, np.array([3]))] == [
         (0, 100, 100),
         (100, 250, 150),

@@ -51,8 +51,8 @@ def job(model: str) -> RowsJob:
 
 
 def job_of(model: str, prefix: str = "", **said: Any) -> RowsJob:
-    recipe = Recipe.of({"model": model, "dtype": "float32", **said})
-    return RowsJob.of(recipe, Machine("cpu"), "text", prefix)
+    recipe = Recipe.from_options({"model": model, "dtype": "float32", **said})
+    return RowsJob.from_recipe(recipe, Machine("cpu"), "text", prefix)
 
 
 def embed(

@@ -83,8 +83,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_window_of_rows_is_handed_over_before_the_last_is_through(
     model: str, chunks: str
 ) -> None:
-    recipe = Recipe.of({"model": model, "dtype": "float32", "chunks": chunks})
-    job = RowsJob.of(recipe, Machine("cpu", 16), "text")
+    recipe = Recipe.from_options({"model": model, "dtype": "float32", "chunks": chunks})
+    job = RowsJob.from_recipe(recipe, Machine("cpu", 16), "text")
     encoder, threads = Noted(job.load()), set()
     rows = RowEmbedder(
         job, lambda: encoder, dict, lambda *_: threads.add(threading.get_ident()), window_tokens=1
@@ -105,7 +105,7 @@ def test_a_window_of_rows_is_handed_over_before_the_last_is_through(
 
 
 def test_what_fails_in_a_window_ends_the_bundle(model: str) -> None:
-    job = RowsJob.of(Recipe(model, dtype="float32"), Machine("cpu"), "text")
+    job = RowsJob.from_recipe(Recipe(model, dtype="float32"), Machine("cpu"), "text")
     encoder = job.load()
 
     def broken(_: Any) -> Any:

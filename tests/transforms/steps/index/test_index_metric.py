@@ -66,7 +66,7 @@ def found(store: Nights, query: str, exact: bool = False) -> list[str]:
     """The ids that a search finds, with every list probed."""
     data = dict(store.manifest.data)
     data["index"] = {**data["index"], "nprobe": 4}
-    searcher = Searcher(Manifest.of(store.manifest.root, data))
+    searcher = Searcher(Manifest.from_data(store.manifest.root, data))
     return [
         row["id"]
         for row in searcher.rows.describe(

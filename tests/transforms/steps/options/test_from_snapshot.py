@@ -26,7 +26,7 @@ def test_a_run_that_carries_everything_over_commits_the_same_rows(tmp_path: Path
     before = open_store(root).manifest
     run = run_like(before, run_name(1), "index")
     record_plan(before, run.id)
-    lease.acquire(root, lease.Lease.of_this_process(run.id, "FnApiRunner", run.id, True))
+    lease.acquire(root, lease.Lease.from_this_process(run.id, "FnApiRunner", run.id, True))
     assert finish(run, []).message == "committed"
     after = open_store(root).manifest
     assert (after.run, after.data["previous"]) == (run.id, before.run)

@@ -40,7 +40,7 @@ def span_of(rows: int | None, tokens: int, name: str = "a.txt") -> Span:
 def estimated(*spans: Span, pace: Pace | None = PACE, is_cut: bool = False) -> Estimate:
     """The estimate of a run that embeds spans of files of their own."""
     planned = planned_rows([OpenedFile(span.file, (span,)).row() for span in spans])
-    return estimate(Looked.of(planned, Beside(), spans), pace, is_cut)
+    return estimate(Looked.from_files(planned, Beside(), spans), pace, is_cut)
 
 
 def predicted(plan: Estimate, pace: Pace | None = None, **values: Any) -> Prediction:
@@ -78,7 +78,7 @@ def test_carried_and_bad_files_are_told_apart() -> None:
             row_of(file_of("bad.txt")) | bad,
         ]
     )
-    found = Looked.of(planned, Beside({"/in": {".md": 3}}), [])
+    found = Looked.from_files(planned, Beside({"/in": {".md": 3}}), [])
     assert (found.files, found.carried_files, found.unchanged_files) == (4, 2, 2)
     assert (found.carried_units, found.carried_rows) == (1, 2)
     assert found.bad == {"bad.txt": "bad.txt: not UTF-8"}
@@ -88,7 +88,7 @@ def test_carried_and_bad_files_are_told_apart() -> None:
 def test_by_content_units_are_buckets() -> None:
     spans = [span_of(100, 10_000), span_of(100, 10_000, "b.txt")]
     job = job_of("/nowhere", partition="content")
-    found = in_buckets(Looked.of(planned_rows([]), Beside(), spans), None, job)
+    found = in_buckets(Looked.from_files(planned_rows([]), Beside(), spans), None, job)
     assert found.units == 16, "as many as hold 2,000 tokens, to the next power of two"
 
 

@@ -155,7 +155,7 @@ def test_files_of_a_group_are_those_on_record_whatever_is_small_now(
     assert sum(file["group"] is not None for file in files_of(store)) == 20
     run = run_like(manifest, run_name(1), "index")
     record_plan(manifest, run.id)
-    lease.acquire(str(store), lease.Lease.of_this_process(run.id, "FnApiRunner", run.id, True))
+    lease.acquire(str(store), lease.Lease.from_this_process(run.id, "FnApiRunner", run.id, True))
     assert finish(run, [], []).message == "committed"
     for number in (2, 3):
         assert night(store, glob, number=number, unit_tokens=unit_tokens).message == "committed"

@@ -37,7 +37,7 @@ def test_ids_texts_and_keys_are_kept_apart() -> None:
 
 def known_by(*rows: ForgottenRow) -> Returning:
     """What recognises some rows."""
-    return Returning.of(NONE.with_rows(rows))
+    return Returning.from_rows(NONE.with_rows(rows))
 
 
 def test_a_row_that_returns_is_known_by_its_id_if_it_has_its_own() -> None:

@@ -15,7 +15,7 @@ POOLED = np.random.default_rng(0).standard_normal((len(TEXTS), 6)).astype(np.flo
 
 @pytest.fixture
 def file(tmp_path: Path) -> CanaryFile:
-    return CanaryFile.of(str(tmp_path), "0123456789abcdef" * 4, 2, None)
+    return CanaryFile.from_store(str(tmp_path), "0123456789abcdef" * 4, 2, None)
 
 
 def test_the_same_vectors_have_not_moved_at_all() -> None:
@@ -58,7 +58,7 @@ def test_the_first_one_kept_stands(file: CanaryFile) -> None:
 @pytest.mark.parametrize("damage", ["changed", "missing"])
 def test_one_that_a_manifest_names_must_be_as_it_was(file: CanaryFile, damage: str) -> None:
     file.keep(Canary(TEXTS, POOLED))
-    named = CanaryFile.of(file.root, "other", 7, file.entry())
+    named = CanaryFile.from_store(file.root, "other", 7, file.entry())
     assert named.read().texts == TEXTS
     path = Path(file.full_path)
     _ = path.unlink() if damage == "missing" else path.write_bytes(path.read_bytes() + b"x")

@@ -94,7 +94,7 @@ def test_with_a_checksum_in_the_listing_nothing_is_read(
 ) -> None:
     known = replace(unit, checksum="abc")
     states = ShardCheck(root, stride=ROUND).states(units_table([known]))
-    assert Checked.of(states) == Checked(shards=1, compared=1)
+    assert Checked.from_states(states) == Checked(shards=1, compared=1)
     assert checksums_of(states) == []
     assert remote["read"] == []
 
@@ -104,12 +104,12 @@ def test_a_checksum_that_differs_is_looked_into(
 ) -> None:
     known = units_table([replace(unit, checksum="other")])
     states = ShardCheck(root).states(known)
-    assert not Checked.of(states).damaged  # its bytes are the same: the store was copied
+    assert not Checked.from_states(states).damaged  # its bytes are the same: the store was copied
     assert checksums_of(states) == [{"unit": unit.unit, "checksum": "abc"}]
     assert len(remote["read"]) == 1
     path = Path(root, str(unit.path))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert Checked.of(ShardCheck(root).states(known)).damaged == (unit.path,)
+    assert Checked.from_states(ShardCheck(root).states(known)).damaged == (unit.path,)
 
 
 def test_a_record_without_a_checksum_gets_one_when_the_shard_was_read(
@@ -118,7 +118,7 @@ def test_a_record_without_a_checksum_gets_one_when_the_shard_was_read(
     known = units_table([unit])
     assert checksums_of(ShardCheck(root).states(known)) == []
     states = ShardCheck(root, stride=ROUND).states(known)
-    assert not Checked.of(states).damaged
+    assert not Checked.from_states(states).damaged
     assert checksums_of(states) == [{"unit": unit.unit, "checksum": "abc"}]
 
 
@@ -129,7 +129,7 @@ def test_the_place_of_a_shard_is_the_hash_of_its_path(root: str, unit: UnitRecor
     known = units_table([unit])
 
     def is_found(start: int, way: int) -> bool:
-        return bool(Checked.of(ShardCheck(root, start, way).states(known)).damaged)
+        return bool(Checked.from_states(ShardCheck(root, start, way).states(known)).damaged)
 
     assert is_found(place, 1)
     assert not is_found(place + 1, ROUND - 1)
@@ -144,7 +144,7 @@ def test_a_shard_outside_the_range_that_is_listed_is_looked_up(
     kind = type(storage.storage_of(root))
     monkeypatch.setattr(kind, "lists_ranges", lambda *_: True)
     monkeypatch.setattr(kind, "between", lambda *_: [], raising=False)
-    found = Checked.of(ShardCheck(root, low="0", high="0" * 20).states(known))
+    found = Checked.from_states(ShardCheck(root, low="0", high="0" * 20).states(known))
     assert (found.shards, found.damaged) == (1, ())
 
 
@@ -174,10 +174,10 @@ def test_a_file_of_rejected_rows_is_checked_with_its_unit(
     if not has_shard:
         known = replace(known, path=None, sha256=None, bytes=0, rows=0)
     units = units_table([known])
-    assert not Checked.of(ShardCheck(root, stride=ROUND).states(units)).damaged
+    assert not Checked.from_states(ShardCheck(root, stride=ROUND).states(units)).damaged
     path.write_bytes(b"rowS")
     damaged = (unit.path if has_shard else relative,)
-    assert Checked.of(ShardCheck(root, stride=ROUND).states(units)).damaged == damaged
-    assert not Checked.of(ShardCheck(root).states(units)).damaged, "it was not read"
+    assert Checked.from_states(ShardCheck(root, stride=ROUND).states(units)).damaged == damaged
+    assert not Checked.from_states(ShardCheck(root).states(units)).damaged, "it was not read"
     path.unlink()
-    assert Checked.of(ShardCheck(root).states(units)).damaged == damaged
+    assert Checked.from_states(ShardCheck(root).states(units)).damaged == damaged

@@ -489,7 +489,7 @@ def test_the_manifest_says_what_the_ledger_counted(tmp_path: Path, space: Space)
 
 def test_a_result_says_what_its_snapshot_is(tmp_path: Path, space: Space) -> None:
     root = str(tmp_path / "store")
-    held = lease.Lease.of_this_process("run1", "FnApiRunner", "job1", True)
+    held = lease.Lease.from_this_process("run1", "FnApiRunner", "job1", True)
     lease.acquire(root, held)
     run = replace(commit_one(tmp_path, space, "run1", [], None), leased=True, command="embed x")
     unit = replace(written(root, space, ["x"]), measures={"read_ms": 5.0, "forward_ms": 9.0})

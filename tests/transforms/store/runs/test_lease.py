@@ -26,7 +26,7 @@ OLD_FIELDS = ("run", "host", "pid", "runner", "job", "renewed")
 
 def holder(**values: object) -> lease.Lease:
     """A lease of this very process."""
-    return replace(lease.Lease.of_this_process("run1", "FnApiRunner", "job1", True), **values)  # type: ignore[arg-type]
+    return replace(lease.Lease.from_this_process("run1", "FnApiRunner", "job1", True), **values)  # type: ignore[arg-type]
 
 
 def tell_writes(patch: pytest.MonkeyPatch, written: threading.Event) -> None:
@@ -498,7 +498,7 @@ def test_a_run_is_alive_if_it_holds_the_lease_and_renewed_it_lately(
 ) -> None:
     root = str(tmp_path)
     assert not lease.is_alive(root, "run1")
-    held = lease.Lease.of_this_process("run1", "FlinkRunner", "job1", not on_engine)
+    held = lease.Lease.from_this_process("run1", "FlinkRunner", "job1", not on_engine)
     lease.acquire(root, held)
     silent_for(tmp_path, silence)
     assert lease.is_alive(root, "run1") == alive
@@ -520,7 +520,7 @@ def test_a_run_whose_process_ended_is_not_alive(tmp_path: Path, dead_pid: int) -
 def test_who_waits_for_a_writer_is_told_how_long(
     tmp_path: Path, in_process: bool, who: str, until: str
 ) -> None:
-    held = lease.Lease.of_this_process("run1", "FlinkRunner", "job1", in_process)
+    held = lease.Lease.from_this_process("run1", "FlinkRunner", "job1", in_process)
     lease.acquire(str(tmp_path), held)
     with pytest.raises(SentenceBeamError) as caught:
         lease.check(str(tmp_path))
@@ -540,7 +540,7 @@ def test_a_step_that_lost_the_lease_names_the_store(tmp_path: Path) -> None:
 
 
 def test_an_engine_is_asked_for_the_job_of_the_lease(tmp_path: Path) -> None:
-    held = lease.Lease.of_this_process("run1", "FlinkRunner", "job1", False, "engine1")
+    held = lease.Lease.from_this_process("run1", "FlinkRunner", "job1", False, "engine1")
     lease.acquire(str(tmp_path), held)
     asked: list[lease.Lease] = []
 

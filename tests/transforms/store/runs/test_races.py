@@ -61,7 +61,7 @@ def write(run: Run, rows: list[dict[str, str]]) -> str:
     first.
     """
     if run.leased:
-        lease.acquire(run.root, lease.Lease.of_this_process(run.id, "FnApiRunner", run.id, True))
+        lease.acquire(run.root, lease.Lease.from_this_process(run.id, "FnApiRunner", run.id, True))
     units = [
         write_unit(run.root, place, list(unit.items()), run.id) for place, unit in enumerate(rows)
     ]

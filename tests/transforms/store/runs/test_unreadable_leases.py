@@ -26,6 +26,6 @@ def test_a_lease_that_cannot_be_read_is_nobodys(
 ) -> None:
     monkeypatch.setattr(lease_file, "WRITING_SECONDS", 0)
     (tmp_path / "lease.json").write_bytes(content)
-    mine = lease.Lease.of_this_process("run2", "FnApiRunner", "job2", True)
+    mine = lease.Lease.from_this_process("run2", "FnApiRunner", "job2", True)
     lease.acquire(str(tmp_path), mine)
     assert json.loads((tmp_path / "lease.json").read_bytes())["run"] == "run2"

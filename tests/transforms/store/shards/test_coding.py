@@ -43,7 +43,7 @@ def unit_vectors() -> Vectors:
 def written(tmp_path: Path, space: Space) -> tuple[Path, Vectors, Ranges | None]:
     """A shard of three rows."""
     vectors = unit_vectors()
-    ranges = Ranges.of(vectors.embedding) if space.precision in RANGED else None
+    ranges = Ranges.from_vectors(vectors.embedding) if space.precision in RANGED else None
     store = UnitStore(str(tmp_path), space, ranges)
     record = store.write(make_unit(space, ["x", "y", "z"]), vectors, [], UnitCounts(3, 0, 0))
     return tmp_path / record.path, vectors, ranges
@@ -99,7 +99,9 @@ def test_codes_take_about_a_byte(space: Space) -> None:
     counts = np.full(rows, 5, np.int32)
     vectors = Vectors(embedding, np.ones(rows, np.float32), counts, np.zeros(rows, bool), counts)
     unit = make_unit(space, [str(i) for i in range(rows)])
-    data = shard_bytes(Coding(space, Ranges.of(embedding)), unit.rows, unit.hashes, vectors, {})
+    data = shard_bytes(
+        Coding(space, Ranges.from_vectors(embedding)), unit.rows, unit.hashes, vectors, {}
+    )
     column = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(1)
     assert column.path_in_schema == "embedding.list.element"
     assert column.total_compressed_size < 1.2 * rows * 64
@@ -109,7 +111,7 @@ def test_other_ranges_give_another_name(space: Space) -> None:
     space = replace(space, precision="uint8")
     unit = make_unit(space, ["x", "y"])
     names = {unit_digest(space, unit.rows, unit.hashes, 0, ranges) for ranges in (
-        None, Ranges.of(np.eye(4, dtype=np.float32)), Ranges.of(2 * np.eye(4, dtype=np.float32)))}  # fmt: skip
+        None, Ranges.from_vectors(np.eye(4, dtype=np.float32)), Ranges.from_vectors(2 * np.eye(4, dtype=np.float32)))}  # fmt: skip
     assert len(names) == 3
 
 

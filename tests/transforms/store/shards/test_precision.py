@@ -42,7 +42,9 @@ def matrices(values=FLOATS, dims=DIMS):
 def with_ranges(draw):
     """Vectors, and the ranges of others that lie elsewhere."""
     vectors = draw(matrices())
-    return vectors, Ranges.of(draw(hnp.arrays(np.float32, vectors.shape, elements=FLOATS)))
+    return vectors, Ranges.from_vectors(
+        draw(hnp.arrays(np.float32, vectors.shape, elements=FLOATS))
+    )
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -59,7 +61,7 @@ def test_codes_never_wrap(given, precision):
 @settings(max_examples=examples(200), deadline=None)
 @given(vectors=matrices(), precision=st.sampled_from(RANGED))
 def test_codes_stand_for_values_within_half_a_step(vectors, precision):
-    ranges = Ranges.of(vectors)
+    ranges = Ranges.from_vectors(vectors)
     found = dequantize(quantize(vectors, precision, ranges), precision, vectors.shape[1], ranges)
     rounding = np.maximum(np.abs(ranges.low), np.abs(ranges.high)) * np.finfo(np.float32).eps
     assert (np.abs(found.astype(np.float64) - vectors) <= 0.5 * ranges.step + rounding).all()
@@ -84,11 +86,11 @@ def test_a_stored_vector_is_stored_as_it_is(given, precision):
 @settings(max_examples=examples(100), deadline=None)
 @given(vectors=matrices(), cuts=st.lists(st.integers(0, 8), max_size=3), seed=st.integers(0, 9))
 def test_ranges_are_the_same_from_any_parts_in_any_order(vectors, cuts, seed):
-    parts = [Ranges.of(part) for part in np.split(vectors, sorted(cuts))]
+    parts = [Ranges.from_vectors(part) for part in np.split(vectors, sorted(cuts))]
     merged = Ranges.empty(vectors.shape[1])
     for part in np.random.default_rng(seed).permutation(len(parts)):
         merged = merged.merge(parts[part])
-    assert merged.digest == Ranges.of(vectors).digest
+    assert merged.digest == Ranges.from_vectors(vectors).digest
     assert np.array_equal(merged.low, vectors.min(axis=0))
     back = Ranges.from_bytes(merged.to_bytes(), "ranges.json")
     assert (back.digest, back.low.dtype) == (merged.digest, np.dtype(np.float32))
@@ -106,7 +108,7 @@ def test_halves_are_the_nearest_ones_and_saturate(vectors):
 
 def test_a_component_without_a_range_keeps_its_value():
     vectors = np.array([[0.25, 1], [0.25, 2]], np.float32)
-    ranges = Ranges.of(vectors)
+    ranges = Ranges.from_vectors(vectors)
     for precision in RANGED:
         codes = quantize(np.vstack([vectors, [[9, 9]]]).astype(np.float32), precision, ranges)
         assert np.array_equal(dequantize(codes[:2], precision, 2, ranges), vectors)
@@ -139,7 +141,7 @@ def test_codes_are_those_of_sentence_transformers_but_for_rounding(vectors):
     vectors = np.vstack(
         [vectors, vectors[:1] + np.linspace(1, 2, vectors.shape[1], dtype=np.float32)]
     )
-    ranges = Ranges.of(vectors)
+    ranges = Ranges.from_vectors(vectors)
     bounds = np.stack([ranges.low, ranges.high])
     for precision in RANGED:
         with np.errstate(invalid="ignore"):
@@ -151,14 +153,14 @@ def test_codes_are_those_of_sentence_transformers_but_for_rounding(vectors):
 
 
 def test_changed_ranges_are_noticed():
-    data = Ranges.of(np.eye(3, dtype=np.float32)).to_bytes()
+    data = Ranges.from_vectors(np.eye(3, dtype=np.float32)).to_bytes()
     for wrong in (data.replace(b"1.0", b"2.0", 1), b"{}", b"[1]", b"\xff"):
         with pytest.raises(SentenceBeamError, match=r"ranges.json holds no ranges"):
             Ranges.from_bytes(wrong, "ranges.json")
 
 
 def test_damaged_ranges_are_written_again(tmp_path, space):
-    ranges = Ranges.of(np.ones((2, 4), np.float32))
+    ranges = Ranges.from_vectors(np.ones((2, 4), np.float32))
     entry = keep_ranges(str(tmp_path), ranges, space)
     path = tmp_path / entry.path
     data = path.read_bytes()
