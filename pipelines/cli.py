@@ -129,10 +129,10 @@ def unknown(name: str) -> str:
 
 def parser_of(command: str) -> "argparse.ArgumentParser":
     """The parser of a command, by its name in COMMANDS."""
-    found: argparse.ArgumentParser = importlib.import_module(
+    parser: argparse.ArgumentParser = importlib.import_module(
         f"sentence_beam.pipelines.{command}"
     ).parser()
-    return found
+    return parser
 
 
 def complete(arguments: list[str]) -> int:

@@ -111,10 +111,10 @@ def _cluster(options: ClusterOptions) -> CommandOutput:
     path = Path(options.output)
     beside = str(path.with_name(f"{path.stem}-clusters.parquet"))
     check_file(beside)
-    found = run(options)
-    write_table(options.output, found.rows)
-    write_table(beside, found.clusters)
-    clusters = found.clusters.select(["label", "size", "names"]).to_pylist()
+    clustered = run(options)
+    write_table(options.output, clustered.rows)
+    write_table(beside, clustered.clusters)
+    clusters = clustered.clusters.select(["label", "size", "names"]).to_pylist()
     cells = [
         [str(c["label"]), str(c["size"]), " | ".join(c["names"][:NAMED_BY])]
         for c in clusters[:SHOWN]
@@ -128,12 +128,12 @@ def _cluster(options: ClusterOptions) -> CommandOutput:
         cells,
     )
     more = [f"and {len(clusters) - SHOWN:,} smaller ones"] if len(clusters) > SHOWN else []
-    rows = counted(len(found.rows), "row")
+    rows = counted(len(clustered.rows), "row")
     last = f"{rows} in {options.output}, {counted(len(clusters), 'cluster')} in {beside}"
     values = {
         "output": options.output,
         "beside": beside,
-        "rows": len(found.rows),
+        "rows": len(clustered.rows),
         "clusters": clusters,
     }
     return CommandOutput([*lines, *more, "", last], values)

@@ -108,20 +108,28 @@ def run(options: DedupOptions, selection: Selection) -> Deduplicated:
 def _dedup(options: DedupOptions) -> CommandOutput:
     check_output(options.output)
     selection = _selected(options)
-    found = run(options, selection)
-    write_tables(options.output, *with_texts(found.rows, selection))
-    rows = len(found.rows)
-    pairs = f"the {found.sampled:,} pairs of some rows, which were compared with all"
+    deduplicated = run(options, selection)
+    write_tables(options.output, *with_texts(deduplicated.rows, selection))
+    rows = len(deduplicated.rows)
+    pairs = f"the {deduplicated.sampled:,} pairs of some rows, which were compared with all"
     lines = [
-        *shown(found.largest),
-        line("rows", f"{rows:,}, {rows - found.duplicates:,} to keep"),
-        line("duplicates", f"{found.duplicates:,} in {counted(found.groups, 'group')}"),
-        line("found", f"{found.found:.1%} of {pairs}"),
+        *shown(deduplicated.largest),
+        line("rows", f"{rows:,}, {rows - deduplicated.duplicates:,} to keep"),
+        line(
+            "duplicates", f"{deduplicated.duplicates:,} in {counted(deduplicated.groups, 'group')}"
+        ),
+        line("found", f"{deduplicated.found:.1%} of {pairs}"),
         line("output", options.output),
     ]
-    counts = {"rows": rows, "groups": found.groups, "duplicates": found.duplicates}
+    counts = {"rows": rows, "groups": deduplicated.groups, "duplicates": deduplicated.duplicates}
     return CommandOutput(
-        lines, {"output": options.output, **counts, "found": found.found, "sampled": found.sampled}
+        lines,
+        {
+            "output": options.output,
+            **counts,
+            "found": deduplicated.found,
+            "sampled": deduplicated.sampled,
+        },
     )
 
 

@@ -72,24 +72,24 @@ def run(options: DiagnoseCommandOptions) -> "Diagnosis":
     from sentence_beam.transforms.evaluation.diagnostics.diagnosis import diagnose as compute
 
     with with_stdin(narrowed(DiagnoseOptions, options), local=True) as chosen:
-        found = compute(chosen)
+        diagnosis = compute(chosen)
     if options.output:
-        write_rows(options.output, found.rows)
+        write_rows(options.output, diagnosis.rows)
     if options.report:
         from sentence_beam.transforms.evaluation.diagnostics.diagnostics_page import page
 
-        write_text(options.report, page(found))
-    return found
+        write_text(options.report, page(diagnosis))
+    return diagnosis
 
 
 def _diagnose(options: DiagnoseCommandOptions) -> CommandOutput:
-    found = run(options)
-    lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
+    diagnosis = run(options)
+    lines = [table(diagnosis.rows), *(f"note: {note}" for note in diagnosis.notes)]
     said = {
-        "source": found.source,
-        "model": found.model,
-        "figures": found.rows,
-        "notes": found.notes,
+        "source": diagnosis.source,
+        "model": diagnosis.model,
+        "figures": diagnosis.rows,
+        "notes": diagnosis.notes,
     }
     return CommandOutput(lines, said, always=True)
 

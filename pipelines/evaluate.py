@@ -52,15 +52,15 @@ def _evaluate(options: EvaluateCommandOptions) -> CommandOutput:
 
     rows: list[dict[str, Any]] = []
     try:
-        found = evaluate(narrowed(EvaluateOptions, options), rows.extend)
-        rows = found.rows
-        _write(options, found)
+        evaluation = evaluate(narrowed(EvaluateOptions, options), rows.extend)
+        rows = evaluation.rows
+        _write(options, evaluation)
     except Exception as error:
         if not rows:
             raise
         return _unfinished(options.output, rows, error)
-    lines = [table(rows), *(f"note: {note}" for note in found.notes)]
-    return CommandOutput(lines, {"scores": rows, "notes": list(found.notes)}, always=True)
+    lines = [table(rows), *(f"note: {note}" for note in evaluation.notes)]
+    return CommandOutput(lines, {"scores": rows, "notes": list(evaluation.notes)}, always=True)
 
 
 def evaluate(options: EvaluateOptions | None = None, **keywords: Any) -> "Evaluation | str":
@@ -90,16 +90,18 @@ def check_files(options: EvaluateCommandOptions) -> None:
         check_file(options.report, "--report")
 
 
-def _write(options: EvaluateCommandOptions, found: "Evaluation") -> None:
+def _write(options: EvaluateCommandOptions, evaluation: "Evaluation") -> None:
     """Write the files that the options name."""
     if options.output:
-        write_rows(options.output, found.rows)
-        if found.grid:
-            _draw_heads(options.output, found.rows, found.grid)
+        write_rows(options.output, evaluation.rows)
+        if evaluation.grid:
+            _draw_heads(options.output, evaluation.rows, evaluation.grid)
     if options.report:
         from sentence_beam.transforms.evaluation.scores_page import page
 
-        write_text(options.report, page(options.model, found.rows, found.notes, found.grid))
+        write_text(
+            options.report, page(options.model, evaluation.rows, evaluation.notes, evaluation.grid)
+        )
 
 
 def _draw_heads(output: str, rows: list[dict[str, Any]], grid: tuple[int, int]) -> None:
@@ -107,9 +109,9 @@ def _draw_heads(output: str, rows: list[dict[str, Any]], grid: tuple[int, int]) 
     from sentence_beam.transforms.evaluation.heads import head_maps
     from sentence_beam.transforms.report.pictures import draw_heat_map
 
-    for task, found in head_maps(rows, grid).items():
+    for task, heat_map in head_maps(rows, grid).items():
         if task != AVERAGE:
-            write_text(f"{os.path.splitext(output)[0]}-{task}.svg", draw_heat_map(found))
+            write_text(f"{os.path.splitext(output)[0]}-{task}.svg", draw_heat_map(heat_map))
 
 
 def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception) -> CommandOutput:

@@ -200,8 +200,10 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     recipe = Recipe.from_options(remembered.to_json())
     files = recipe.files()
     dim = calibration.dim if calibration else None
-    found = recipe.space(files, space.calibration, dim)
-    space.check(found, f"{recipe.model} is not the model of {store.root}", "restore it there")
+    space_of_files = recipe.space(files, space.calibration, dim)
+    space.check(
+        space_of_files, f"{recipe.model} is not the model of {store.root}", "restore it there"
+    )
     asked = recipe.query_prompt, remembered.metric or "cosine"
     return write_export(Export(files, space, recipe.pooler, calibration, *asked), folder)
 

@@ -65,18 +65,18 @@ def _fit(options: FitOptions, beam_options: PipelineOptions) -> CommandOutput:
 def _fit_tokens(options: FitOptions, output: str, beam_options: PipelineOptions) -> CommandOutput:
     job = count_job(options, new_run(), output)
     files = corpus_files(options)
-    found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
-    rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
-    rows = f"{found['documents']:,} in {counted(len(files), 'file')}{rejected}"
+    fit = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
+    rejected = f", {fit['rejected']:,} rejected" if fit["rejected"] else ""
+    rows = f"{fit['documents']:,} in {counted(len(files), 'file')}{rejected}"
     flags = " or ".join(f"--pooler {name}:{output}" for name in POOLERS[options.method])
     lines = [
         line("rows", rows),
-        line("tokens", f"{found['distinct']:,} of the vocabulary were seen"),
-        line("statistics", f"{output} ({found['digest'][:16]})"),
+        line("tokens", f"{fit['distinct']:,} of the vocabulary were seen"),
+        line("statistics", f"{output} ({fit['digest'][:16]})"),
         line("use", flags),
     ]
     return CommandOutput(
-        lines, {"output": output, "method": options.method, "files": len(files), **found}
+        lines, {"output": output, "method": options.method, "files": len(files), **fit}
     )
 
 
@@ -87,14 +87,14 @@ def _fit_calibration(
     store = store_to_fit(options)
     engines.check_shared(beam_options, store=store.root, output=output)
     job = calibration_job(store, spec, options.sample, new_run(), output)
-    found = fit_store(store, job, beam_options)
+    fit = fit_store(store, job, beam_options)
     lines = [
-        *figures(found),
-        line("calibration", f"{output} ({found['digest'][:16]})"),
-        line("picture", _picture(found, output)),
+        *figures(fit),
+        line("calibration", f"{output} ({fit['digest'][:16]})"),
+        line("picture", _picture(fit, output)),
         line("use", f"--calibration {output}"),
     ]
-    return CommandOutput(lines, {"output": output, "store": store.root, **found})
+    return CommandOutput(lines, {"output": output, "store": store.root, **fit})
 
 
 def fit_store(store: Store, job: FitJob, beam_options: PipelineOptions) -> dict[str, Any]:
@@ -107,22 +107,22 @@ def fit_store(store: Store, job: FitJob, beam_options: PipelineOptions) -> dict[
             storage.storage_of(job.output).delete(job.gather.path(number))
 
 
-def figures(found: dict[str, Any]) -> list[str]:
+def figures(fit: dict[str, Any]) -> list[str]:
     """Return the closing lines about a fit, one fact a line."""
-    cosine = found["mean_cosine"]
+    cosine = fit["mean_cosine"]
     before = _number(cosine["before"], ".4f")
     after = _number(cosine["after"], ".4f")
     pairs = f"on average over the pairs of {cosine['rows']:,} rows"
     return [
-        line("method", found["method"]),
-        line("n", f"{found['n']:,} rows"),
-        line("d", f"{found['input_dim']} in, {found['dim']} out"),
-        line("k_eff", found["k_eff"]),
-        line("condition", _number(found["condition"], ",.1f")),
-        line("variance", f"{found['explained_variance']:.2%} explained"),
+        line("method", fit["method"]),
+        line("n", f"{fit['n']:,} rows"),
+        line("d", f"{fit['input_dim']} in, {fit['dim']} out"),
+        line("k_eff", fit["k_eff"]),
+        line("condition", _number(fit["condition"], ",.1f")),
+        line("variance", f"{fit['explained_variance']:.2%} explained"),
         line("cosine", f"{before} before, {after} after, {pairs}"),
-        *_flow_lines(found.get("flow")),
-        *(line("warning", warning) for warning in found["warnings"]),
+        *_flow_lines(fit.get("flow")),
+        *(line("warning", warning) for warning in fit["warnings"]),
     ]
 
 
@@ -141,10 +141,10 @@ def _number(value: float | None, form: str) -> str:
     return format(round(value, 4) + 0.0, form)  # no -0.0000
 
 
-def _picture(found: dict[str, Any], output: str) -> str:
+def _picture(fit: dict[str, Any], output: str) -> str:
     """Draw the fit into the calibration's folder, and return the picture's path."""
     path = storage.join(output, PICTURE)
-    storage.overwrite(path, draw_fit(found).encode())
+    storage.overwrite(path, draw_fit(fit).encode())
     return path
 
 

@@ -85,12 +85,12 @@ def build(
     number = len(erasure.selected.units(manifest))
     made = units | "Forget" >> RewriteUnits(run, partial(UnitEraser, run, number))
     settled = (made.units, made.problems) | "Commit/Settle" >> Settle(run)
-    found = [settled]
+    facts_of_run = [settled]
     if manifest.index:
         request = manifest.index.request
         index = BuildIndex(run, request, remembered=True, erased=erasure.index)
-        found.append(settled | "Index" >> index)
-    facts = with_watch(found, run)
+        facts_of_run.append(settled | "Index" >> index)
+    facts = with_watch(facts_of_run, run)
     has_ids = run.options.id_column is not None
     # a list of the changed rows would name the erased ones
     return facts | "Commit" >> Commit(run, raises, ids=has_ids, changes=False)

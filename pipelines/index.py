@@ -103,10 +103,10 @@ def index_store(
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)
-    found = index_lines(result.index, manifest.index)
-    if not found:
-        found = [line("index", "none: the store holds no rows")]
-    lines = [*found, *answer_lines(root, result), line("store", f"{root} (snapshot {run_id})")]
+    shown = index_lines(result.index, manifest.index)
+    if not shown:
+        shown = [line("index", "none: the store holds no rows")]
+    lines = [*shown, *answer_lines(root, result), line("store", f"{root} (snapshot {run_id})")]
     return CommandOutput(lines, {"store": root, **asdict(result)})
 
 

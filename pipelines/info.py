@@ -49,8 +49,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _info(options: InfoOptions) -> CommandOutput:
     store = open_store(options.store, options.snapshot)
-    found = store.info()
-    return CommandOutput(wrapped(lines(found, store.manifest)), found, always=True)
+    info_of_store = store.info()
+    return CommandOutput(wrapped(lines(info_of_store, store.manifest)), info_of_store, always=True)
 
 
 def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:

@@ -113,18 +113,18 @@ def run_into_file(
         )
     check_output(options.output)
     folder = storage.absolute(options.output) + PARTS
-    found = run_into(options, folder, beam_options)
+    result = run_into(options, folder, beam_options)
     first: list[dict[str, Any]] = []
 
     def tables() -> Iterator[pa.Table]:
-        for table in tables_of(folder, found["files"]):
+        for table in tables_of(folder, result["files"]):
             first.extend(table.slice(0, SHOWN * options.k - len(first)).to_pylist())
             yield table
 
-    write_tables(options.output, schema_of(folder, found["files"]), tables())
+    write_tables(options.output, schema_of(folder, result["files"]), tables())
     _remove_work(folder)
-    file = {"path": options.output, "queries": found["queries"], "rows": found["rows"]}
-    return {**found, "output": options.output, "files": [file]}, first
+    file = {"path": options.output, "queries": result["queries"], "rows": result["rows"]}
+    return {**result, "output": options.output, "files": [file]}, first
 
 
 def _remove_work(folder: str) -> None:
@@ -158,16 +158,16 @@ def run_into(
         _ = records | "Conclude" >> Conclude(output, run_id)
     if not engines.waits(beam_options):
         return {"output": output, "run": run_id}
-    found = ended(output, run_id)
-    if found is None:
+    result = ended(output, run_id)
+    if result is None:
         raise SentenceBeamError(
             "the job ended without a result; see the runner's log, and run again to go on"
         )
-    if found["exit_code"]:
-        raise Problem(found["message"], found["exit_code"]).error()
+    if result["exit_code"]:
+        raise Problem(result["message"], result["exit_code"]).error()
     return {
         "output": output,
-        **{name: found[name] for name in ("run", "queries", "rejected", "rows", "files")},
+        **{name: result[name] for name in ("run", "queries", "rejected", "rows", "files")},
     }
 
 
@@ -254,21 +254,21 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
 def _neighbours(options: NeighboursOptions, beam_options: PipelineOptions) -> CommandOutput:
     first: list[dict[str, Any]] = []
     if options.output.endswith(TABLES):
-        found, first = run_into_file(options, beam_options)
+        result, first = run_into_file(options, beam_options)
     else:
-        found = run_into(options, storage.absolute(options.output), beam_options)
-    if "files" not in found:
+        result = run_into(options, storage.absolute(options.output), beam_options)
+    if "files" not in result:
         return CommandOutput(
-            [line("submitted", f"{found['output']}/{RESULT} says how it ended")], found
+            [line("submitted", f"{result['output']}/{RESULT} says how it ended")], result
         )
-    rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
+    rejected = f", {result['rejected']:,} rejected" if result["rejected"] else ""
     lines = [
         *shown(first),
-        line("queries", f"{found['queries']:,}{rejected}"),
-        line("rows", f"{found['rows']:,} in {counted(len(found['files']), 'file')}"),
-        line("output", found["output"]),
+        line("queries", f"{result['queries']:,}{rejected}"),
+        line("rows", f"{result['rows']:,} in {counted(len(result['files']), 'file')}"),
+        line("output", result["output"]),
     ]
-    return CommandOutput(lines, found)
+    return CommandOutput(lines, result)
 
 
 def shown(rows: list[dict[str, Any]]) -> list[str]:
@@ -277,9 +277,9 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
         rows, key=lambda row: (row["query"], row.get("query_piece"), row.get("query_text"))
     )
     lines = []
-    for (name, _, text), found in islice(queries, SHOWN):
+    for (name, _, text), hits_of_query in islice(queries, SHOWN):
         query = name if text is None else f"{name}: {text}"
-        lines += [*hits(query, list(islice(found, SHOWN))).splitlines(), ""]
+        lines += [*hits(query, list(islice(hits_of_query, SHOWN))).splitlines(), ""]
     return lines
 
 

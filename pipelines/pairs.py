@@ -38,22 +38,22 @@ def parser() -> argparse.ArgumentParser:
 def _pairs(options: PairsOptions) -> CommandOutput:
     check_output(options.output)
     with with_stdin(options, local=True) as options:
-        found = find_pairs(options)
+        paired = find_pairs(options)
     if options.output:
-        write_rows(options.output, found.pairs)
+        write_rows(options.output, paired.pairs)
     counts = {
-        "rows": found.rows,
-        "texts": found.texts,
-        "rejected": found.rejected,
-        "how": found.how,
+        "rows": paired.rows,
+        "texts": paired.texts,
+        "rejected": paired.rejected,
+        "how": paired.how,
     }
-    sizes = f"{counted(found.rows, 'row')} with {counted(found.texts, 'text')}"
-    last = f"{sizes}, {found.rejected:,} rejected; {found.how}"
+    sizes = f"{counted(paired.rows, 'row')} with {counted(paired.texts, 'text')}"
+    last = f"{sizes}, {paired.rejected:,} rejected; {paired.how}"
     if options.output:
-        lines = [f"{counted(len(found.pairs), 'pair')} in {options.output}", "", last]
+        lines = [f"{counted(len(paired.pairs), 'pair')} in {options.output}", "", last]
         return CommandOutput(lines, {**counts, "output": options.output})
     return CommandOutput(
-        [*shown(found.pairs), "", last], {**counts, "pairs": found.pairs}, always=True
+        [*shown(paired.pairs), "", last], {**counts, "pairs": paired.pairs}, always=True
     )
 
 

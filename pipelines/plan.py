@@ -61,20 +61,20 @@ def run_plan(
     local = engines.in_process(beam_options)
     resolved = resolve_run(options, previous, new_run(), local=local)
     look_by = partial(look_by_workers, beam_options=beam_options) if not local else look
-    found = predict(resolved, options.calibration, look_by)
+    prediction = predict(resolved, options.calibration, look_by)
     root = resolved.job.root if store else None
     values = {
         "store": root,
-        **found.plan.to_json(),
-        "seconds": found.seconds,
-        "index": index_name(found),
+        **prediction.plan.to_json(),
+        "seconds": prediction.seconds,
+        "index": index_name(prediction),
         "space": resolved.space.id,
         "dim": resolved.space.dim,
-        "index_size": index_size(found),
-        "cost": None if price is None else price_of(found.seconds, price),
-        **speeds(found.pace),
+        "index_size": index_size(prediction),
+        "cost": None if price is None else price_of(prediction.seconds, price),
+        **speeds(prediction.pace),
     }
-    return CommandOutput(wrapped(lines(found, root, price)), values, always=True)
+    return CommandOutput(wrapped(lines(prediction, root, price)), values, always=True)
 
 
 def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
@@ -90,29 +90,29 @@ def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
     return read_looked(output, job.root)
 
 
-def lines(found: Prediction, store: str | None, price: float | None = None) -> list[str]:
+def lines(prediction: Prediction, store: str | None, price: float | None = None) -> list[str]:
     """Return the lines about a plan, one fact a line; estimates follow "about"."""
-    space = found.resolved.space
+    space = prediction.resolved.space
     return [
-        _files_line(found.plan.counts),
-        *beside_lines(found.plan.counts.beside),
-        *lacking_lines(found.plan.counts.lacking),
-        *syntax_lines(found.files),
-        *bad_lines(found.plan.counts.bad),
-        *_work_lines(found),
-        _output_line(found, store),
-        _time_line(found),
-        *_cost_lines(found, price),
-        *_pace_lines(found.pace),
-        line("index", index_name(found)),
-        *_index_size_lines(found),
+        _files_line(prediction.plan.counts),
+        *beside_lines(prediction.plan.counts.beside),
+        *lacking_lines(prediction.plan.counts.lacking),
+        *syntax_lines(prediction.files),
+        *bad_lines(prediction.plan.counts.bad),
+        *_work_lines(prediction),
+        _output_line(prediction, store),
+        _time_line(prediction),
+        *_cost_lines(prediction, price),
+        *_pace_lines(prediction.pace),
+        line("index", index_name(prediction)),
+        *_index_size_lines(prediction),
         line("space", f"{space.id[:16]} ({space.dim} dimensions)"),
-        *_prompt_lines(found),
+        *_prompt_lines(prediction),
     ]
 
 
-def _prompt_lines(found: Prediction) -> list[str]:
-    note = prompts_note(found.resolved)
+def _prompt_lines(prediction: Prediction) -> list[str]:
+    note = prompts_note(prediction.resolved)
     if note is None:
         return []
     return [line("prompts", note)]
@@ -124,17 +124,17 @@ def _files_line(plan: Looked) -> str:
     return line("files", f"{plan.files:,} ({size}), {plan.unchanged_files:,} unchanged{read}")
 
 
-def _at_most(found: Prediction) -> str:
+def _at_most(prediction: Prediction) -> str:
     """Return "at most " if some texts may not be embedded, because the store has their vectors."""
-    if found.resolved.job.reuse and found.plan.counts.tokens:
+    if prediction.resolved.job.reuse and prediction.plan.counts.tokens:
         return "at most "
     return ""
 
 
-def _work_lines(found: Prediction) -> list[str]:
-    plan = found.plan
-    job = found.resolved.job
-    most = _at_most(found)
+def _work_lines(prediction: Prediction) -> list[str]:
+    plan = prediction.plan
+    job = prediction.resolved.job
+    most = _at_most(prediction)
     things = "documents" if job.chunks.cuts else "rows"
     rows = f"{most}about {plan.rows:,.0f} to embed"
     if plan.exact_rows:
@@ -142,31 +142,31 @@ def _work_lines(found: Prediction) -> list[str]:
     lines = [line(things, rows)]
     if plan.pieces is not None:
         lines.append(line("pieces", f"{most}about {plan.pieces:,.0f}, by {job.chunks}"))
-    lines.append(line("tokens", f"{most}about {found.real_tokens:,.0f}"))
+    lines.append(line("tokens", f"{most}about {prediction.real_tokens:,.0f}"))
     units = f"{plan.counts.units:,} to embed, {plan.counts.carried_units:,} carried over"
     if job.by_content and plan.counts.units:
         units = f"about {units}"
     return [*lines, line("units", units)]
 
 
-def _output_line(found: Prediction, store: str | None) -> str:
+def _output_line(prediction: Prediction, store: str | None) -> str:
     place = f" in {store}" if store else ""
-    return line("output", f"about {shard_bytes(found) / 1e6:,.1f} MB of shards{place}")
+    return line("output", f"about {shard_bytes(prediction) / 1e6:,.1f} MB of shards{place}")
 
 
-def _time_line(found: Prediction) -> str:
-    speed = found.pace.tokens_per_second if found.pace else 0.0
-    measured = f"{speed:,.0f} tokens/s measured, {found.resolved.space.dtype}"
-    time = f"{_at_most(found)}about {duration(found.seconds)}"
+def _time_line(prediction: Prediction) -> str:
+    speed = prediction.pace.tokens_per_second if prediction.pace else 0.0
+    measured = f"{speed:,.0f} tokens/s measured, {prediction.resolved.space.dtype}"
+    time = f"{_at_most(prediction)}about {duration(prediction.seconds)}"
     return line("time", f"{time} on this machine ({measured})")
 
 
-def _cost_lines(found: Prediction, price: float | None) -> list[str]:
+def _cost_lines(prediction: Prediction, price: float | None) -> list[str]:
     """Return the line about what the time costs, if the price of an hour is given."""
     if price is None:
         return []
-    cost = price_of(found.seconds, price)
-    return [line("cost", f"{_at_most(found)}about {cost:,.2f}, at {price:g} an hour")]
+    cost = price_of(prediction.seconds, price)
+    return [line("cost", f"{_at_most(prediction)}about {cost:,.2f}, at {price:g} an hour")]
 
 
 def speeds(pace: Pace | None) -> dict[str, float | None]:
@@ -176,8 +176,8 @@ def speeds(pace: Pace | None) -> dict[str, float | None]:
     names = ("tokens_s", "host_tokens_s", "device_tokens_s")
     if pace is None:
         return dict.fromkeys(names)
-    found = (pace.tokens_per_second, pace.host_tokens_s, pace.device_tokens_s)
-    return {name: round(speed, 1) for name, speed in zip(names, found, strict=True)}
+    rates = (pace.tokens_per_second, pace.host_tokens_s, pace.device_tokens_s)
+    return {name: round(speed, 1) for name, speed in zip(names, rates, strict=True)}
 
 
 def _pace_lines(pace: Pace | None) -> list[str]:
@@ -189,10 +189,10 @@ def _pace_lines(pace: Pace | None) -> list[str]:
     return [line("", f"{host}, {device}: the {pace.slower} is the limit")]
 
 
-def _index_size_lines(found: Prediction) -> list[str]:
+def _index_size_lines(prediction: Prediction) -> list[str]:
     """The line about the size of the index, if it is known."""
-    request = found.resolved.index
-    size = index_size(found)
+    request = prediction.resolved.index
+    size = index_size(prediction)
     if request is None or size is None:
         return []
     most = "at most " if budgets_of(request).choose else ""

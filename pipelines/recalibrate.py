@@ -90,12 +90,12 @@ def build(
         RecalibrateJob(run, manifest.space, manifest.units.rows)
     )
     settled = (made.units, made.problems) | "Commit/Settle" >> Settle(run)
-    found = [settled]
+    facts = [settled]
     if made.ranges:
-        found.append(made.ranges)
+        facts.append(made.ranges)
     if manifest.index:
-        found.append(settled | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))
-    return with_watch(found, run) | "Commit" >> Commit(run, raises)
+        facts.append(settled | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))
+    return with_watch(facts, run) | "Commit" >> Commit(run, raises)
 
 
 def summary(result: Result, calibration: Calibration | None, root: str) -> list[str]:

@@ -37,21 +37,21 @@ def _report(options: ReportOptions) -> CommandOutput:
         check_file(output)
     store = open_store(options.store)
     root = store.root
-    found = run_summaries(root, known_summaries(root))
+    summaries = run_summaries(root, known_summaries(root))
     if options.format == PAGE:
-        text = page(root, found, store.manifest, options.price_per_hour)
+        text = page(root, summaries, store.manifest, options.price_per_hour)
     else:
-        text = openmetrics(root, found)
+        text = openmetrics(root, summaries)
     if output is None:
         return CommandOutput(
             [text.removesuffix("\n")],
-            {"store": root, "runs": len(found), "text": text},
+            {"store": root, "runs": len(summaries), "text": text},
             always=True,
         )
     write_text(output, text)
     return CommandOutput(
-        [f"{counted(len(found), 'run')} in {output}"],
-        {"store": root, "runs": len(found), "output": output},
+        [f"{counted(len(summaries), 'run')} in {output}"],
+        {"store": root, "runs": len(summaries), "output": output},
     )
 
 

@@ -69,10 +69,12 @@ def build(
 ) -> beam.PCollection:
     """The whole graph; gives the one Result."""
     settled = pipeline | "Commit/Settle" >> Settle(run)
-    found = [settled]
+    facts_of_run = [settled]
     if earlier.index:
-        found.append(pipeline | "Index" >> beam.Create([RunFact(index=IndexRecord(earlier.index))]))
-    facts = with_watch(found, run)
+        facts_of_run.append(
+            pipeline | "Index" >> beam.Create([RunFact(index=IndexRecord(earlier.index))])
+        )
+    facts = with_watch(facts_of_run, run)
     return facts | "Commit" >> Commit(run, raises, ids=run.options.id_column is not None)
 
 

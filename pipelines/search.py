@@ -118,8 +118,8 @@ def _tables(
     text = "passage" if rows.has_pieces else rows.text_field
     columns = [rows.field_of(name) for name in shown_columns(options, manifest, rows)]
     return "\n\n".join(
-        hits(title, found, text, options.full, columns)
-        for title, found in zip(titles, results, strict=True)
+        hits(title, hits_of_query, text, options.full, columns)
+        for title, hits_of_query in zip(titles, results, strict=True)
     )
 
 
@@ -247,7 +247,11 @@ def write_results(path: str, queries: dict[str, list[str]], results: Results) ->
     """Write a row for each hit, with what is known of its query by column, by the name's suffix."""
     write_rows(
         path,
-        [{**about, **row} for about, found in _with_queries(queries, results) for row in found],
+        [
+            {**about, **row}
+            for about, hits_of_query in _with_queries(queries, results)
+            for row in hits_of_query
+        ],
     )
 
 
@@ -255,8 +259,8 @@ def _with_queries(
     queries: dict[str, list[str]], results: Results
 ) -> Iterator[tuple[dict[str, str], Any]]:
     """Yield the columns and the hits of each query."""
-    for values, found in zip(zip(*queries.values(), strict=True), results, strict=True):
-        yield dict(zip(queries, values, strict=True)), found
+    for values, hits_of_query in zip(zip(*queries.values(), strict=True), results, strict=True):
+        yield dict(zip(queries, values, strict=True)), hits_of_query
 
 
 search = function("search", SearchOptions, _search)

@@ -69,8 +69,8 @@ def _train(command_options: TrainCommandOptions) -> CommandOutput:
     if command_options.dry_run:
         from sentence_beam.transforms.training.training_estimate import estimate
 
-        found = estimate(asked, news)
-        return CommandOutput(estimated(found), vars(found))
+        training = estimate(asked, news)
+        return CommandOutput(estimated(training), vars(training))
     if command_options.seeds:
         from sentence_beam.transforms.training.seeds import train_seeds
 
@@ -82,15 +82,19 @@ def _train(command_options: TrainCommandOptions) -> CommandOutput:
     return CommandOutput(lines(record), record)
 
 
-def estimated(found: "TrainingEstimate") -> list[str]:
+def estimated(training: "TrainingEstimate") -> list[str]:
     """The lines of a dry run; whatever is estimated follows "about"."""
-    dev = f", {found.dev_seconds:.1f}s a dev score" if found.dev_seconds else ""
+    dev = f", {training.dev_seconds:.1f}s a dev score" if training.dev_seconds else ""
     return [
-        line("rows", f"{found.rows:,}, {found.batches:,} batches of {found.batch} an epoch"),
-        line("steps", f"{found.steps:,}, a checkpoint each {found.every:,}"),
-        line("parameters", f"{found.parameters:,}, {found.trained:,} of them trained"),
-        line("memory", f"about {found.memory / 2**20:,.0f} MB"),
-        line("time", f"about {duration(found.seconds)} ({found.step_seconds:.2f}s a step{dev})"),
+        line(
+            "rows", f"{training.rows:,}, {training.batches:,} batches of {training.batch} an epoch"
+        ),
+        line("steps", f"{training.steps:,}, a checkpoint each {training.every:,}"),
+        line("parameters", f"{training.parameters:,}, {training.trained:,} of them trained"),
+        line("memory", f"about {training.memory / 2**20:,.0f} MB"),
+        line(
+            "time", f"about {duration(training.seconds)} ({training.step_seconds:.2f}s a step{dev})"
+        ),
         "nothing was written",
     ]
 
@@ -112,20 +116,20 @@ def lines(record: dict[str, Any]) -> list[str]:
     return [*said, line("model", output), line("use", use)]
 
 
-def lines_of_seeds(found: dict[str, Any]) -> list[str]:
+def lines_of_seeds(seeds: dict[str, Any]) -> list[str]:
     """Return the closing lines of several trainings."""
-    said = [line("seeds", f"{len(found['seeds'])}, all kept: {found['output']}/seed-*")]
+    said = [line("seeds", f"{len(seeds['seeds'])}, all kept: {seeds['output']}/seed-*")]
     for part in ("dev", "test"):
-        spread = found.get(part)
+        spread = seeds.get(part)
         if spread:
             mean = (
-                f"{found['metric']} {spread['mean']:.2f} on average, standard deviation"
+                f"{seeds['metric']} {spread['mean']:.2f} on average, standard deviation"
                 f" {spread['deviation']:.2f}"
             )
             said.append(line(part, f"{mean} ({spread['low']:.2f} to {spread['high']:.2f})"))
-    if found["best"] is not None:
-        folder = f"{found['output']}/seed-{found['best']}"
-        said.append(line("best", f"seed {found['best']} by dev score: {folder}"))
+    if seeds["best"] is not None:
+        folder = f"{seeds['output']}/seed-{seeds['best']}"
+        said.append(line("best", f"seed {seeds['best']} by dev score: {folder}"))
     return said
 
 

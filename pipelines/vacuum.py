@@ -62,15 +62,15 @@ def list_removed(root: str, rubbish: Rubbish, what: str) -> CommandOutput:
 def lines(rubbish: Rubbish, what: str) -> list[str]:
     """The lines about what is removed: snapshots by name, files by kind, and the sum."""
     removed = f"{len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}"
-    found = [line("snapshots", f"{removed}, {len(rubbish.kept):,} kept")]
-    found += [
+    shown = [line("snapshots", f"{removed}, {len(rubbish.kept):,} kept")]
+    shown += [
         line(kind, _files(*sums))
         for kind, sums in sorted(rubbish.by_kind.items())
         if kind != "snapshots"
     ]
     number = len(rubbish.files)
     size = sum(entry.size for entry in rubbish.files)
-    return [*found, line("all", f"{_files(number, size)} {what}")]
+    return [*shown, line("all", f"{_files(number, size)} {what}")]
 
 
 def _named(runs: Sequence[str]) -> str:

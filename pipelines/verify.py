@@ -41,17 +41,17 @@ def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> C
         return _without_erased_rows(manifest)
     extent = Extent(options.sample)
     if beam_options is None:
-        found = faults(manifest, extent)
+        lines = faults(manifest, extent)
     else:
-        found = by_workers(manifest, extent, beam_options)
-    if found and is_removed(manifest):
+        lines = by_workers(manifest, extent, beam_options)
+    if lines and is_removed(manifest):
         raise SentenceBeamError(
             f"{manifest.root}: vacuum removed snapshot {manifest.run} meanwhile; run verify again"
         )
-    for fault in found:
+    for fault in lines:
         aside(fault)
-    if found:
-        raise SentenceBeamError(f"{manifest.root}: {len(found)} faults in snapshot {manifest.run}")
+    if lines:
+        raise SentenceBeamError(f"{manifest.root}: {len(lines)} faults in snapshot {manifest.run}")
     if extent.is_whole:
         _name_unlisted(manifest.root)
     return _sound(manifest, extent)
@@ -62,11 +62,11 @@ def _without_erased_rows(manifest: Manifest) -> CommandOutput:
 
     Raises SentenceBeamError if one has.
     """
-    found = forgotten_traces(manifest)
-    for fault in found:
+    traces = forgotten_traces(manifest)
+    for fault in traces:
         aside(fault)
-    if found:
-        raise SentenceBeamError(f"{manifest.root}: {counted(len(found), 'trace')} of erased rows")
+    if traces:
+        raise SentenceBeamError(f"{manifest.root}: {counted(len(traces), 'trace')} of erased rows")
     _name_unlisted(manifest.root)
     rows = manifest.forgotten.rows if manifest.forgotten else 0
     text = f"{manifest.root}: no file has any of the {counted(rows, 'erased row')}"

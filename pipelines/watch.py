@@ -91,11 +91,11 @@ def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) ->
         run = replace(run_like(manifest, run_id, "watch"), watch=entry)
         record_plan(manifest, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
-            found = [pipeline | "Commit/Settle" >> Settle(run)]
+            facts_of_run = [pipeline | "Commit/Settle" >> Settle(run)]
             if manifest.index:
                 facts = [RunFact(index=IndexRecord(manifest.index))]
-                found.append(pipeline | "Index" >> beam.Create(facts))
-            _ = tuple(found) | "Commit" >> Commit(run, raises=not writer.waits)
+                facts_of_run.append(pipeline | "Index" >> beam.Create(facts))
+            _ = tuple(facts_of_run) | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)
@@ -128,14 +128,14 @@ def _begun(
         manifest.space.pooled_id,
         manifest.options.query_prompt,
     )
-    entry, found = begin_watch(manifest, watched, options.k)
+    entry, asked = begin_watch(manifest, watched, options.k)
     notes = [*queries.notes]
     if cut:
         limit = manifest.space.max_tokens
         many = counted(cut, "query is", "queries are")
         notes.append(f"{many} longer than the model takes, and cut at {limit} tokens")
-    answers = sum(len(answers) for answers in found.answers)
-    text = f"{counted(entry.count, 'query', 'queries')}, {counted(answers, 'answer')} {_how(found)}"
+    answers = sum(len(answers) for answers in asked.answers)
+    text = f"{counted(entry.count, 'query', 'queries')}, {counted(answers, 'answer')} {_how(asked)}"
     lines = [line("watch", text)]
     return entry, [*lines, *(line("note", note) for note in notes)]
 

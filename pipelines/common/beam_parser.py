@@ -32,4 +32,4 @@ def flag_names() -> set[str]:
 
 def _subclasses(cls: type) -> set[type]:
     direct: list[type] = cls.__subclasses__()
-    return {*direct, *(sub for found in direct for sub in _subclasses(found))}
+    return {*direct, *(sub for direct_class in direct for sub in _subclasses(direct_class))}

@@ -33,7 +33,7 @@ def read_options(path: str, command: str, kind: type) -> FileOptions:
     Raises OptionError for a file that cannot be read, and for unknown keys.
     """
     names = {name: name for name in declared_in(kind)} | aliases_in(kind)
-    found = FileOptions()
+    options = FileOptions()
     own: dict[str, Any] = {}
     for key, value in _read(path, command).items():
         where = f"--config {path}: {key.replace('_', '-')}"
@@ -41,14 +41,14 @@ def read_options(path: str, command: str, kind: type) -> FileOptions:
         if name in names:
             own[name] = value
         elif name in OUTPUT:
-            found.output[name] = _switch(where, value)
+            options.output[name] = _switch(where, value)
         elif _is_beams(name):
-            found.beam.extend(_of_beam(where, f"--{name}", value))
+            options.beam.extend(_of_beam(where, f"--{name}", value))
         else:
             known = [one.replace("_", "-") for one in (*names, *OUTPUT)]
             raise OptionError(f"{where} is no option of {command}{_meant(key, known)}")
-    found.own.update(without_aliases(kind, own))
-    return found
+    options.own.update(without_aliases(kind, own))
+    return options
 
 
 def check_values(path: str, kind: type, values: Mapping[str, Any]) -> None:

@@ -317,9 +317,9 @@ def meaning(text: str) -> str | None:
     'workers have another version of sentence-beam '
     """
     for pattern, line in MEANINGS:
-        found = re.search(pattern, text, flags=re.DOTALL)
-        if found:
-            return line.format(next((group for group in found.groups() if group), ""))
+        match = re.search(pattern, text, flags=re.DOTALL)
+        if match:
+            return line.format(next((group for group in match.groups() if group), ""))
     return None
 
 

@@ -19,8 +19,8 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
     """Return the lines about an index and its difference from the one `before`, if any."""
     if index is None:
         return []
-    found = f"{index.factory}, {index.metric}, {len(index.segments)} segments"
-    lines = [line("index", f"{found}{_recalls(index)}")]
+    about = f"{index.factory}, {index.metric}, {len(index.segments)} segments"
+    lines = [line("index", f"{about}{_recalls(index)}")]
     if index != before:
         lines += _change_lines(index)
     return lines
@@ -28,34 +28,34 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
 
 def answer_lines(root: str, result: Result) -> list[str]:
     """Return the lines about the answers to watched queries; none if nothing was compared."""
-    found = result.watch
-    if found is None:
+    answers = result.watch
+    if answers is None:
         return []
     changed = (
-        f"{100 * found['change']:.1f} % of {found['answers']:,} changed,"
-        f" {100 * found['beyond']:.1f} % beyond growth"
+        f"{100 * answers['change']:.1f} % of {answers['answers']:,} changed,"
+        f" {100 * answers['beyond']:.1f} % beyond growth"
     )
-    causes = causes_in_words(found["causes"])
+    causes = causes_in_words(answers["causes"])
     if causes:
         changed = f"{changed}: {causes}"
     measures = (
-        f"overlap@{found['k']} {found['overlap']:.3f}, rank-biased {found['rbo']:.3f}, first hit of"
-        f" {100 * found['first_changed']:.1f} % of the queries changed"
+        f"overlap@{answers['k']} {answers['overlap']:.3f}, rank-biased {answers['rbo']:.3f}, first"
+        f" hit of {100 * answers['first_changed']:.1f} % of the queries changed"
     )
     lines = [line("answers", changed), line("overlap", measures)]
-    lines += [line("answers", note) for note in _answer_notes(root, found)]
+    lines += [line("answers", note) for note in _answer_notes(root, answers)]
     return lines
 
 
-def _answer_notes(root: str, found: dict[str, Any]) -> list[str]:
+def _answer_notes(root: str, answers: dict[str, Any]) -> list[str]:
     """Return how the answers were found if not by the index, and a gate if none is set."""
     notes = []
-    if found["by_ids"]:
+    if answers["by_ids"]:
         notes.append("compared by ids and texts alone: the vectors before are of another space")
-    if not found["indexed"] and found["rows"] < 1:
-        part = f"{100 * found['rows']:g} % of the units"
+    if not answers["indexed"] and answers["rows"] < 1:
+        part = f"{100 * answers['rows']:g} % of the units"
         notes.append(f"the store has no index: exact search over {part}")
-    elif not found["indexed"]:
+    elif not answers["indexed"]:
         notes.append("the store has no index: exact search over all rows")
     current = read_manifest(root)
     if current is not None and current.options.max_answer_change is None:
@@ -67,10 +67,10 @@ def _answer_notes(root: str, found: dict[str, Any]) -> list[str]:
 
 def _recalls(index: IndexEntry) -> str:
     """The recall of an index, and by what it misses its targets."""
-    found = index.recall
-    text = _recall(found) if found else " (too few rows to measure recall)"
-    if found and found.value < found.target:
-        text += f", below the target of {found.target:g}"
+    recall = index.recall
+    text = _recall(recall) if recall else " (too few rows to measure recall)"
+    if recall and recall.value < recall.target:
+        text += f", below the target of {recall.target:g}"
     deep = index.recall_100
     if deep and deep.value < deep.target:
         text += f", recall@{deep.k} {deep.value:.4f} below {deep.target:g}"

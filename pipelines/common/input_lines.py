@@ -26,21 +26,21 @@ BAD_FILES = 10  # so many are named in the summary
 REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
-def files_lines(found: dict[str, Any] | None) -> list[str]:
+def files_lines(input_counts: dict[str, Any] | None) -> list[str]:
     """The lines about the files of a run's input, and those beside them that are not taken."""
-    if found is None:
+    if input_counts is None:
         return []
-    bad = found.get("bad", {})
-    empty = f", {found['empty']:,} of them empty" if found["empty"] else ""
+    bad = input_counts.get("bad", {})
+    empty = f", {input_counts['empty']:,} of them empty" if input_counts["empty"] else ""
     lines = [
-        line("files", f"{found['files'] - len(bad):,} taken{empty}"),
-        *beside_lines(found["beside"]),
+        line("files", f"{input_counts['files'] - len(bad):,} taken{empty}"),
+        *beside_lines(input_counts["beside"]),
     ]
     lines += [
         line("table", f"{name}, version {version}")
-        for name, version in found.get("tables", {}).items()
+        for name, version in input_counts.get("tables", {}).items()
     ]
-    return [*lines, *lacking_lines(found.get("lacking", {})), *bad_lines(bad)]
+    return [*lines, *lacking_lines(input_counts.get("lacking", {})), *bad_lines(bad)]
 
 
 def lacking_lines(lacking: dict[str, int]) -> list[str]:
@@ -65,11 +65,11 @@ def syntax_lines(files: Iterable[InputFile]) -> list[str]:
 
     If there are several, each line names a file.
     """
-    found = describe_files(files)
-    if len(found) == 1:
-        ((title, (kind, _)),) = found.items()
+    descriptions = describe_files(files)
+    if len(descriptions) == 1:
+        ((title, (kind, _)),) = descriptions.items()
         return [line(kind, title)]
-    return [line(kind, f"{title} ({name})") for title, (kind, name) in found.items()]
+    return [line(kind, f"{title} ({name})") for title, (kind, name) in descriptions.items()]
 
 
 def header_lines(resolved: Resolved, result: Result) -> list[str]:
@@ -110,14 +110,14 @@ def type_lines(root: str, result: Result) -> list[str]:
     """The lines about rows that are left out because of the type of a kept column."""
     if not result.ledger["rejected"]:
         return []
-    found = None
+    reasons_known = None
     with contextlib.suppress(SentenceBeamError, OSError):
-        found = known_reasons(_read_committed(root, result.run))
-    if found is None:
+        reasons_known = known_reasons(_read_committed(root, result.run))
+    if reasons_known is None:
         return []
     return [
         line("types", f"{count:,} rejected: {reason}{mend_of(reason)}")
-        for reason, count in found.counts
+        for reason, count in reasons_known.counts
         if mend_of(reason)
     ]
 

@@ -277,9 +277,11 @@ def value(kind: values.Kind) -> values.Kind:
 
 def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:
     """Return the options of a class; one that the arguments do not give has its default."""
-    found = vars(args)
+    values_given = vars(args)
     given = {
-        item.name: found[item.name] for item in fields(kind) if found.get(item.name) is not None
+        item.name: values_given[item.name]
+        for item in fields(kind)
+        if values_given.get(item.name) is not None
     }
     return kind(
         **{

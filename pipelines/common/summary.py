@@ -62,24 +62,24 @@ def _work_lines(resolved: Resolved, result: Result) -> list[str]:
 def _noted(resolved: Resolved, result: Result) -> list[str]:
     """The lines about what not every run has, in their order."""
     n = result.ledger
-    found: list[tuple[str, str | None]] = []
-    found.append(("prompts", prompts_note(resolved)))
+    noted: list[tuple[str, str | None]] = []
+    noted.append(("prompts", prompts_note(resolved)))
     if n["unknown"]:
-        found.append(("unknown", unknown_line(n)))
-    found.append(("int8", int8_note(resolved)))
-    found.append(("device", unseen_note(resolved, result)))
-    found.append(("late", late_note(resolved)))
+        noted.append(("unknown", unknown_line(n)))
+    noted.append(("int8", int8_note(resolved)))
+    noted.append(("device", unseen_note(resolved, result)))
+    noted.append(("late", late_note(resolved)))
     if result.limit:
-        found.append(("stages", stages_line(result)))
+        noted.append(("stages", stages_line(result)))
     if result.resumed:
-        found.append(("resumed", resumed_line(result)))
+        noted.append(("resumed", resumed_line(result)))
     if result.previous and result.changes:
-        found.append(("changes", changes_line(result.changes, things_of(n))))
+        noted.append(("changes", changes_line(result.changes, things_of(n))))
     if result.checked and result.checked["shards"]:
-        found.append(("checked", checked_line(result.checked)))
+        noted.append(("checked", checked_line(result.checked)))
     deterministic = resolved.job.machine.deterministic
-    found += [*_reembedded(resolved), *_rare(result, deterministic)]
-    return [line(label, text) for label, text in found if text is not None]
+    noted += [*_reembedded(resolved), *_rare(result, deterministic)]
+    return [line(label, text) for label, text in noted if text is not None]
 
 
 def prompts_note(resolved: Resolved) -> str | None:
@@ -118,16 +118,16 @@ def _path_lines(root: str, result: Result) -> list[str]:
 
 def moved_lines(result: Result) -> list[str]:
     """The line about the distance of a run's rows from those of the calibration's fit, if known."""
-    found = result.moved
-    if found is None:
+    moved = result.moved
+    if moved is None:
         return []
-    rows = f"{found['rows']:,.0f} rows of this run"
+    rows = f"{moved['rows']:,.0f} rows of this run"
     text = (
-        f"{found['distance']:.2f} deviations between the means of {rows} and of those that the"
-        f" calibration was fitted on; a row lies {found['reach']:.2f} from that mean, not 1"
+        f"{moved['distance']:.2f} deviations between the means of {rows} and of those that the"
+        f" calibration was fitted on; a row lies {moved['reach']:.2f} from that mean, not 1"
     )
-    if found["distance"] > found["far"]:
-        far = f"above {found['far']:g} they do not resemble them: fit it again, then recalibrate"
+    if moved["distance"] > moved["far"]:
+        far = f"above {moved['far']:g} they do not resemble them: fit it again, then recalibrate"
         text = f"{text}; {far}"
     return [line("fitted", text)]
 
@@ -268,24 +268,24 @@ def _halved(batches: int, deterministic: bool) -> str:
 
 def _rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
     n = result.ledger
-    found = []
+    notes = []
     if result.duplicate_ids:
         thing = "document" if things_of(n) == "pieces" else "row"
         ids = f"{result.duplicate_ids:,} {thing}s have an id that an earlier {thing} has"
-        found.append(("ids", ids))
+        notes.append(("ids", ids))
     if n["blank"]:
         blank = f"{n['blank']:,} of the rejected rows are blank lines; {WHOLE_FILES}"
-        found.append(("blank", blank))
+        notes.append(("blank", blank))
     if n.get("forgotten"):
         erased = f"{n['forgotten']:,} of the rejected rows were erased from the store before"
-        found.append(("erased", erased))
+        notes.append(("erased", erased))
     if n["fallbacks"]:
         fallbacks = f"{n['fallbacks']:,} rows had no token to count; all their tokens were"
-        found.append(("fallbacks", fallbacks))
+        notes.append(("fallbacks", fallbacks))
     if n["oom_splits"]:
-        found.append(("memory", _halved(n["oom_splits"], deterministic)))
+        notes.append(("memory", _halved(n["oom_splits"], deterministic)))
     if result.damaged:
         others = f" and {len(result.damaged) - 1:,} more" if len(result.damaged) > 1 else ""
         shards = f"{result.damaged[0]}{others}"
-        found.append(("damaged", f"{shards}: missing or changed; such rows were embedded again"))
-    return found
+        notes.append(("damaged", f"{shards}: missing or changed; such rows were embedded again"))
+    return notes

@@ -37,13 +37,13 @@ def numbers(table: pa.Table, name: str, null: int = 0) -> np.ndarray:
 
 def numbers_of(values: pa.ChunkedArray | pa.Array, null: int = 0) -> np.ndarray:
     """Return whole numbers or booleans [n]; `null` stands for nulls."""
-    found = whole(values)
-    if pa.types.is_boolean(found.type):
-        return mask_of(pc.fill_null(found, bool(null)))
-    if found.null_count:
-        found = pc.fill_null(found, pa.scalar(null, found.type))
-    flat = np.frombuffer(found.buffers()[1] or b"", _NUMPY[found.type])
-    return flat[found.offset : found.offset + len(found)]
+    array = whole(values)
+    if pa.types.is_boolean(array.type):
+        return mask_of(pc.fill_null(array, bool(null)))
+    if array.null_count:
+        array = pc.fill_null(array, pa.scalar(null, array.type))
+    flat = np.frombuffer(array.buffers()[1] or b"", _NUMPY[array.type])
+    return flat[array.offset : array.offset + len(array)]
 
 
 def total(table: pa.Table, name: str) -> int:
@@ -63,23 +63,23 @@ def equals(left: pa.ChunkedArray | pa.Array, right: pa.ChunkedArray | pa.Array) 
 
 def lookup(values: pa.ChunkedArray | pa.Array, among: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """Return the place of each value among others, int64 [n]; -1 if it is missing or null."""
-    found = pc.index_in(whole(values), value_set=whole(among), skip_nulls=True)
-    return numbers_of(found, -1).astype(np.int64)
+    indices = pc.index_in(whole(values), value_set=whole(among), skip_nulls=True)
+    return numbers_of(indices, -1).astype(np.int64)
 
 
-def places(found: np.ndarray) -> pa.Int64Array:
+def places(indices: np.ndarray) -> pa.Int64Array:
     """Return places int64 [n] for `take`: null for -1."""
-    there = found >= 0
+    there = indices >= 0
     if there.all():
-        return index_array(found)
+        return index_array(indices)
     bits = pa.py_buffer(np.packbits(there, bitorder="little"))
-    data = pa.py_buffer(found.astype(np.int64))
-    return pa.Int64Array.from_buffers(pa.int64(), len(found), [bits, data])
+    data = pa.py_buffer(indices.astype(np.int64))
+    return pa.Int64Array.from_buffers(pa.int64(), len(indices), [bits, data])
 
 
-def rows_at(table: pa.Table, found: np.ndarray) -> pa.Table:
+def rows_at(table: pa.Table, indices: np.ndarray) -> pa.Table:
     """Return the rows at places int64 [n]; a row of nulls for -1."""
-    return table.take(places(found))
+    return table.take(places(indices))
 
 
 def sum_by_place(at: np.ndarray, n: int, weights: np.ndarray | None = None) -> np.ndarray:
@@ -102,9 +102,9 @@ def nth_of_equals(codes: np.ndarray) -> np.ndarray:
     place = np.arange(len(codes))
     begins = np.ones(len(codes), bool)
     begins[1:] = np.diff(codes[order]) != 0
-    found = np.empty_like(place)
-    found[order] = place - np.maximum.accumulate(np.where(begins, place, 0))
-    return found
+    ranks = np.empty_like(place)
+    ranks[order] = place - np.maximum.accumulate(np.where(begins, place, 0))
+    return ranks
 
 
 def texts(values: Sequence[str | None]) -> pa.StringArray:

@@ -50,27 +50,27 @@ def find_driver() -> Driver | None:
 
 def explain_unseen(driver: Driver, torch: str, cuda: str | None) -> str:
     """Return why this torch, built for `cuda` (None: without), sees no GPU, and what mends it."""
-    found = f"NVIDIA driver {driver.version}" if driver.version else "an NVIDIA driver"
+    name = f"NVIDIA driver {driver.version}" if driver.version else "an NVIDIA driver"
     if driver.cuda > (0, 0):
-        found += f" (up to CUDA {'.'.join(map(str, driver.cuda))})"
+        name += f" (up to CUDA {'.'.join(map(str, driver.cuda))})"
     if cuda is None:
         return (
-            f"{found} is here, but torch {torch} is built without CUDA; install a torch with CUDA"
+            f"{name} is here, but torch {torch} is built without CUDA; install a torch with CUDA"
             " (the image `cuda`)"
         )
     built = f"torch {torch} (CUDA {cuda})"
     if not driver.has_library:
         return (
-            f"{found} is here, but {built} does not find {_LIBRARY}; add its folder to"
+            f"{name} is here, but {built} does not find {_LIBRARY}; add its folder to"
             " LD_LIBRARY_PATH (/usr/local/nvidia/lib64 on GKE and Dataflow)"
         )
     if (0, 0) < driver.cuda and driver.cuda[0] < int(cuda.split(".")[0]):
         return (
-            f"{found} is older than {built} needs; install a newer driver, or a torch for CUDA"
+            f"{name} is older than {built} needs; install a newer driver, or a torch for CUDA"
             f" {driver.cuda[0]}"
         )
     return (
-        f"{found} is here, but {built} sees no GPU; run nvidia-smi, and check that this process"
+        f"{name} is here, but {built} sees no GPU; run nvidia-smi, and check that this process"
         f" may open /dev/nvidia* and what {VISIBLE} says"
     )
 
@@ -103,7 +103,7 @@ def _read_version() -> str:
     NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ...
     """
     with contextlib.suppress(OSError):
-        found = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", VERSION.read_text())
-        if found is not None:
-            return found[0]
+        version = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", VERSION.read_text())
+        if version is not None:
+            return version[0]
     return ""

@@ -56,12 +56,12 @@ def group_by_size(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> list[list[Item]]:
     """Return the items in order, in lists of size `most` at most, or of one item."""
-    found: list[list[Item]] = []
+    groups: list[list[Item]] = []
     room = 0
     for item in items:
-        if not found or size(item) > room:
-            found.append([])
+        if not groups or size(item) > room:
+            groups.append([])
             room = most
-        found[-1].append(item)
+        groups[-1].append(item)
         room -= size(item)
-    return found
+    return groups

@@ -207,9 +207,9 @@ def memory_bytes(text: str) -> int:
     >>> memory_bytes("1.5GB"), memory_bytes("2 KiB"), memory_bytes("7B")
     (1500000000, 2048, 7)
     """
-    found = _MEMORY.fullmatch(text.replace(" ", ""))
-    assert found is not None
-    number, unit, binary = found.groups(default="")
+    match = _MEMORY.fullmatch(text.replace(" ", ""))
+    assert match is not None
+    number, unit, binary = match.groups(default="")
     return int(float(number) * (1024 if binary else 1000) ** (" KMGTP".index(unit) if unit else 0))
 
 

@@ -78,13 +78,13 @@ class CutFn(beam.DoFn):
         fields = document._asdict() if named else document
         check_keys(fields)
         text = fields[self._text]
-        found = self._cutter.cut([text])[0]
+        pieces = self._cutter.cut([text])[0]
         for piece, ((start, end), headings) in enumerate(
-            zip(found.spans, found.headings, strict=True)
+            zip(pieces.spans, pieces.headings, strict=True)
         ):
             place = {
                 "piece": piece,
-                "pieces": len(found.spans),
+                "pieces": len(pieces.spans),
                 "start": start,
                 "end": end,
                 "headings": headings,

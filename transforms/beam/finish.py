@@ -25,14 +25,14 @@ def finished(
     """
     job = resolved.job
     settled = known | "Commit/Settle" >> Settle(job.run)
-    found = [settled]
+    parts = [settled]
     if ranges:
-        found.append(ranges)
+        parts.append(ranges)
     if resolved.index is not None:
         index = BuildIndex(
             job.run, resolved.index, remembered=resolved.remembers_index, hints=indexing
         )
-        found.append(settled | "Index" >> index)
+        parts.append(settled | "Index" >> index)
     model = job.recipe.model if job.recipe.model != job.run.options.model else None
-    facts = with_watch(found, job.run, model)
+    facts = with_watch(parts, job.run, model)
     return facts | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)

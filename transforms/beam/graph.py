@@ -111,7 +111,7 @@ class Together(beam.PTransform):
             items
             | "OneKey" >> beam.Map(lambda item: (None, item))
             | "Group" >> beam.GroupByKey()
-            | "List" >> beam.MapTuple(lambda _, found: list(found))
+            | "List" >> beam.MapTuple(lambda _, values: list(values))
         )
 
 
@@ -173,10 +173,10 @@ class MergeAll(beam.CombineFn):
 def check_worker(run: Run) -> None:
     """Raise SentenceBeamError if worker and submitter have different versions of Beam."""
     wanted = run.versions.get("apache-beam")
-    found = beam.__version__
-    if wanted not in (None, found):
+    installed = beam.__version__
+    if wanted not in (None, installed):
         raise SentenceBeamError(
-            f"a worker has apache-beam {found}, the machine that submitted the job {wanted}; "
+            f"a worker has apache-beam {installed}, the machine that submitted the job {wanted}; "
             "install one version on both (workers: in their image or environment)"
         )
 

@@ -351,8 +351,8 @@ def facts_of(element: IndexElement) -> list[RunFact]:
 
 def gathered(rows: tuple[Reader, Iterable[SentRows]], result: Any) -> IndexElement:
     """Write the rows of a reader, and return the element that says so."""
-    reader, found = rows
-    return IndexElement((gather(reader, found), result))
+    reader, sent = rows
+    return IndexElement((gather(reader, sent), result))
 
 
 def timed_sending(element: IndexElement, *arguments: Any) -> Iterator[IndexElement | SentRows]:

@@ -139,8 +139,8 @@ class LookFn(beam.DoFn):
             # One file may take longer than ten minutes: for its checksum, or to read all of it if
             # unreadable files are left out.
             with kept_alive(self._job.root, self._job.run.id):
-                found = self._looked(item)
-            yield from found
+                items = self._looked(item)
+            yield from items
         except SentenceBeamError as error:
             yield Problem.from_error(error)
 

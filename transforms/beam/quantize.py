@@ -44,8 +44,8 @@ class Quantize(beam.PTransform):
         super().__init__()
         self._run = run
 
-    def expand(self, found: Any) -> Any:
-        units, problems = found
+    def expand(self, written: Any) -> Any:
+        units, problems = written
         measured = (
             units
             | "SpreadRanges" >> beam.Reshuffle()

@@ -37,12 +37,12 @@ class Settle(beam.PTransform):
         pipeline = known.pipeline if isinstance(known, PBegin) else known[0].pipeline
         # a run may make no unit, and grouping nothing gives nothing
         begun = pipeline | "Begin" >> beam.Create([None])
-        found = [
+        grouped_units = [
             some | f"ByStretch{place}" >> beam.Map(_by_stretch).with_output_types(Numbered)
             for place, some in enumerate((*parts, begun))
         ]
         settled = (
-            tuple(found)
+            tuple(grouped_units)
             | "Units" >> Merge()
             | "Group" >> beam.GroupByKey()
             | "Pack" >> beam.FlatMap(keeping_lease, self._run.key, _packed)
@@ -53,21 +53,21 @@ class Settle(beam.PTransform):
         return settled
 
 
-def _by_stretch(found: UnitRecord | Problem | None) -> tuple[int, Any]:
+def _by_stretch(item: UnitRecord | Problem | None) -> tuple[int, Any]:
     """Return (stretch, values) of a unit; problems have a key of their own."""
-    if isinstance(found, UnitRecord):
-        return by_stretch(found)
-    return PROBLEMS_KEY, found
+    if isinstance(item, UnitRecord):
+        return by_stretch(item)
+    return PROBLEMS_KEY, item
 
 
 def _packed(grouped: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, bytes] | Problem | None]:
     """Yield (stretch, its units packed), or the problems of a run."""
-    number, found = grouped
+    number, values = grouped
     if number == PROBLEMS_KEY:
-        yield from filter(None, found)
+        yield from filter(None, values)
         yield None
         return
     try:
-        yield number, pack(found)
+        yield number, pack(values)
     except SentenceBeamError as error:
         yield Problem.from_error(error)

@@ -27,7 +27,7 @@ class Verify(beam.PTransform):
             | "Look" >> beam.ParDo(VerifyFn(self._job))
             | "Merge" >> beam.CombineGlobally(MergeAll(Findings()))
             | "Conclude"
-            >> beam.Map(lambda found, job: Verification(job).conclude(found), self._job)
+            >> beam.Map(lambda findings, job: Verification(job).conclude(findings), self._job)
         )
 
 

@@ -42,12 +42,12 @@ def join_words(words: Iterable[str]) -> str:
 
     Ints and floats together are float; values of other types together are kept as text.
     """
-    found = set(words)
-    if not found:
+    distinct = set(words)
+    if not distinct:
         return NO_TYPE
-    if len(found) == 1:
-        return found.pop()
-    if found == {"int", "float"}:
+    if len(distinct) == 1:
+        return distinct.pop()
+    if distinct == {"int", "float"}:
         return "float"
     return STR.word
 

@@ -100,12 +100,12 @@ def describe_files(files: Iterable[InputFile]) -> dict[str, tuple[str, str]]:
 
     Each one has its format and the name of its first file. Files that cannot be read are left out.
     """
-    found: dict[str, tuple[str, str]] = {}
+    descriptions: dict[str, tuple[str, str]] = {}
     with_syntax = (file for file in files if reader_of(file).has_header)
     for file in islice(with_syntax, DESCRIBED):
         with contextlib.suppress(SentenceBeamError):
-            found.setdefault(reader_of(file).describe(file), (file.format, file.relative))
-    return found
+            descriptions.setdefault(reader_of(file).describe(file), (file.format, file.relative))
+    return descriptions
 
 
 @contextlib.contextmanager

@@ -56,9 +56,9 @@ class FileColumns(ABC):
         The type is the requested one, else that of the values, as `found_types` has it.
         """
         self.check(text, id_column, keep, types)
-        found = dict(self.found_types(tuple(name for name in keep if name not in types)))
-        found |= {name: types[name].word for name in self.existing(keep) or () if name in types}
-        return tuple((name, found[name]) for name in keep if name in found)
+        kinds = dict(self.found_types(tuple(name for name in keep if name not in types)))
+        kinds |= {name: types[name].word for name in self.existing(keep) or () if name in types}
+        return tuple((name, kinds[name]) for name in keep if name in kinds)
 
     @abstractmethod
     def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

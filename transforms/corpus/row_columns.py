@@ -57,19 +57,19 @@ def columns_of(rows: Any, columns: Columns | None = None) -> pa.Table:
     Values of several types in a column are text. Raises OptionError naming the row for a text that
     is none and an id that cannot be one, and for values that have no type of Arrow.
     """
-    found = _raw_columns(rows, columns)
-    if isinstance(found, Mapping):
-        found = pa.table({name: _array(name, each, columns) for name, each in found.items()})
-    if found.num_rows and not found.num_columns:
-        raise OptionError(f"the {found.num_rows} rows have no columns; give a column {TEXT}")
-    names = found.column_names
+    values = _raw_columns(rows, columns)
+    if isinstance(values, Mapping):
+        values = pa.table({name: _array(name, each, columns) for name, each in values.items()})
+    if values.num_rows and not values.num_columns:
+        raise OptionError(f"the {values.num_rows} rows have no columns; give a column {TEXT}")
+    names = values.column_names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"the rows have {names.count(twice)} columns {twice}; rename one")
     if columns is None:
-        return pa.table({name: _plain(found.column(name)) for name in names})
-    used = {name: _used(found, name) for name in columns.wanted if type_at(found.schema, name)}
-    others = {name: pa.nulls(found.num_rows) for name in names}
+        return pa.table({name: _plain(values.column(name)) for name in names})
+    used = {name: _used(values, name) for name in columns.wanted if type_at(values.schema, name)}
+    others = {name: pa.nulls(values.num_rows) for name in names}
     return pa.table({name: used.get(name, others.get(name)) for name in {**others, **used}})
 
 
@@ -104,12 +104,12 @@ def _of_dicts(rows: Sequence[Mapping[str, Any]], columns: Columns | None) -> dic
     names = list(map(_checked_name, dict.fromkeys(name for row in rows for name in row)))
     if columns is None:
         return {name: [row.get(name) for row in rows] for name in names}
-    found: dict[str, Any] = {name: pa.nulls(len(rows)) for name in names}
+    values: dict[str, Any] = {name: pa.nulls(len(rows)) for name in names}
     items = [dict(row) for row in rows]
     for name in columns.wanted:
-        if name in found or any(has_value(item, name) for item in items):
-            found[name] = [value_at(item, name) for item in items]
-    return found
+        if name in values or any(has_value(item, name) for item in items):
+            values[name] = [value_at(item, name) for item in items]
+    return values
 
 
 def _is_used(name: str, columns: Columns | None) -> bool:
@@ -132,7 +132,7 @@ def _of_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
     names = [str(label) for label in labels]
     used = [label for label in labels if _is_used(str(label), columns)]
     try:
-        found = _of_arrow(pa.chunked_array(rows[used]))
+        values = _of_arrow(pa.chunked_array(rows[used]))
     except _UNREAD:
         index = getattr(rows, "index", None)  # of pandas; one with a name is a column
         name_of_index = getattr(index, "name", None)
@@ -140,9 +140,9 @@ def _of_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
         unused = {name: pa.nulls(len(rows)) for name in names}
         return named | unused | {str(label): rows[label] for label in used}
     for name in names:
-        if name not in found.column_names:
-            found = found.append_column(name, pa.nulls(found.num_rows))
-    return found
+        if name not in values.column_names:
+            values = values.append_column(name, pa.nulls(values.num_rows))
+    return values
 
 
 def _of_arrow(column: pa.ChunkedArray) -> pa.Table:

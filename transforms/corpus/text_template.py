@@ -70,7 +70,7 @@ def parse(text: str) -> Template:
     except ValueError as error:
         raise OptionError(f"{text!r}: {error}; write a brace that is one as {{{{ or }}}}") from None
     for plain, name, form, conversion in parsed:
-        around[-1] += _ESCAPED.sub(lambda found: _ESCAPES[found[1]], plain)
+        around[-1] += _ESCAPED.sub(lambda match: _ESCAPES[match[1]], plain)
         if name is None:
             continue
         if not name.strip() or form or conversion:

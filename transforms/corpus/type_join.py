@@ -22,9 +22,9 @@ def join_types(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     if pa.types.is_null(a):
         return b
     for join in (_numbers, _moments, _clocks, _bytes, _nested):
-        found = join(a, b) or join(b, a)
-        if found is not None:
-            return found
+        joined = join(a, b) or join(b, a)
+        if joined is not None:
+            return joined
     return pa.string()
 
 

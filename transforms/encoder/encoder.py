@@ -368,14 +368,14 @@ class Encoder:
 
 def _warn_of_slow_passes(files: ModelFiles, dtype: str, replicas: Sequence[Replica]) -> None:
     """Log once, for all devices, why texts are padded or the dtype is a slow one."""
-    found: list[str | None] = []
+    objections: list[str | None] = []
     for replica in replicas:
         if replica.forward.objection:
-            found.append(f"texts of a batch are padded: {replica.forward.objection}")
+            objections.append(f"texts of a batch are padded: {replica.forward.objection}")
         capability = capability_of(replica.device)
         if capability is not None:
-            found.append(describe_slow_dtype(dtype, files.family, capability))
-    for warning in dict.fromkeys(filter(None, found)):
+            objections.append(describe_slow_dtype(dtype, files.family, capability))
+    for warning in dict.fromkeys(filter(None, objections)):
         _LOGGER.warning("%s: %s: %s", files.folder, files.family, warning)
 
 

@@ -151,9 +151,9 @@ def describe_error(error: BaseException) -> str:
 
 def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any]) -> None:
     """Raise OptionError for weights of other shapes, missing ones, and unused ones of a block."""
-    for name, found, wanted in sorted(report["mismatched_keys"])[:1]:
+    for name, shape, wanted in sorted(report["mismatched_keys"])[:1]:
         raise OptionError(
-            f"{files.folder}: the weights have {name} of {list(found)}, config.json of"
+            f"{files.folder}: the weights have {name} of {list(shape)}, config.json of"
             f" {list(wanted)}; fetch the model again"
         )
     missing = _missing_in(report)

@@ -47,8 +47,8 @@ class OpenVinoForward:
     def __call__(self, batch: Batch) -> TokenStates:
         """Return the token states of the batch's texts, in its order."""
         inputs, real = padded_inputs(batch, self._tokenizer)
-        found = self._request().infer(dict(zip(INPUTS, inputs, strict=True)), share_outputs=True)
-        outputs = [torch.from_numpy(found[place]) for place in range(len(self._layers))]
+        results = self._request().infer(dict(zip(INPUTS, inputs, strict=True)), share_outputs=True)
+        outputs = [torch.from_numpy(results[place]) for place in range(len(self._layers))]
         hidden = {
             layer: _packed(states, real)
             for layer, states in zip(self._layers, outputs, strict=True)

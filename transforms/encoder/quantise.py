@@ -38,10 +38,10 @@ class _States(nn.Module):
         self.layers = layers
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
-        found = self.model(
+        states = self.model(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True
         )
-        return tuple(found.hidden_states[layer] for layer in self.layers)
+        return tuple(states.hidden_states[layer] for layer in self.layers)
 
 
 def quantise(files: ModelFiles, encoder: Encoder, source: str, texts: Sequence[str]) -> Int8Model:

@@ -29,9 +29,9 @@ def scored(
     Also returns the draws of its first metric over all items.
     """
     rows: list[Row] = []
-    draws = {metric: draw(found, seed_of(name)) for metric, found in evidence.items()}
-    for metric, found in evidence.items():
-        sizes = _sizes(found)
+    draws = {metric: draw(values, seed_of(name)) for metric, values in evidence.items()}
+    for metric, values in evidence.items():
+        sizes = _sizes(values)
         believed = {subset: beliefs(drawn) for subset, drawn in draws[metric].items()}
         for place, (method, predicted) in enumerate(predictions.items()):
             against = _against(list(predictions), place)

@@ -227,8 +227,10 @@ def _try(
         path = Path(folder) / "segment"
         path.write_bytes(writer.to_bytes())
         index = SegmentedIndex.open([SegmentFile(path)], writer.trained)
-        found = Candidates.search(index, exact.queries, depth_for(DEEP, plan.rerank), grid)
-    near, deep = (tuned(exact.at(k), found, plan.rerank, budgets.target, tuning) for k in (K, DEEP))
+        candidates = Candidates.search(index, exact.queries, depth_for(DEEP, plan.rerank), grid)
+    near, deep = (
+        tuned(exact.at(k), candidates, plan.rerank, budgets.target, tuning) for k in (K, DEEP)
+    )
     least = near or {"nprobe": grid[-1], "rerank": 0, "value": None}
     nprobe = least["nprobe"] if plan.nlist else 0
     return Tried(

@@ -50,17 +50,17 @@ def scan(
     Of a segment with lists, the lists of `coarse` are searched; a flat one is searched whole.
     `trained` is the index from which the segments with lists were built; None if all are flat.
     """
-    found = [no_results(len(queries), k)]
+    results = [no_results(len(queries), k)]
     queries = as_vectors(queries, queries.shape[1], "queries")
     turned = trained.turned(queries) if coarse is not None and trained is not None else queries
     for part in parts:
         if coarse is None or not part.has_lists:
-            found.append(part.top_k(queries, k, None))
+            results.append(part.top_k(queries, k, None))
         elif _is_linear(part.index):
-            found.append(_top_k(part, turned, k, coarse))
+            results.append(_top_k(part, turned, k, coarse))
         else:
-            found.append(part.top_k(turned, k, coarse))
-    return merge(found, k)
+            results.append(part.top_k(turned, k, coarse))
+    return merge(results, k)
 
 
 def _is_linear(index: Any) -> bool:

@@ -61,8 +61,8 @@ class Candidates:
         Its first segment has the number `segment`.
         """
         base = segment << 32
-        found = cls.none(len(queries), depth, nprobes)
-        parts: list[tuple[np.ndarray, ...]] = [found._rows]
+        candidates = cls.none(len(queries), depth, nprobes)
+        parts: list[tuple[np.ndarray, ...]] = [candidates._rows]
         for step, (new, best) in enumerate(index.steps(queries, depth, nprobes)):
             gains, positions = new
             last_gain = best[0][:, -1:]
@@ -80,7 +80,7 @@ class Candidates:
                     np.full(stays.shape, step),
                 )
             )
-        return found._with(parts)._cut()
+        return candidates._with(parts)._cut()
 
     @property
     def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -125,10 +125,10 @@ def middles(rows: np.ndarray, numbers: np.ndarray, former: np.ndarray, metric: s
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(len(former) + 1))
     full = np.flatnonzero(np.diff(ends))
-    found = former.copy()
+    centres = former.copy()
     if len(full):
-        found[full] = np.add.reduceat(rows[order], ends[full], axis=0) / np.diff(ends)[full, None]
+        centres[full] = np.add.reduceat(rows[order], ends[full], axis=0) / np.diff(ends)[full, None]
     if metric == "ip":
-        lengths = np.sqrt(squared_lengths(found))[:, None]
-        found = np.where(lengths > 0, found / np.where(lengths > 0, lengths, 1), former)
-    return found
+        lengths = np.sqrt(squared_lengths(centres))[:, None]
+        centres = np.where(lengths > 0, centres / np.where(lengths > 0, lengths, 1), former)
+    return centres

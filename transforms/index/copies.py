@@ -28,7 +28,7 @@ def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) ->
         for a, b in zip(first[places], second[places], strict=True)
     ]
     expanded = np.concatenate([np.empty((0, 2), np.int64), *rows])
-    repeated = np.repeat(scores[places], [len(found) for found in rows])
+    repeated = np.repeat(scores[places], [len(copies) for copies in rows])
     best = np.lexsort((expanded[:, 1], expanded[:, 0], -repeated))[:k]
     return TopPairs(repeated[best], expanded[best, 0], expanded[best, 1])
 

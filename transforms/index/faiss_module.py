@@ -45,8 +45,8 @@ def _installed() -> list[str]:
 
     Reading their contents would take half a second.
     """
-    found = (entry.name for folder in sys.path for entry in Path(folder or ".").glob("faiss*-info"))
-    return sorted({name.partition("-")[0].replace("_", "-") for name in found})
+    names = (entry.name for folder in sys.path for entry in Path(folder or ".").glob("faiss*-info"))
+    return sorted({name.partition("-")[0].replace("_", "-") for name in names})
 
 
 def _both_installed(installed: list[str]) -> str:

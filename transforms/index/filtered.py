@@ -253,8 +253,8 @@ class MatchedLists(CodedPart):
         """Copy the live rows of lists, int64 ascending."""
         if not len(lists):
             return
-        found = [_live_rows(part, lists) for part in self._parts]
-        places, codes, ids = (np.concatenate(column) for column in zip(*found, strict=True))
+        live = [_live_rows(part, lists) for part in self._parts]
+        places, codes, ids = (np.concatenate(column) for column in zip(*live, strict=True))
         if len(self._parts) > 1:
             order = np.argsort(places, kind="stable")
             codes = codes[order]

@@ -70,9 +70,9 @@ def _chosen(sample: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray]:
 def _permutation(count: int, seed: int) -> np.ndarray:
     """Return a permutation of so many numbers, int32, as faiss draws it."""
     faiss = load_faiss()
-    found = np.empty(count, np.int32)
-    faiss.rand_perm(faiss.swig_ptr(found), count, seed)
-    return found
+    permutation = np.empty(count, np.int32)
+    faiss.rand_perm(faiss.swig_ptr(permutation), count, seed)
+    return permutation
 
 
 def _move(sums_of: Sums, first: np.ndarray, spherical: bool) -> np.ndarray:
@@ -128,7 +128,7 @@ def _by_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | Non
 
 def _by_faiss(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray:
     """k-means by faiss on its GPUs."""
-    found = load_faiss().Kmeans(
+    clustering = load_faiss().Kmeans(
         sample.shape[1],
         lists,
         niter=ITERATIONS,
@@ -138,8 +138,8 @@ def _by_faiss(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray:
         max_points_per_centroid=_MOST_PER_LIST,
         gpu=True,
     )
-    found.train(sample)
-    return np.asarray(found.centroids, np.float32)
+    clustering.train(sample)
+    return np.asarray(clustering.centroids, np.float32)
 
 
 def by_torchs_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | None:

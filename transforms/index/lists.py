@@ -36,10 +36,10 @@ class ListMemory:
     @cached_property
     def _addresses(self) -> np.ndarray:
         """The addresses of codes and ids, int64 [nlist, 2]; 0 for lists without rows."""
-        found = np.zeros((self.count, 2), np.int64)
+        addresses = np.zeros((self.count, 2), np.int64)
         for number in np.flatnonzero(self.sizes).tolist():
-            found[number] = int(self._lists.get_codes(number)), int(self._lists.get_ids(number))
-        return found
+            addresses[number] = int(self._lists.get_codes(number)), int(self._lists.get_ids(number))
+        return addresses
 
     def _places(self, lists: np.ndarray) -> np.ndarray:
         """Return the addresses of codes and ids of some lists, int64 [l, 2]."""

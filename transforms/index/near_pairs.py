@@ -123,7 +123,7 @@ class _Lists:
         A block of members with earlier members is left out: its pairs are those of the mirrored
         block.
         """
-        found = []
+        pairs = []
         for number in range(self.count):
             members = int(self._first_member[number + 1] - self._first_member[number])
             visitors = int(self._first_visitor[number + 1] - self._first_visitor[number])
@@ -132,8 +132,8 @@ class _Lists:
                 lowest = 0
                 if min(start + step, members + visitors) <= members and members > self.side:
                     lowest = start
-                found += [(number, start, other) for other in range(lowest, members, self.side)]
-        return found
+                pairs += [(number, start, other) for other in range(lowest, members, self.side)]
+        return pairs
 
     def step(self, members: int) -> int:
         """The number of rows to compare at once with a list's members, more if these are few."""

@@ -78,9 +78,9 @@ def _fill_quantizer(faiss: Any, quantizer: Any, lists: Iterable[np.ndarray], cou
     faiss.omp_set_num_threads(1)  # a graph grown by several threads differs from run to run
     for block in lists:
         quantizer.add(np.ascontiguousarray(block))
-    found = quantizer.ntotal
-    for first in range(found, count, found):
-        quantizer.add(quantizer.reconstruct_n(0, min(found, count - first)))
+    count_now = quantizer.ntotal
+    for first in range(count_now, count, count_now):
+        quantizer.add(quantizer.reconstruct_n(0, min(count_now, count - first)))
     faiss.omp_set_num_threads(threads)
     if hasattr(quantizer, "hnsw"):
         quantizer.hnsw.efSearch = _ASSIGN_EF_SEARCH

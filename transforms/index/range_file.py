@@ -91,10 +91,10 @@ class RangeHeader:
         if lists < 0 or len(data) != header_bytes(lists):
             raise changed(path)
         sizes, crcs = np.frombuffer(data, "<u4", 2 * lists, _FIXED.size).reshape(2, lists)
-        found = cls(first, code_size, first_id, sizes, crcs)
-        if found.rows != rows:
+        header = cls(first, code_size, first_id, sizes, crcs)
+        if header.rows != rows:
             raise changed(path)
-        return found
+        return header
 
 
 def is_range(path: str | Path) -> bool:

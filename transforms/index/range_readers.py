@@ -80,9 +80,9 @@ class MappedRange:
         """Return views of the mapped file, each once its checksum is right."""
         starts = header.offsets[places].tolist()
         stops = header.offsets[places + 1].tolist()
-        found = [self._bytes[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        check_lists(self.path, header, places, found)
-        return found
+        lists = [self._bytes[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        check_lists(self.path, header, places, lists)
+        return lists
 
     def fetch(self, header: RangeHeader, first: int, last: int) -> list[np.ndarray]:
         """Return nothing: all lists are at hand."""
@@ -98,22 +98,22 @@ def shared_header(path: str, data: bytes, digest: str) -> RangeHeader:
 
     Raises DamagedIndexError, naming the file, if they have another sha256; "" is not compared.
     """
-    found = hashlib.sha256(data).hexdigest()
-    if digest not in ("", found):
+    sha256 = hashlib.sha256(data).hexdigest()
+    if digest not in ("", sha256):
         raise changed(path)
-    header = _HEADERS.get(found)
+    header = _HEADERS.get(sha256)
     if header is None:
         header = RangeHeader.from_bytes(data, path)
-        _HEADERS[found] = header
+        _HEADERS[sha256] = header
     return header
 
 
 def check_lists(
-    path: str, header: RangeHeader, places: np.ndarray, found: Sequence[np.ndarray]
+    path: str, header: RangeHeader, places: np.ndarray, lists: Sequence[np.ndarray]
 ) -> None:
     """Raise DamagedIndexError, naming the file, if a list at one of the places was changed."""
     wanted = header.crcs[places].tolist()
-    if any(crc32(data.data) != crc for data, crc in zip(found, wanted, strict=True)):
+    if any(crc32(data.data) != crc for data, crc in zip(lists, wanted, strict=True)):
         raise changed(path)
 
 
@@ -152,11 +152,11 @@ class RangeFile:
         """
         reader = MappedRange(path, digest)
         header = reader.header()
-        found = cls(reader, header.first, header.stop, header.rows, header.first_id)
+        reader_of_range = cls(reader, header.first, header.stop, header.rows, header.first_id)
         if keep is None:
-            return found
-        check_keep(found.path, found.rows, keep)
-        return replace(found, deleted=int(np.count_nonzero(~keep)), keep=lambda: keep)
+            return reader_of_range
+        check_keep(reader_of_range.path, reader_of_range.rows, keep)
+        return replace(reader_of_range, deleted=int(np.count_nonzero(~keep)), keep=lambda: keep)
 
 
 def check_keep(path: str, rows: int, keep: np.ndarray | None) -> None:

@@ -87,14 +87,14 @@ class OpenRanges(Part):
 
     def only(self, wanted: Sequence[np.ndarray]) -> OpenRanges:
         self._read_headers()
-        found = copy.copy(self)
-        found.bits = np.zeros(self._bytes, np.uint8)
-        found.live = 0
+        chosen = copy.copy(self)
+        chosen.bits = np.zeros(self._bytes, np.uint8)
+        chosen.live = 0
         for number, place in enumerate(self.places.tolist()):
             kept = wanted[place] & self._kept(number)
-            found.bits[self._ranges[number].bits] = np.packbits(kept, bitorder="little")
-            found.live += int(np.count_nonzero(kept))
-        return found
+            chosen.bits[self._ranges[number].bits] = np.packbits(kept, bitorder="little")
+            chosen.live += int(np.count_nonzero(kept))
+        return chosen
 
     def _kept(self, number: int) -> np.ndarray:
         """Return bool [rows] of a range whose header has been read, False for rows not wanted."""
@@ -112,10 +112,10 @@ class OpenRanges(Part):
     @property
     def live_positions(self) -> np.ndarray:
         self._read_headers()
-        found = [np.empty(0, np.int64)]
+        positions = [np.empty(0, np.int64)]
         for number, place in enumerate(self.places.tolist()):
-            found.append(np.flatnonzero(self._kept(number)) | place << 32)
-        return np.concatenate(found)
+            positions.append(np.flatnonzero(self._kept(number)) | place << 32)
+        return np.concatenate(positions)
 
     def matches_of_lists(self) -> np.ndarray:
         self._read_headers()
@@ -189,9 +189,11 @@ class OpenRanges(Part):
             if header is None or not len(here):
                 continue
             here = here[header.sizes[here] > 0]
-            found = part.reader.at_hand(header, here)
-            at_hand = np.array([data is not None for data in found], bool)
-            self._put(part.first + here[at_hand], [data for data in found if data is not None])
+            lists_at_hand = part.reader.at_hand(header, here)
+            at_hand = np.array([data is not None for data in lists_at_hand], bool)
+            self._put(
+                part.first + here[at_hand], [data for data in lists_at_hand if data is not None]
+            )
             spare = 0.0 if part.reader.stays else SPARE
             runs += [(part, header, *run) for run in blocks_of(header, here[~at_hand], spare)]
         if runs:
@@ -204,11 +206,11 @@ class OpenRanges(Part):
                 self.ready[lists] = True
         self.ready[missing] = True
 
-    def _put(self, lists: np.ndarray, found: Sequence[np.ndarray]) -> None:
+    def _put(self, lists: np.ndarray, data_of_lists: Sequence[np.ndarray]) -> None:
         """Put the bytes of lists that are not empty into the table."""
-        self.lists.place(lists, np.array([data.ctypes.data for data in found], np.int64))
+        self.lists.place(lists, np.array([data.ctypes.data for data in data_of_lists], np.int64))
         if not self._stays:
-            for number, data in zip(lists.tolist(), found, strict=True):
+            for number, data in zip(lists.tolist(), data_of_lists, strict=True):
                 self._held.put(number, data)
 
 

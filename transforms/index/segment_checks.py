@@ -85,8 +85,8 @@ def mapped_file(path: str | Path, size: int | None = None) -> np.ndarray:
     """
     if not os.path.exists(path):
         raise DamagedIndexError(f"{path} is missing")
-    found = os.path.getsize(path)
-    if not found or (size is not None and found != size):
+    on_disk = os.path.getsize(path)
+    if not on_disk or (size is not None and on_disk != size):
         raise changed(path)
     with open(path, "rb") as file:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

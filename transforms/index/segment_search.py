@@ -142,21 +142,21 @@ class SegmentedIndex:
         self, queries: np.ndarray, k: int, *, nprobe: int | None = None, least: int | None = None
     ) -> SearchResult:
         """Return the top k of each query, and all other rows with the score of the k-th."""
-        found = self.search(queries, k + 1, nprobe=nprobe, least=least)
-        pending = np.flatnonzero(_goes_on(found, k))
+        results = self.search(queries, k + 1, nprobe=nprobe, least=least)
+        pending = np.flatnonzero(_goes_on(results, k))
         depth = k + 1
         while len(pending):
             depth *= _WIDER
             wider = self.search(queries[pending], depth, nprobe=nprobe, least=least)
-            missing = result(*no_results(len(queries), depth - found.row.shape[1]), self.metric)
-            found = SearchResult(
-                *(np.concatenate(pair, axis=1) for pair in zip(found, missing, strict=True))
+            missing = result(*no_results(len(queries), depth - results.row.shape[1]), self.metric)
+            results = SearchResult(
+                *(np.concatenate(pair, axis=1) for pair in zip(results, missing, strict=True))
             )
-            for column, new in zip(found, wider, strict=True):
+            for column, new in zip(results, wider, strict=True):
                 column[pending] = new
             pending = pending[_goes_on(wider, k)]
-        found.row[:, k:][found.scores[:, k:] != found.scores[:, k - 1 : k]] = -1
-        return found
+        results.row[:, k:][results.scores[:, k:] != results.scores[:, k - 1 : k]] = -1
+        return results
 
     def sweep(self, queries: np.ndarray, k: int, nprobes: Sequence[int]) -> list[SearchResult]:
         """Return the results at each of several nprobe, ascending; every list is scanned once."""
@@ -258,6 +258,6 @@ def result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResul
     return SearchResult(gains_to_scores(gains, metric), *split(positions))
 
 
-def _goes_on(found: SearchResult, k: int) -> np.ndarray:
+def _goes_on(results: SearchResult, k: int) -> np.ndarray:
     """Return whether rows that were not found may have the score of the k-th, bool [q]."""
-    return (found.row[:, -1] >= 0) & (found.scores[:, -1] == found.scores[:, k - 1])
+    return (results.row[:, -1] >= 0) & (results.scores[:, -1] == results.scores[:, k - 1])

@@ -202,8 +202,8 @@ class PostgresTarget:
             " WHERE starts_with(relname, %s) AND pg_get_userbyid(relowner) = current_user"
             " AND relkind = 'r' ORDER BY relname"
         )
-        found = self._connection.execute(query, [prefix]).fetchall()
-        return [sql.Identifier(*parts) for parts in found]
+        rows = self._connection.execute(query, [prefix]).fetchall()
+        return [sql.Identifier(*parts) for parts in rows]
 
     @contextlib.contextmanager
     def written_by_workers(self) -> Iterator[StageWriter]:

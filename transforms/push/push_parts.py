@@ -136,17 +136,17 @@ def _rows(part: pa.Table, job: PushJob) -> Iterator[pa.RecordBatch]:
 def conclude(written: Sequence[WrittenRows], job: PushJob) -> None:
     """Write the result of the job: the number of rows, or the first problem."""
     problem = next((part.problem for part in written if part.problem is not None), None)
-    found = WrittenRows(sum(part.rows for part in written), problem)
-    storage.overwrite(job.result, json.dumps(asdict(found)).encode())
+    conclusion = WrittenRows(sum(part.rows for part in written), problem)
+    storage.overwrite(job.result, json.dumps(asdict(conclusion)).encode())
 
 
 def check_concluded(job: PushJob) -> None:
     """Raise the problem that ended the job, and SentenceBeamError if it left no result."""
-    found = storage.storage_of(job.result).read_versioned(job.result)
-    if found is None:
+    stored = storage.storage_of(job.result).read_versioned(job.result)
+    if stored is None:
         raise SentenceBeamError("the job ended without a result; see the runner's log")
     with refuse_damage(f"{job.result} is not what the job wrote", "push again"):
-        result: WrittenRows = dataclass_of(WrittenRows, json.loads(found[0]))
+        result: WrittenRows = dataclass_of(WrittenRows, json.loads(stored[0]))
     if result.problem is not None:
         raise result.problem.error()
 

@@ -100,7 +100,7 @@ def _has_own_ids(manifest: Manifest) -> bool:
 
 def _touched(steps: list[Step]) -> dict[str, Touched]:
     """Return the ids that some runs changed, the latest run first."""
-    found: dict[str, Touched] = {}
+    touched: dict[str, Touched] = {}
     for step in progress.over(steps, "comparing", "runs"):
         for file in step.changes.files:
             table = read_changes(step.manifest.root, file)
@@ -109,10 +109,10 @@ def _touched(steps: list[Step]) -> dict[str, Touched]:
             ids, shards = (table.column(name).to_pylist() for name in ("id", "shard"))
             for row_id, was_there, is_gone, shard in zip(ids, there, gone, shards, strict=True):
                 now = None if is_gone else shard
-                if row_id in found:
-                    now = found[row_id].shard
-                found[row_id] = Touched(now, was_there)
-    return found
+                if row_id in touched:
+                    now = touched[row_id].shard
+                touched[row_id] = Touched(now, was_there)
+    return touched
 
 
 def _difference(
@@ -142,7 +142,7 @@ def _places(
     """
     shards = _shards_of(new, old, wanted)
     ids = pa.array(list(wanted), pa.string())
-    found: dict[int, array[int]] = {}
+    places: dict[int, array[int]] = {}
     seen: list[pa.Array] = []
     for number in progress.over(shards, "comparing", "shards"):
         shard = new.shard(number)
@@ -154,11 +154,11 @@ def _places(
             rows.extend((here + start).tolist())
             start += batch.num_rows
         if rows:
-            found[number] = rows
+            places[number] = rows
     _check_once(seen)
     if sum(map(len, seen)) != len(wanted):
         return None
-    return found
+    return places
 
 
 def _shards_of(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -> list[int]:

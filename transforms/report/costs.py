@@ -22,13 +22,13 @@ def costs(ordered: Sequence[RunSummary], price: float) -> dict[str, Cost]:
     starting up.
     """
     best: dict[str, float] = {}
-    found = {}
+    costs_by_run = {}
     for summary in ordered:
         speed = max(best.get(summary.pooled, 0.0), summary.tokens_per_second or 0.0)
         best[summary.pooled] = speed
         spent = None if summary.seconds is None else price_of(summary.seconds, price)
-        found[summary.run] = Cost(spent, _saved(summary, speed, price))
-    return found
+        costs_by_run[summary.run] = Cost(spent, _saved(summary, speed, price))
+    return costs_by_run
 
 
 def price_of(seconds: float, per_hour: float) -> float:

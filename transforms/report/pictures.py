@@ -11,6 +11,6 @@ def draw_charts(title: str, charts: Sequence[tuple[str, Chart]]) -> str:
     return environment().get_template("charts.svg").render(title=title, charts=charts)
 
 
-def draw_heat_map(found: HeatMap) -> str:
+def draw_heat_map(heat_map: HeatMap) -> str:
     """Return an SVG file of a heat map."""
-    return environment().get_template("heat.svg").render(map=found)
+    return environment().get_template("heat.svg").render(map=heat_map)

@@ -18,7 +18,7 @@ class Kept(Generic[T]):
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value of a key; make it if nobody holds one. Raises what `make` raises."""
         with self._lock:
-            found = self._values.get(key)
-            if found is None:
-                found = self._values[key] = make()
-            return found
+            value = self._values.get(key)
+            if value is None:
+                value = self._values[key] = make()
+            return value

@@ -68,11 +68,11 @@ class SnapshotIndex:
 
     def _locator(self, number: int) -> LocatorFile:
         """Return the locator of a segment, opened when first needed."""
-        found = self._opened_locators.get(number)
-        if found is None:
-            found = _shared_locator(self._manifest.root, self._segments[number])
-            self._opened_locators[number] = found
-        return found
+        locator = self._opened_locators.get(number)
+        if locator is None:
+            locator = _shared_locator(self._manifest.root, self._segments[number])
+            self._opened_locators[number] = locator
+        return locator
 
     @cached_property
     def whole_index(self) -> SegmentedIndex:

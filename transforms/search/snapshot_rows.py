@@ -137,8 +137,8 @@ class SnapshotRows:
         for number in np.unique(shard).tolist():
             places = np.flatnonzero(shard == number)
             names[places] = self._of_shard(number, row[places], ["id"]).column("id").to_numpy()
-        found: list[str] = names.tolist()
-        return found
+        ids: list[str] = names.tolist()
+        return ids
 
     def firsts(self, shard: np.ndarray, row: np.ndarray) -> list[int]:
         """Return the places of the first piece of each document among the pieces of a query."""
@@ -255,16 +255,16 @@ def exact_rows(
             yield prepared(as_matrix(batch.column(0)), manifest.metric), start
             start += batch.num_rows
 
-    scores, found = exact_search(blocks(), queries, k, scored_by(manifest.metric))
+    scores, nearest = exact_search(blocks(), queries, k, scored_by(manifest.metric))
     if wanted is None:
         rows = manifest.shards.column("rows").to_numpy()[numbers.start : numbers.stop]
         starts = np.cumsum(rows) - rows
-        shard = np.searchsorted(starts, found, "right") - 1
-        positions = (numbers.start + shard) << 32 | found - starts[shard]
+        shard = np.searchsorted(starts, nearest, "right") - 1
+        positions = (numbers.start + shard) << 32 | nearest - starts[shard]
     else:
         places = [np.flatnonzero(wanted.shards[number]) | number << 32 for number in numbers]
-        positions = np.concatenate(places)[found]
-    return scores, np.where(found >= 0, positions, -1)
+        positions = np.concatenate(places)[nearest]
+    return scores, np.where(nearest >= 0, positions, -1)
 
 
 def _described(

@@ -90,11 +90,11 @@ def read_known_fields(kind: type[_Fields], values: Mapping[str, Any], path: Path
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"it has the key {twice!r} twice")
-    return found
+    return fields
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -146,9 +146,10 @@ def refuse_own_code(
         classes = named.get(kind)
         if not isinstance(classes, list):
             classes = [classes]
-        found = next((name for name in classes if name), None)
-        if found is not None:
+        own_class = next((name for name in classes if name), None)
+        if own_class is not None:
             raise OptionError(
-                f"{path}: auto_map names {found}, code of the model's own, which is never run here;"
-                f" if {instead} gives the same vectors, delete auto_map, else use another model"
+                f"{path}: auto_map names {own_class}, code of the model's own, which is never run"
+                f" here; if {instead} gives the same vectors, delete auto_map, else use another"
+                " model"
             )

@@ -382,8 +382,8 @@ def _find_tokenizer(folder: Path) -> tuple[Path, ...]:
     names: tuple[str, ...] = _TOKENIZER_FILES
     if (folder / "tokenizer.json").is_file():
         names = ("tokenizer.json",)  # it is complete: vocabulary files beside it are never read
-    found = [folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file()]
-    for path in found:
+    paths = [folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file()]
+    for path in paths:
         if path.suffix == ".json":
             check_not_cut_off(path)
-    return tuple(found)
+    return tuple(paths)

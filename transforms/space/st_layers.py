@@ -57,8 +57,8 @@ def read_layers(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
     A last Normalize becomes the field `normalize`.
     """
     pooled = next((place for place, (kind, _) in enumerate(modules) if kind in POOLED), 0)
-    found = [_layer(kind, folder) for kind, folder in modules[pooled + 1 :]]
-    layers = [layer for layer in found if layer is not None]
+    read = [_layer(kind, folder) for kind, folder in modules[pooled + 1 :]]
+    layers = [layer for layer in read if layer is not None]
     normalize = bool(layers) and layers[-1].kind == "normalize"
     if normalize:
         layers.pop()

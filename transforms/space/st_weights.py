@@ -41,9 +41,9 @@ def _shapes(kind: str, parameters: Mapping[str, Any]) -> dict[str, list[int]]:
 
 def _check_shape(layer: StLayer, name: str, wanted: list[int]) -> None:
     path = find_safetensors(layer.folder)[0]
-    found = safetensors_shapes(path).get(name)
-    if found != wanted:
+    shape = safetensors_shapes(path).get(name)
+    if shape != wanted:
         raise OptionError(
-            f"{path} does not fit its config.json: {name} is {found or 'missing'}, not {wanted};"
+            f"{path} does not fit its config.json: {name} is {shape or 'missing'}, not {wanted};"
             " fetch the model again"
         )

@@ -20,16 +20,16 @@ def refuse_adapters(folder: Path) -> None:
     transformers would load the base that they name, which the hash of the folder does not cover, or
     leave the adapter out if PEFT is not installed.
     """
-    found = next((name for name in _ADAPTER_FILES if (folder / name).is_file()), None)
-    if found is None:
+    adapter = next((name for name in _ADAPTER_FILES if (folder / name).is_file()), None)
+    if adapter is None:
         return
     base = read_json_if_there(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
     what = f"an adapter of {base}" if base else "an adapter"
     if not (folder / "config.json").is_file():
         what += " without its base"
     raise OptionError(
-        f"{folder / found}: the folder holds {what}, and adapters are not loaded; merge it into its"
-        " base with PEFT's merge_and_unload, then delete the adapter's files"
+        f"{folder / adapter}: the folder holds {what}, and adapters are not loaded; merge it into"
+        " its base with PEFT's merge_and_unload, then delete the adapter's files"
     )
 
 

@@ -32,14 +32,16 @@ class BeamStorage:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
             return matched_file(self.stat(pattern))
-        found = FileSystems.match([glob.literal + "**"])[0].metadata_list
-        listed = {m.path: m for m in found if not m.path.endswith("/")}
+        metadata = FileSystems.match([glob.literal + "**"])[0].metadata_list
+        listed = {m.path: m for m in metadata if not m.path.endswith("/")}
         names = matched(glob, [Entry(path, 0, "", "") for path in sorted(listed)])
         return names._replace(files=[self._entry(listed[entry.path]) for entry in names.files])
 
     def below(self, folder: str) -> list[Entry]:
-        found = FileSystems.match([f"{folder}/**"])[0].metadata_list
-        entries = (Entry(m.path, m.size_in_bytes, "", "", m.last_updated_in_seconds) for m in found)
+        metadata = FileSystems.match([f"{folder}/**"])[0].metadata_list
+        entries = (
+            Entry(m.path, m.size_in_bytes, "", "", m.last_updated_in_seconds) for m in metadata
+        )
         return sorted(entries, key=lambda e: e.path)
 
     def lists_ranges(self, folder: str) -> bool:
@@ -49,10 +51,10 @@ class BeamStorage:
         return named_between(self.below(folder), folder, low, high)
 
     def stat(self, path: str) -> Entry | None:
-        found = FileSystems.match([path])[0].metadata_list
-        if not found:
+        metadata = FileSystems.match([path])[0].metadata_list
+        if not metadata:
             return None
-        return self._entry(found[0])
+        return self._entry(metadata[0])
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         reader = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
@@ -97,11 +99,15 @@ class BeamStorage:
     def _exists(self, path: str) -> bool:
         return FileSystems.exists(path)
 
-    def _entry(self, found: FileMetadata) -> Entry:
-        checksum = str(FileSystems.checksum(found.path))
-        version = f"{found.size_in_bytes}-{checksum}"
+    def _entry(self, metadata: FileMetadata) -> Entry:
+        checksum = str(FileSystems.checksum(metadata.path))
+        version = f"{metadata.size_in_bytes}-{checksum}"
         return Entry(
-            found.path, found.size_in_bytes, checksum, version, found.last_updated_in_seconds
+            metadata.path,
+            metadata.size_in_bytes,
+            checksum,
+            version,
+            metadata.last_updated_in_seconds,
         )
 
     def _write(self, path: str, data: bytes) -> None:

@@ -73,10 +73,10 @@ class BoundedCache:
 
     def _files(self) -> list[tuple[float, int, str]]:
         """Return the time of the last use, the size and the path of each file."""
-        found = []
+        files = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     status = entry.stat()
-                    found.append((status.st_mtime, status.st_size, entry.path))
-        return found
+                    files.append((status.st_mtime, status.st_size, entry.path))
+        return files

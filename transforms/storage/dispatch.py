@@ -78,10 +78,10 @@ def _no_filesystem(path: str) -> MissingExtraError:
 
 def read_bytes(path: str) -> bytes:
     """Return the bytes of a whole file. Raises FileNotFoundError."""
-    found = storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage_of(path).read_versioned(path)
+    if stored is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    return found[0]
+    return stored[0]
 
 
 def read_range(path: str, start: int, stop: int) -> bytes:

@@ -118,8 +118,8 @@ class GcsStorage:
     def _listed(self, prefix: str, low: str = "", high: str = "") -> list[Entry]:
         bucket, start = bucket_and_name(prefix)
         with _refusals_explained(prefix, missing=True):
-            found = listed(functools.partial(_page, bucket, start), start, low, high)
-        return sorted(found, key=lambda entry: entry.path)
+            entries = listed(functools.partial(_page, bucket, start), start, low, high)
+        return sorted(entries, key=lambda entry: entry.path)
 
     def _write(self, path: str, data: bytes, generation: int) -> bool:
         blob = _blob(path)
@@ -171,9 +171,9 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     page = list(next(blobs.pages, ()))
     # Some emulators ignore the offsets.
     within = (blob for blob in page if low <= blob.name and not (high and blob.name >= high))
-    found = [_entry(blob) for blob in within if not blob.name.endswith("/")]
+    entries = [_entry(blob) for blob in within if not blob.name.endswith("/")]
     last = page[-1].name if page else ""
-    return Page(found, last, blobs.next_page_token is not None)
+    return Page(entries, last, blobs.next_page_token is not None)
 
 
 def _entry(blob: Any) -> Entry:

@@ -85,13 +85,13 @@ def matched(glob: Glob, listed: Collection[Entry]) -> Matched:
 
 def _folders_of(paths: Iterable[str], above: int) -> tuple[str, ...]:
     """Return the folders of files, sorted, whose paths have more than `above` characters."""
-    found: set[str] = set()
+    folders: set[str] = set()
     for path in paths:
         folder = folder_of(path)
-        while len(folder) > above and folder not in found:
-            found.add(folder)
+        while len(folder) > above and folder not in folders:
+            folders.add(folder)
             folder = folder_of(folder)
-    return tuple(sorted(folder.rstrip("/") for folder in found))
+    return tuple(sorted(folder.rstrip("/") for folder in folders))
 
 
 def beside(glob: Glob, files: list[Entry], others: Iterable[str]) -> list[str]:

@@ -36,9 +36,9 @@ def listed(
     after = low and prefix + low
     end = high and prefix + high
     first = page(after, end)
-    found = list(first.found)
+    items = list(first.found)
     if not first.more:
-        return found
+        return items
     with ThreadPoolExecutor(AT_ONCE) as pool:
         waiting: dict[Future[Page[T]], str] = {}
 
@@ -52,12 +52,12 @@ def listed(
                 for future in done:
                     upto = waiting.pop(future)
                     part = future.result()
-                    found += part.found
+                    items += part.found
                     if part.more:
                         _ask_rest(ask, prefix, part.last, upto)
         finally:
             pool.shutdown(cancel_futures=True)
-    return found
+    return items
 
 
 def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, upto: str) -> None:

@@ -45,10 +45,10 @@ class LocalStorage:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
             status = _status(pattern)
-            found: dict[str, os.stat_result | None] = {}
+            status_of: dict[str, os.stat_result | None] = {}
             if status is not None:
-                found[pattern] = status
-            return _matched(glob, found, [], [])
+                status_of[pattern] = status
+            return _matched(glob, status_of, [], [])
         seen = sorted(_seen(glob))
         folders = [path for path in seen if path.endswith("/")]
         taken = {path: glob.takes(path) for path in seen if not path.endswith("/")}

@@ -238,32 +238,32 @@ def _part(path: str, client: Any, start: int, stop: int) -> bytes:
 def _from(path: str, client: Any, start: int, stop: int) -> bytes:
     """Return bytes of an object in one request. Raises OutsideFileError if it has none of them."""
     try:
-        found: bytes = client.get_range(GetRequest(*bucket_and_name(path)), start, stop)
+        data: bytes = client.get_range(GetRequest(*bucket_and_name(path)), start, stop)
     except S3ClientError as error:
         if error.code != OUTSIDE:
             raise
         raise OutsideFileError(errno.EINVAL, "it ends before the bytes requested", path) from error
-    return found
+    return data
 
 
 def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
     """Return an object's bytes and ETag; retry if the connection breaks, as the client does not."""
     for _ in range(TRIES - 1):
-        found = client.get_object(Bucket=bucket, Key=key)
+        response = client.get_object(Bucket=bucket, Key=key)
         with contextlib.suppress(*BROKEN_OFF):
-            return found["Body"].read(), found["ETag"]
-    found = client.get_object(Bucket=bucket, Key=key)
-    return found["Body"].read(), found["ETag"]
+            return response["Body"].read(), response["ETag"]
+    response = client.get_object(Bucket=bucket, Key=key)
+    return response["Body"].read(), response["ETag"]
 
 
 def _listed(prefix: str, low: str = "", high: str = "") -> list[Entry]:
     bucket, start = bucket_and_name(prefix)
     with _refusals_explained(prefix):
         if bucket.endswith(UNSORTED):
-            found = [_entry(bucket, item) for items, _ in _pages(bucket, start) for item in items]
+            entries = [_entry(bucket, item) for items, _ in _pages(bucket, start) for item in items]
         else:
-            found = listed(functools.partial(_page, bucket, start), start, low, high)
-    files = (entry for entry in found if not entry.path.endswith("/"))
+            entries = listed(functools.partial(_page, bucket, start), start, low, high)
+    files = (entry for entry in entries if not entry.path.endswith("/"))
     return sorted(files, key=lambda entry: entry.path)
 
 
@@ -273,8 +273,8 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
         last = items[-1].key if items else ""
         if last > after or not more:  # some services ignore the start
             within = (item for item in items if item.key > after and not (upto and item.key > upto))
-            found = [_entry(bucket, item) for item in within]
-            return Page(found, last, more and not (upto and last >= upto))
+            entries = [_entry(bucket, item) for item in within]
+            return Page(entries, last, more and not (upto and last >= upto))
     raise AssertionError("the last page has no successor")
 
 

@@ -15,9 +15,9 @@ def read_calibration(folder: str) -> Calibration:
     """
     root = storage.absolute(folder)
     store = storage.storage_of(root)
-    found = {name: store.read_versioned(storage.join(root, name)) for name in (INFO, TENSORS)}
+    files = {name: store.read_versioned(storage.join(root, name)) for name in (INFO, TENSORS)}
     return Calibration.from_files(
-        {name: file[0] for name, file in found.items() if file is not None}, folder
+        {name: file[0] for name, file in files.items() if file is not None}, folder
     )
 
 

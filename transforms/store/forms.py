@@ -38,18 +38,18 @@ def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
     return of_run + _digest([columns, ranges])
 
 
-def check_forms(of_run: str, found: dict[str, str]) -> None:
+def check_forms(of_run: str, forms: dict[str, str]) -> None:
     """Raise LedgerError if a shard has another form than the run, or other kept columns.
 
-    `found` has a shard of each form.
+    `forms` has a shard of each form.
     """
-    for form, path in found.items():
+    for form, path in forms.items():
         if form[:HALF] != of_run:
             raise LedgerError(
                 f"ledger: {path} is of another space, or has other kept columns, another text or"
                 " other ids than this run's options say; nothing committed"
             )
-    columns = {form[HALF:]: path for form, path in found.items()}
+    columns = {form[HALF:]: path for form, path in forms.items()}
     if len(columns) > 1:
         first, second, *_ = sorted(columns.values())
         raise LedgerError(

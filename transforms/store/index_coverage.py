@@ -69,11 +69,11 @@ class Coverage:
 
 def _summed(shards: np.ndarray, counts: np.ndarray, sums: np.ndarray) -> Coverage:
     order = np.argsort(shards, kind="stable")
-    found, starts = np.unique(shards[order], return_index=True)
-    if not len(found):
+    numbers, starts = np.unique(shards[order], return_index=True)
+    if not len(numbers):
         return Coverage()
     return Coverage(
-        found, np.add.reduceat(counts[order], starts), np.add.reduceat(sums[order], starts)
+        numbers, np.add.reduceat(counts[order], starts), np.add.reduceat(sums[order], starts)
     )
 
 

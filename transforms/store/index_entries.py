@@ -138,10 +138,10 @@ class SegmentEntry(JsonEntry):
     @property
     def files(self) -> list[str]:
         """The paths of its files."""
-        found = [self.path, self.locator]
+        paths = [self.path, self.locator]
         if self.refine:
-            found.append(self.refine.path)
-        return found
+            paths.append(self.refine.path)
+        return paths
 
 
 @dataclass(frozen=True)

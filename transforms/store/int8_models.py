@@ -35,12 +35,12 @@ def keep_int8(root: str, space: Space, generation: int, model: Int8Model) -> Int
 def claimed_int8(root: str, space: Space, generation: int) -> Int8Model | None:
     """Return the model that an earlier start of this run made for a float space, None without."""
     path = _claim(root, space, generation)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         return None
     try:
         with refuse_damage(f"{path} is damaged", "the model is made again"):
-            digest = json.loads(found[0])["digest"]
+            digest = json.loads(stored[0])["digest"]
         return _read(root, digest)
     except SentenceBeamError:
         return None
@@ -95,7 +95,7 @@ def _read(root: str, digest: str) -> Int8Model:
 
 
 def _bytes(path: str) -> bytes:
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         raise SentenceBeamError(f"{path} is missing; {_MEND}")
-    return found[0]
+    return stored[0]

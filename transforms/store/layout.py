@@ -258,14 +258,14 @@ def snapshot_run(path: str) -> str | None:
     >>> snapshot_run("manifests/x.json"), snapshot_run("manifests/parts/x.parquet")
     ('x', None)
     """
-    found = re.fullmatch(r"manifests/([^/]+)\.json", path)
-    return found[1] if found else None
+    match = re.fullmatch(r"manifests/([^/]+)\.json", path)
+    return match[1] if match else None
 
 
 def result_run(path: str) -> str | None:
     """Return the run whose result has this path; None for other files."""
-    found = re.fullmatch(r"runs/([^/]+)/result\.json", path)
-    return found[1] if found else None
+    match = re.fullmatch(r"runs/([^/]+)/result\.json", path)
+    return match[1] if match else None
 
 
 def run_of(path: str) -> str | None:
@@ -274,8 +274,8 @@ def run_of(path: str) -> str | None:
     >>> run_of("runs/20261122T153748_123Z-fff87f/begun-x"), run_of("runs/mine/plan.parquet")
     ('20261122T153748_123Z-fff87f', None)
     """
-    found = re.match(rf"runs/({RUN_ID})/", path)
-    return found[1] if found else None
+    match = re.match(rf"runs/({RUN_ID})/", path)
+    return match[1] if match else None
 
 
 def pushed_run(path: str) -> str | None:

@@ -77,11 +77,11 @@ class Ledger:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts by name."""
-        found = {name: self.kept.get(name, 0) for name in ("read", "written", "rejected")}
-        found |= {name: self.kept.get(name, 0) for name in ("blank", "forgotten", "carried")}
-        found |= {name: self.work.get(name, 0) for name in (*WORK_COUNTS, "lost")}
-        found["truncated_rows"] = self.work.get("truncated", 0)
-        return {**found, "pieces": self.pieces}
+        counts = {name: self.kept.get(name, 0) for name in ("read", "written", "rejected")}
+        counts |= {name: self.kept.get(name, 0) for name in ("blank", "forgotten", "carried")}
+        counts |= {name: self.work.get(name, 0) for name in (*WORK_COUNTS, "lost")}
+        counts["truncated_rows"] = self.work.get("truncated", 0)
+        return {**counts, "pieces": self.pieces}
 
     def rejects_too_many(self, share: float) -> bool:
         """Return whether too large a share of the rows was rejected.

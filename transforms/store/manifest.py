@@ -195,18 +195,18 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
     table_parts.read_anew()
     name = layout.snapshot(run) if run else layout.MANIFEST
     path = storage.join(root, name)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         return None
     with refuse_damage(f"{path} is corrupt", f"restore it from {storage.join(root, 'manifests')}"):
-        data = json.loads(found[0])
+        data = json.loads(stored[0])
         if data["format"] != FORMAT:
             written = str(data["format"])[:40]
             raise SentenceBeamError(
                 f"{path}: format {written}, this version reads {FORMAT}: embed again"
             )
         check_digest(data)
-        return Manifest.from_data(root, data, found[1])
+        return Manifest.from_data(root, data, stored[1])
 
 
 def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | None:
@@ -220,9 +220,9 @@ def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | 
         return None
     for snapshot in (run, None):
         with contextlib.suppress(SentenceBeamError):
-            found = read_manifest(root, snapshot)
-            if found is not None and found.run == run and digest in (None, found.digest):
-                return found
+            manifest = read_manifest(root, snapshot)
+            if manifest is not None and manifest.run == run and digest in (None, manifest.digest):
+                return manifest
     raise SentenceBeamError(
         f"{root}: the snapshot {run}, with which this run began, is missing or was changed; see"
         " verify, and run again"

@@ -191,8 +191,8 @@ class Store:
         one = isinstance(texts, str) or (ids is not None and is_one_id(ids))
         texts = [texts] if isinstance(texts, str) else texts
         names = None if ids is None else ids_as_text(ids)
-        found: list[list[Hit]] = self._searcher.search(texts, k, ids=names, vectors=vectors, **how)
-        return found[0] if one else found
+        hits: list[list[Hit]] = self._searcher.search(texts, k, ids=names, vectors=vectors, **how)
+        return hits[0] if one else hits
 
     @cached_property
     def _searcher(self) -> Any:

@@ -180,9 +180,9 @@ def reused(unit: UnitRecord) -> UnitRecord:
 
     Nothing was computed for it.
     """
-    found = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={}, run="")
-    found = replace(found, real=0, padded=0, fallbacks=0, oom_splits=0, known=0, unknown=0)
-    return replace(found, device="")
+    record = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={}, run="")
+    record = replace(record, real=0, padded=0, fallbacks=0, oom_splits=0, known=0, unknown=0)
+    return replace(record, device="")
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ class Extent:
         `units` have the column unit.
         """
         names = units.column("unit").to_pylist()
-        found = (place(f"{manifest.run}/{unit}") < self.sample for unit in names)
-        return np.fromiter(found, bool, len(units))
+        is_drawn = (place(f"{manifest.run}/{unit}") < self.sample for unit in names)
+        return np.fromiter(is_drawn, bool, len(units))
 
 
 WHOLE = Extent()
@@ -141,17 +141,17 @@ class Findings:
 def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
     """Return the parts of the check of a snapshot; those of its index, if read, come last."""
     index = manifest.index if extent.is_whole else None
-    found = [Check(PART, ("files", number)) for number in range(len(manifest.files.parts))]
-    found += [Check(PART, ("units", number)) for number in range(len(manifest.units.parts))]
+    every = [Check(PART, ("files", number)) for number in range(len(manifest.files.parts))]
+    every += [Check(PART, ("units", number)) for number in range(len(manifest.units.parts))]
     for number, part in enumerate(manifest.units.parts):
         for start in range(0, part.rows, UNITS_IN_A_CHECK):
             stop = min(part.rows, start + UNITS_IN_A_CHECK)
-            found.append(Check(UNITS, (number, start, stop)))
-    found.append(Check(REST))
+            every.append(Check(UNITS, (number, start, stop)))
+    every.append(Check(REST))
     if index is not None:
-        found += [Check(INDEX_FILE, file) for file in index.files]
-        found += [Check(SEGMENT, segment) for segment in index.segments]
-    return [replace(check, place=place) for place, check in enumerate(found)]
+        every += [Check(INDEX_FILE, file) for file in index.files]
+        every += [Check(SEGMENT, segment) for segment in index.segments]
+    return [replace(check, place=place) for place, check in enumerate(every)]
 
 
 def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
@@ -161,8 +161,8 @@ def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
     if check.what == UNITS:
         return Finding(check.place, tuple(_units_faults(manifest, extent, *check.about)))
     if check.what == INDEX_FILE:
-        found = tuple(_with_reading(index_file_faults(manifest, *check.about)))
-        return Finding(check.place, found, broken=bool(found))
+        faults = tuple(_with_reading(index_file_faults(manifest, *check.about)))
+        return Finding(check.place, faults, broken=bool(faults))
     if check.what == SEGMENT:
         lines, covered = check_segment(manifest, check.about)
         return Finding(check.place, lines, covered=covered)
@@ -177,43 +177,43 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
     every = checks(manifest, extent)
     index = [check for check in every if check.what == INDEX_FILE]
     segments = [check for check in every if check.what == SEGMENT]
-    found = _side_by_side(
+    findings = _side_by_side(
         manifest, extent, every[: len(every) - len(index) - len(segments)], "verifying"
     )
     if index:
-        found = found.merge(_side_by_side(manifest, extent, index, "verifying the index"))
+        findings = findings.merge(_side_by_side(manifest, extent, index, "verifying the index"))
     # one after the other: a locator is as large as many shards
-    if not any(one.broken for one in found.faulty):
+    if not any(one.broken for one in findings.faulty):
         for check in progress.over(segments, "verifying what the index names", "segments"):
-            found = found.merge(Findings.from_finding(finding(manifest, extent, check)))
-    return list(conclude(manifest, extent, found))
+            findings = findings.merge(Findings.from_finding(finding(manifest, extent, check)))
+    return list(conclude(manifest, extent, findings))
 
 
 def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: str) -> Findings:
     """Return the findings of some parts, several of which are checked at once."""
-    found = Findings()
+    findings = Findings()
     total = sum(check.files for check in some)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
         for check, one in zip(
             some, pool.map(partial(finding, manifest, extent), some), strict=True
         ):
-            found = found.merge(Findings.from_finding(one))
+            findings = findings.merge(Findings.from_finding(one))
             progress.step(check.files)
-    return found
+    return findings
 
 
-def conclude(manifest: Manifest, extent: Extent, found: Findings) -> Iterator[str]:
+def conclude(manifest: Manifest, extent: Extent, findings: Findings) -> Iterator[str]:
     """Yield the lines of all checks, in order, and those that need all segments together."""
-    lines = dict.fromkeys(lines_of(found))
-    if manifest.index and extent.is_whole and not any(one.broken for one in found.faulty):
-        every = coverage_faults(manifest, manifest.index, found.covered)
+    lines = dict.fromkeys(lines_of(findings))
+    if manifest.index and extent.is_whole and not any(one.broken for one in findings.faulty):
+        every = coverage_faults(manifest, manifest.index, findings.covered)
         lines |= dict.fromkeys(_with_reading(every))
     yield from lines
 
 
-def lines_of(found: Findings) -> Iterator[str]:
+def lines_of(findings: Findings) -> Iterator[str]:
     """Yield the lines of all checks, in order, each once: several may need one damaged file."""
-    every = sorted(found.faulty, key=lambda one: one.place)
+    every = sorted(findings.faulty, key=lambda one: one.place)
     yield from dict.fromkeys(line for one in every for line in one.faults)
 
 

@@ -21,13 +21,13 @@ def unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
             yield f"unit {unit.unit}: {unit.rows} rows but no shard"
         return
     path = storage.join(manifest.root, unit.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         yield f"{path}: the shard is missing"
-    elif hashlib.sha256(found[0]).hexdigest() != unit.sha256:
+    elif hashlib.sha256(stored[0]).hexdigest() != unit.sha256:
         yield f"{path}: the shard was changed after it was written (sha256 differs)"
     else:
-        yield from _shard_faults(manifest, unit, path, found[0])
+        yield from _shard_faults(manifest, unit, path, stored[0])
 
 
 def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
@@ -56,15 +56,15 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
 
 def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     path = storage.join(manifest.root, unit.rejects or "")
-    found = storage.storage_of(path).read_versioned(path) if unit.rejects else None
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path) if unit.rejects else None
+    if stored is None:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
         return
-    if unit.rejects_sha256 != hashlib.sha256(found[0]).hexdigest():
+    if unit.rejects_sha256 != hashlib.sha256(stored[0]).hexdigest():
         yield f"{path}: the reject file was changed after it was written (sha256 differs)"
         return
     try:
-        rows = len(rejects_from_bytes(found[0]))
+        rows = len(rejects_from_bytes(stored[0]))
     except SentenceBeamError as error:
         yield f"{path}: {error}"
         return

@@ -35,17 +35,17 @@ def check_segment(
         ("deleted rows", len(table) - len(live), segment.deleted),
     )
     lines = [
-        f"{segment.locator}: {found} {name}, the segment has {said}"
-        for name, found, said in counted
-        if found != said
+        f"{segment.locator}: {counted_rows} {name}, the segment has {said}"
+        for name, counted_rows, said in counted
+        if counted_rows != said
     ]
     codes, paths = locators.shards_of(live)
     order = np.argsort(codes, kind="stable")
     live = live.take(order)
-    found, starts = np.unique(codes[order], return_index=True)
-    shards = np.array([manifest.shard_number(paths[code]) for code in found], np.int32)
+    counted_rows, starts = np.unique(codes[order], return_index=True)
+    shards = np.array([manifest.shard_number(paths[code]) for code in counted_rows], np.int32)
     ends = [*starts[1:], len(live)]
-    for code, shard, start, stop in zip(found, shards, starts, ends, strict=True):
+    for code, shard, start, stop in zip(counted_rows, shards, starts, ends, strict=True):
         path = paths[code]
         mine = live.slice(start, stop - start)
         row = mine.column("row").to_numpy()
@@ -85,7 +85,7 @@ def have_same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
     A damaged shard is a fault of its own.
     """
     try:
-        found = shard_reading.take_rows(path, row, ["id", "row_hash"])
+        rows = shard_reading.take_rows(path, row, ["id", "row_hash"])
     except SentenceBeamError:
         return True
-    return all(found.column(name).equals(locator.column(name)) for name in ("id", "row_hash"))
+    return all(rows.column(name).equals(locator.column(name)) for name in ("id", "row_hash"))

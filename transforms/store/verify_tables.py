@@ -37,9 +37,9 @@ def part_faults(manifest: Manifest, kind: str, number: int) -> Iterator[str]:
     if not len(keys):
         return
     ends = (keys[0].as_py(), keys[-1].as_py())
-    for name, found, said in zip(("first", "last"), ends, (part.first, part.last), strict=True):
-        if found != said:
-            yield f"{path}: the {name} {KEYS[kind]} is {found!r}, the manifest says {said!r}"
+    for name, value, said in zip(("first", "last"), ends, (part.first, part.last), strict=True):
+        if value != said:
+            yield f"{path}: the {name} {KEYS[kind]} is {value!r}, the manifest says {said!r}"
     wrong = np.flatnonzero(~numbers_of(pc.less(keys[:-1], keys[1:])))
     for place in wrong.tolist():
         yield f"{path}: {_out_of_order(KEYS[kind], keys[place].as_py(), keys[place + 1].as_py())}"
@@ -77,16 +77,16 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
     """
     files = manifest.read_files("path", "group", *FILE_COUNTS)
     owners = Owners(files.column("path"), files.column("group"))
-    found = {name: np.zeros(len(files), np.int64) for name in FILE_COUNTS}
+    counted = {name: np.zeros(len(files), np.int64) for name in FILE_COUNTS}
     sums = Sums(manifest.run)
     for _, units in in_turns(manifest.root, manifest.units, _COUNTED):
         sums.add_units(units)
         for name, counts in count_units(owners, len(files), units).items():
-            found[name] += counts
+            counted[name] += counts
         if manifest.partition == "file":
             yield from _ownerless(owners, column(units, "unit"))
     yield from _ledger_faults(manifest, sums)
-    for name, counts in found.items():
+    for name, counts in counted.items():
         said = numbers(files, name)
         for place in np.flatnonzero(said != counts).tolist():
             yield (

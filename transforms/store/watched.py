@@ -113,8 +113,8 @@ def answers_to_bytes(answers: Answers) -> bytes:
             "shard": answer.shard,
             "row": answer.row,
         }
-        for query, found in enumerate(answers)
-        for answer in found
+        for query, answers_of_query in enumerate(answers)
+        for answer in answers_of_query
     ]
     return parquet_bytes(pa.Table.from_pylist(rows, schema=ANSWERS), write_page_checksum=True)
 
@@ -157,8 +157,8 @@ def keep_watch_file(root: str, data: bytes) -> WatchFileEntry:
     path = storage.join(root, relative)
     store = storage.storage_of(path)
     if not store.put_if_absent(path, data):
-        found = store.read_versioned(path)
-        if found is None or found[0] != data:  # damaged
+        stored = store.read_versioned(path)
+        if stored is None or stored[0] != data:  # damaged
             storage.replace(path, data)
     return WatchFileEntry(relative, sha256)
 

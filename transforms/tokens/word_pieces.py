@@ -93,11 +93,11 @@ class WordPieces:
         These have only printable ASCII characters, tabs and line ends, and no special or added
         token.
         """
-        found = np.ones(len(texts), bool)
+        is_whole = np.ones(len(texts), bool)
         if self._added:
-            found = ~mask_of(pc.match_substring_regex(texts, self._added, ignore_case=True))
-        found[unusual_texts(texts)] = False
-        return found
+            is_whole = ~mask_of(pc.match_substring_regex(texts, self._added, ignore_case=True))
+        is_whole[unusual_texts(texts)] = False
+        return is_whole
 
     def __call__(self, texts: pa.StringArray) -> OwnTokens:
         """The ids of texts for which `has_words_of` holds."""

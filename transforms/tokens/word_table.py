@@ -125,8 +125,8 @@ class WordTable:
 
     def _is_other(self, numbers: np.ndarray, keys: WordKeys) -> np.ndarray:
         """Return which slots with these numbers have another word than these, [W] bool."""
-        found = self.keys.take(numbers)
-        is_other = (found.first != keys.first) | (found.second != keys.second)
+        known_keys = self.keys.take(numbers)
+        is_other = (known_keys.first != keys.first) | (known_keys.second != keys.second)
         return is_other & (numbers != 0)
 
 

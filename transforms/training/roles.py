@@ -43,13 +43,13 @@ def columns_of(
         raise OptionError(f"{path} has two columns {twice!r}; rename one")
     if given:
         return _given(path, header, objective, given)
-    found = {
+    columns_by_role = {
         role: name for role in ROLES[objective] if (name := _known(path, header, role)) is not None
     }
     missing = [
         role
         for role in ROLES[objective]
-        if role not in found and role not in OPTIONAL.get(objective, ())
+        if role not in columns_by_role and role not in OPTIONAL.get(objective, ())
     ]
     if missing:
         names = ",".join(ROLES[objective])
@@ -59,7 +59,7 @@ def columns_of(
             f"{path} has no column {_names(missing[0])}; its columns: {', '.join(header)}; say"
             f" --columns with those for {names}, in this order"
         )
-    return found
+    return columns_by_role
 
 
 def _given(
@@ -82,12 +82,12 @@ def _given(
 
 
 def _known(path: str, header: Sequence[str], role: str) -> str | None:
-    found = [name for name in (role, *ALSO.get(role, ())) if name in header]
-    if len(found) > 1:
-        raise OptionError(f"{path} has both {found[0]} and {found[1]}; say which with --columns")
-    if not found:
+    names = [name for name in (role, *ALSO.get(role, ())) if name in header]
+    if len(names) > 1:
+        raise OptionError(f"{path} has both {names[0]} and {names[1]}; say which with --columns")
+    if not names:
         return None
-    return found[0]
+    return names[0]
 
 
 def _names(role: str) -> str:

@@ -88,14 +88,14 @@ def read_examples(
     values that cannot be used, DataGateError for too many rejected rows.
     """
     named = [(name, file) for word in words for name, file in _files(flag, word, options)]
-    found = [
+    files = [
         columns_of(file.path, read_header(file), options.objective, options.columns)
         for _, file in named
     ]
-    roles = list(found[0])
-    other = next((place for place, columns in enumerate(found) if list(columns) != roles), None)
+    roles = list(files[0])
+    other = next((place for place, columns in enumerate(files) if list(columns) != roles), None)
     if other is not None:
-        odd = next(iter(set(roles) ^ set(found[other])))
+        odd = next(iter(set(roles) ^ set(files[other])))
         raise OptionError(
             f"of {named[0][1].path} and {named[other][1].path} one has a column {odd} and one has"
             " not; say --columns"
@@ -104,7 +104,7 @@ def read_examples(
     values: dict[str, list[Any]] = {role: [] for role in roles}
     sources: list[Source] = []
     origin: list[tuple[int, int]] = []
-    for (name, file), columns in zip(named, found, strict=True):
+    for (name, file), columns in zip(named, files, strict=True):
         remaining = limit - len(origin) if limit is not None else None
         if remaining == 0:
             break

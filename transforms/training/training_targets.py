@@ -18,22 +18,22 @@ def labels_of(
     Raises OptionError if there is only one, and for a row with a label that is not given, or that
     no training row has.
     """
-    found = set(train.columns[LABEL])
-    labels = read_labels(given).names or tuple(sorted(found))
-    if len(found) < 2:
+    seen = set(train.columns[LABEL])
+    labels = read_labels(given).names or tuple(sorted(seen))
+    if len(seen) < 2:
         raise OptionError(
-            f"all labels are {shown(next(iter(found)))}; there is nothing to tell apart"
+            f"all labels are {shown(next(iter(seen)))}; there is nothing to tell apart"
         )
     for examples in (train, *filter(None, held_out)):
         _check_known(examples, labels, bool(given))
-    unseen = [label for label in labels if label not in found]
+    unseen = [label for label in labels if label not in seen]
     if unseen:
         raise OptionError(
-            f"--labels: no training row has {unseen[0]!r}; there are {_listed(sorted(found))}"
+            f"--labels: no training row has {unseen[0]!r}; there are {_listed(sorted(seen))}"
         )
-    if len(labels) > len(found) or len(found) > len(train) // 2:
+    if len(labels) > len(seen) or len(seen) > len(train) // 2:
         raise OptionError(
-            f"{len(found):,} different labels in {len(train):,} rows, as {shown(labels[0])}: is"
+            f"{len(seen):,} different labels in {len(train):,} rows, as {shown(labels[0])}: is"
             f" {_column(train)} the column of labels? Say --columns with the names in the order"
             " text1,text2,label"
         )

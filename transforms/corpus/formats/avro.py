@@ -80,12 +80,12 @@ def _check_codec(file: InputFile, reader: Any) -> None:
     try:
         next(reader, None)
     except ValueError as error:
-        found = NO_CODEC.match(str(error))
-        if found is None:
+        match = NO_CODEC.match(str(error))
+        if match is None:
             raise
         raise MissingExtraError(
-            f"{file.path} is compressed with {found[1]}, which needs {found[2]}; pip install"
-            f" {found[2]}"
+            f"{file.path} is compressed with {match[1]}, which needs {match[2]}; pip install"
+            f" {match[2]}"
         ) from error
 
 

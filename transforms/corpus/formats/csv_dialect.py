@@ -193,20 +193,20 @@ def _lines_after(samples: Samples, skip: int) -> Iterator[str]:
 def _quotings(file: InputFile, samples: Samples) -> list[tuple[bool, bool]]:
     """Return the pairs of `quoting` and `escape` that a file may have, the most likely first."""
     syntax = file.syntax.csv
-    found = [(True, False), (True, True), (False, False)]
+    quotings = [(True, False), (True, True), (False, False)]
     if file.format == "tsv":
-        found = [(False, False), (True, False), (True, True)]
+        quotings = [(False, False), (True, False), (True, True)]
     if syntax.escape and syntax.quote is False:
         return [(False, True)]
     if syntax.quote is not None:
-        found = [each for each in found if each[0] == syntax.quote]
+        quotings = [each for each in quotings if each[0] == syntax.quote]
     if syntax.escape is not None:
-        return [(quoting, quoting and syntax.escape) for quoting in dict(found)]
+        return [(quoting, quoting and syntax.escape) for quoting in dict(quotings)]
     if not samples.has('"'):
-        return found[:1]
+        return quotings[:1]
     if not samples.has('\\"'):
-        return [each for each in found if not each[1]]
-    return found
+        return [each for each in quotings if not each[1]]
+    return quotings
 
 
 def _with_header(dialect: Dialect, samples: Samples, syntax: CsvSyntax) -> Dialect:

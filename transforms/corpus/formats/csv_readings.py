@@ -40,10 +40,10 @@ class SampleRows:
 
     def _uncut(self) -> int:
         """The rows with a delimiter of the header that the dialect does not have."""
-        found = self.delimiters
-        if not found:
+        marks = self.delimiters
+        if not marks:
             return 0
-        return sum(any(mark in value for mark in found for value in row) for row in self.rows)
+        return sum(any(mark in value for mark in marks for value in row) for row in self.rows)
 
     def _wrapped(self, is_tsv: bool) -> int:
         """The rows with a value in quotes, read without quotes.
@@ -100,7 +100,7 @@ def read_in(dialect: Dialect, samples: Samples) -> SampleRows:
 
 def shapes_in(rows: list[list[str]]) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return the shapes of the values in columns that have few, of values without blanks."""
-    found = []
+    shapes_by_place = []
     for place, values in enumerate(zip(*rows, strict=True)):
         shapes: set[str] = set()
         for value in values:
@@ -110,8 +110,8 @@ def shapes_in(rows: list[list[str]]) -> tuple[tuple[int, frozenset[str]], ...]:
             if len(shapes) > FEW or any(map(str.isspace, value)):
                 break
         else:
-            found.append((place, frozenset(shapes)))
-    return tuple(found)
+            shapes_by_place.append((place, frozenset(shapes)))
+    return tuple(shapes_by_place)
 
 
 def count_folded(reading: SampleRows, readings: list[SampleRows]) -> int:
@@ -127,16 +127,16 @@ def count_folded(reading: SampleRows, readings: list[SampleRows]) -> int:
 
 
 def _read_once(dialect: Dialect, samples: Samples) -> SampleRows:
-    found = SampleRows(dialect, [])
+    sample = SampleRows(dialect, [])
     for part in samples.parts:
         tried = [_read_part(dialect, part)]
         if not part.begins and dialect.quoting:
             tried.append(_read_part(dialect, part, within=True))
         best = min(tried, key=lambda reading: reading.bad)
-        found.rows += best.rows
-        found.bad += best.bad
-        found.has_several_lines = found.has_several_lines or best.has_several_lines
-    return found
+        sample.rows += best.rows
+        sample.bad += best.bad
+        sample.has_several_lines = sample.has_several_lines or best.has_several_lines
+    return sample
 
 
 def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> SampleRows:
@@ -144,7 +144,7 @@ def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> SampleRo
 
     `within`: that line begins inside quotes.
     """
-    found = SampleRows(dialect, [])
+    sample = SampleRows(dialect, [])
     lines = _lines_in(dialect, part, within)
     rows = rows_in(lines, dialect, goes_on=not part.ends)
     if within or (part.begins and dialect.has_header):
@@ -152,14 +152,14 @@ def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> SampleRo
     width = len(dialect.header)
     for row in rows:
         if isinstance(row, BadRow):
-            found.bad += row.lines if row.reason == HOLDS_ROWS else 1
+            sample.bad += row.lines if row.reason == HOLDS_ROWS else 1
         elif len(row) == width:
-            found.rows.append(row)
+            sample.rows.append(row)
         elif row:
-            found.bad += 1
-    found.bad += lines.open_rows()
-    found.has_several_lines = dialect.quoting and (lines.has_folded or bool(lines.row))
-    return found
+            sample.bad += 1
+    sample.bad += lines.open_rows()
+    sample.has_several_lines = dialect.quoting and (lines.has_folded or bool(lines.row))
+    return sample
 
 
 def _lines_in(dialect: Dialect, part: Sample, within: bool = False) -> CsvLines:

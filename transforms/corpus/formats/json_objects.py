@@ -110,8 +110,8 @@ class KeyColumns(FileColumns):
         late = super().lacking(names)  # unless a row after the first ones has them
         if not late:
             return ()
-        found = dict(self.found_types(late))
-        return tuple(name for name in late if name not in found)
+        existing = dict(self.found_types(late))
+        return tuple(name for name in late if name not in existing)
 
     def missing_error(self, name: str, option: str) -> OptionError:
         names = self.names()
@@ -128,11 +128,11 @@ def _words_of(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> d
         if isinstance(row, str):
             continue
         for name in [name for name in open_names if has_value(row, name)]:
-            found = words.setdefault(name, set())
+            seen = words.setdefault(name, set())
             value = value_at(row, name)
             if value is not None:
-                found.add(word_for_value(value))
-            if join_words(found) == STR.word:
+                seen.add(word_for_value(value))
+            if join_words(seen) == STR.word:
                 open_names.remove(name)
         if not open_names:
             break

@@ -169,11 +169,11 @@ def _check_end(source: _JsonText) -> None:
 
 def _named(source: _JsonText, name: str) -> Iterator[Any]:
     """Yield the values of the array of this name in each of a file's objects."""
-    found = _ArraysFound()
+    arrays_seen = _ArraysFound()
     while source.peek():
-        yield from _named_in(source, name, found)
-    if found.keys is not None and not found.arrays:
-        keys = ", ".join(map(repr, found.keys)) or "none"
+        yield from _named_in(source, name, arrays_seen)
+    if arrays_seen.keys is not None and not arrays_seen.arrays:
+        keys = ", ".join(map(repr, arrays_seen.keys)) or "none"
         raise _NoArrayError(f"has no array {name} (--json-rows); keys: {keys}")
 
 
@@ -185,7 +185,7 @@ class _ArraysFound:
     keys: list[str] | None = None
 
 
-def _named_in(source: _JsonText, name: str, found: _ArraysFound) -> Iterator[Any]:
+def _named_in(source: _JsonText, name: str, arrays_seen: _ArraysFound) -> Iterator[Any]:
     """Yield the values of the array of this name in an object."""
     if source.peek() != "{":
         raise _NoArrayError(f"has another value than an object around {name} (--json-rows)")
@@ -201,15 +201,15 @@ def _named_in(source: _JsonText, name: str, found: _ArraysFound) -> Iterator[Any
         if key == name:
             if source.peek() != "[":
                 raise _NoArrayError(f"has no array in {name} (--json-rows)")
-            found.arrays += 1
+            arrays_seen.arrays += 1
             yield from _array(source)
         elif name.startswith(f"{key}.") and source.peek() == "{":
-            yield from _named_in(source, name.removeprefix(f"{key}."), found)
+            yield from _named_in(source, name.removeprefix(f"{key}."), arrays_seen)
         else:
             source.value()
         mark = _take_mark(source, "}")
-    if found.keys is None and not found.arrays:
-        found.keys = keys
+    if arrays_seen.keys is None and not arrays_seen.arrays:
+        arrays_seen.keys = keys
 
 
 def _key(source: _JsonText) -> str:

@@ -23,11 +23,11 @@ MODULES = (
 
 def _formats() -> dict[str, Format]:
     """The formats of all modules, by name."""
-    found: dict[str, Format] = {}
+    by_name: dict[str, Format] = {}
     for module in MODULES:
         formats = import_module(f"sentence_beam.transforms.corpus.formats.{module}").FORMATS
-        found |= {known.name: known for known in formats}
-    return found
+        by_name |= {known.name: known for known in formats}
+    return by_name
 
 
 FORMATS = _formats()

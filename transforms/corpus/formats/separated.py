@@ -179,8 +179,8 @@ def _text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, .
     names = text
     if isinstance(names, str):
         names = (names,)
-    found = (dialect_of(file).place_of(name) for name in names)
-    places = [place for place in found if place is not None]
+    all_places = (dialect_of(file).place_of(name) for name in names)
+    places = [place for place in all_places if place is not None]
     return sum(len(_encoded(row[p])) for row in rows for p in places if p < len(row))
 
 

@@ -146,13 +146,13 @@ def _place(value: float, values: Sequence[float], size: int) -> float:
 
 
 def _heads(rows: Sequence[Row]) -> HeatMap | None:
-    found = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
-    if not found:
+    shares = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
+    if not shares:
         return None
-    blocks = sorted({block for block, _ in found})
-    heads = sorted({head for _, head in found})
-    values = [[found[block, head]["value"] for head in heads] for block in blocks]
-    first = next(iter(found.values()))
+    blocks = sorted({block for block, _ in shares})
+    heads = sorted({head for _, head in shares})
+    values = [[shares[block, head]["value"] for head in heads] for block in blocks]
+    first = next(iter(shares.values()))
     remark = (
         f"Pearson's correlation (times 100) over {first['n']:,} tokens; words from {first['words']}"
     )
@@ -166,13 +166,13 @@ def _heads(rows: Sequence[Row]) -> HeatMap | None:
 
 
 def _layers(rows: Sequence[Row]) -> HeatMap | None:
-    found = {(row["layer"], row["other"]): row for row in rows if row["figure"] == "layer-cosine"}
-    if not found:
+    cosines = {(row["layer"], row["other"]): row for row in rows if row["figure"] == "layer-cosine"}
+    if not cosines:
         return None
-    layers = sorted({layer for layer, _ in found})
-    values = [[found[one, other]["value"] for other in layers] for one in layers]
+    layers = sorted({layer for layer, _ in cosines})
+    values = [[cosines[one, other]["value"] for other in layers] for one in layers]
     remark = (
-        f"mean cosine of {found[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the"
+        f"mean cosine of {cosines[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the"
         " first block"
     )
     return heat_map("Layer by layer", remark, (_named(layers), _named(layers)), values, 2)
@@ -183,12 +183,12 @@ def _named(numbers: Sequence[int]) -> list[str]:
 
 
 def _impact(rows: Sequence[Row]) -> HeatMap | None:
-    found = [row for row in rows if row["figure"] == "impact"]
-    if not found:
+    impacts = [row for row in rows if row["figure"] == "impact"]
+    if not impacts:
         return None
-    size = found[0]["n"]
-    names = [row["perturbed"] for row in found[:size]]
-    values = [[row["value"] for row in found[i * size : (i + 1) * size]] for i in range(size)]
+    size = impacts[0]["n"]
+    names = [row["perturbed"] for row in impacts[:size]]
+    values = [[row["value"] for row in impacts[i * size : (i + 1) * size]] for i in range(size)]
     remark = (
         "how far the state of a masked token (row) moves when another one (column) is masked too"
     )

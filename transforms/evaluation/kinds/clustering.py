@@ -48,14 +48,14 @@ class Clustering:
 
         rows = unit(vectors.lookup(self.texts)).astype(np.float32)
         number = int(self.labels.max()) + 1
-        found = [
+        labels = [
             KMeans(number, n_init=1, random_state=seed).fit_predict(rows) for seed in range(SEEDS)
         ]
-        return {"clusters": np.stack(found).astype(np.int32)}
+        return {"clusters": np.stack(labels).astype(np.int32)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return {
             "v_measure": Clusterings(
-                np.stack([found["clusters"] for found in predictions]), self.labels
+                np.stack([prediction["clusters"] for prediction in predictions]), self.labels
             )
         }

@@ -74,5 +74,5 @@ class Duplicates:
         return {"score": scores, f"{ALL}/threshold": np.array(best_threshold(scores, self.labels))}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        values = np.stack([found["score"] for found in predictions])
+        values = np.stack([prediction["score"] for prediction in predictions])
         return {measure: Detections(values, self.labels, measure) for measure in ("ap", "f1")}

@@ -75,14 +75,14 @@ class Judgements:
             notes.append(f"{number}, dropped from the results as in BEIR ({kept}): {quoted(same)}")
         return notes
 
-    def measured(self, found: Sequence[Sequence[str]]) -> Predictions:
+    def measured(self, rankings: Sequence[Sequence[str]]) -> Predictions:
         """Return the measures of each query, float64 [queries], from ids of documents, best first.
 
         The ids have no ties. Of the documents that are not dropped, the first 100 count.
         """
         import ir_measures
 
-        found = [self._counting(name, ids) for name, ids in zip(self.ids, found, strict=True)]
+        rankings = [self._counting(name, ids) for name, ids in zip(self.ids, rankings, strict=True)]
         names = {str(place): place for place in range(len(self.ids))}
         qrels = [
             ir_measures.Qrel(name, doc, grade)
@@ -90,9 +90,9 @@ class Judgements:
             for doc, grade in self.grades[at].items()
         ]
         run = [
-            ir_measures.ScoredDoc(name, doc, float(len(found[at]) - rank))
+            ir_measures.ScoredDoc(name, doc, float(len(rankings[at]) - rank))
             for name, at in names.items()
-            for rank, doc in enumerate(found[at])
+            for rank, doc in enumerate(rankings[at])
         ]
         measures = {ir_measures.parse_measure(word): metric for metric, word in MEASURES.items()}
         values = {metric: np.zeros(len(self.ids)) for metric in MEASURES}
@@ -100,11 +100,11 @@ class Judgements:
             values[measures[value.measure]][names[value.query_id]] = value.value
         return values
 
-    def _counting(self, query: str, found: Sequence[str]) -> list[str]:
+    def _counting(self, query: str, ranking: Sequence[str]) -> list[str]:
         """Return the documents found for a query that count."""
         if self.same_ids == DROP:
-            found = [name for name in found if name != query]
-        return list(found[:DEPTH])
+            ranking = [name for name in ranking if name != query]
+        return list(ranking[:DEPTH])
 
 
 def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgements:
@@ -150,5 +150,6 @@ def check_finite(scores: np.ndarray, what: str) -> None:
 def evidence_of(predictions: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Evidence]:
     """Return the queries' measures of all methods, for each metric."""
     return {
-        metric: Means(np.stack([found[metric] for found in predictions])) for metric in MEASURES
+        metric: Means(np.stack([prediction[metric] for prediction in predictions]))
+        for metric in MEASURES
     }

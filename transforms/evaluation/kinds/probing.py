@@ -57,13 +57,13 @@ def make(name: str, path: str, classifier: str) -> Classification:
 
 def sentence_lengths(sentences: Sequence[str]) -> Labelled:
     """Return sentences of 5 to 28 words, labelled by one of six ranges of their length."""
-    found = []
+    labelled = []
     for sentence in sentences:
         words = len(sentence.split())
         label = next((f"{low}-{high}" for low, high in LENGTHS if low <= words <= high), None)
         if label is not None:
-            found.append((label, sentence))
-    return found
+            labelled.append((label, sentence))
+    return labelled
 
 
 def word_contents(sentences: Sequence[str]) -> Labelled:
@@ -83,12 +83,12 @@ def word_contents(sentences: Sequence[str]) -> Labelled:
         first = len(ranked) // 2
         number = max(2, len(ranked) // FEWEST)
     targets = set(ranked[first : first + number])
-    found = []
+    labelled = []
     for sentence in sentences:
         inside = [word for word in sentence.split() if word in targets]
         if len(inside) == 1:
-            found.append((inside[0], sentence))
-    return found
+            labelled.append((inside[0], sentence))
+    return labelled
 
 
 def bigram_shifts(sentences: Sequence[str]) -> Labelled:
@@ -96,7 +96,7 @@ def bigram_shifts(sentences: Sequence[str]) -> Labelled:
 
     The others are labelled O.
     """
-    found = []
+    labelled = []
     for sentence in sentences:
         words = sentence.split()
         places = [at for at in range(len(words) - 1) if words[at] != words[at + 1]]
@@ -106,10 +106,10 @@ def bigram_shifts(sentences: Sequence[str]) -> Labelled:
         if chance.random() < 0.5:
             at = chance.choice(places)
             words[at], words[at + 1] = words[at + 1], words[at]
-            found.append(("I", " ".join(words)))
+            labelled.append(("I", " ".join(words)))
         else:
-            found.append(("O", sentence))
-    return found
+            labelled.append(("O", sentence))
+    return labelled
 
 
 MAKERS: dict[str, Callable[[Sequence[str]], Labelled]] = {

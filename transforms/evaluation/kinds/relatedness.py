@@ -84,25 +84,25 @@ class Relatedness:
             pair_features(vectors.lookup(s.first), vectors.lookup(s.second)) for s in self._splits
         )
         best = -np.inf
-        found = np.zeros(len(test))
+        predicted = np.zeros(len(test))
         waited = 0
         for on_dev, on_test in _rounds(train, self.train.gold, dev, test):
             score = float(np.nan_to_num(correlation(on_dev[None], self.dev.gold)[0], nan=-1.0))
             if score > best:
                 best = score
-                found = on_test
+                predicted = on_test
                 continue
             waited += 1
             if waited > PATIENCE:
                 break
-        return {"predicted": found}
+        return {"predicted": predicted}
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
         """Score the test pairs by a cross-encoder; no regressor is trained."""
         return {"predicted": scorer.scores(self.test.first, self.test.second)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        values = np.stack([found["predicted"] for found in predictions])
+        values = np.stack([prediction["predicted"] for prediction in predictions])
         pairs = ((self.test.name, len(self.test.gold)),)
         return {
             "pearson": Correlations(values, self.test.gold, pairs, ranked=False),

@@ -80,24 +80,24 @@ class Retrieval:
             (_unit(vectors.lookup(self.documents[start : start + BLOCK_ROWS])), start)
             for start in range(0, len(self.documents), BLOCK_ROWS)
         )
-        scores, found = exact_search(blocks, queries, DEPTH + 1, "ip")
+        scores, nearest = exact_search(blocks, queries, DEPTH + 1, "ip")
         check_finite(scores, self.name)
-        return {**self._measured(found.tolist()), "found": found.astype(np.int64)}
+        return {**self._measured(nearest.tolist()), "found": nearest.astype(np.int64)}
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
         """Order the documents that the first method found by a cross-encoder's scores."""
-        found = [[at for at in row if at >= 0] for row in first["found"].tolist()]
-        queries = [text for text, row in zip(self.queries, found, strict=True) for _ in row]
-        scores = scorer.scores(queries, [self.documents[at] for row in found for at in row])
-        ends = np.cumsum([len(row) for row in found])
+        ranked = [[at for at in row if at >= 0] for row in first["found"].tolist()]
+        queries = [text for text, row in zip(self.queries, ranked, strict=True) for _ in row]
+        scores = scorer.scores(queries, [self.documents[at] for row in ranked for at in row])
+        ends = np.cumsum([len(row) for row in ranked])
         orders = [np.argsort(-part, kind="stable") for part in np.split(scores, ends[:-1])]
         return self._measured(
-            [[row[at] for at in order] for row, order in zip(found, orders, strict=True)]
+            [[row[at] for at in order] for row, order in zip(ranked, orders, strict=True)]
         )
 
-    def _measured(self, found: Sequence[Sequence[int]]) -> Predictions:
+    def _measured(self, ranked: Sequence[Sequence[int]]) -> Predictions:
         """Return the measures of each query from places of documents, best first; -1 is none."""
-        return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in found])
+        return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in ranked])
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return evidence_of(predictions)

@@ -59,11 +59,11 @@ class StoreRetrieval:
     @cached_property
     def notes(self) -> list[str]:
         wanted = pa.array(sorted(self.judgements.documents), pa.string())
-        found: set[str] = set()
+        known_ids: set[str] = set()
         for batch in self.store.dataset().to_batches(columns=["id"]):
             ids = batch.column("id")
-            found.update(ids.filter(pc.is_in(ids, wanted)).to_pylist())
-        return self.judgements.notes(found)
+            known_ids.update(ids.filter(pc.is_in(ids, wanted)).to_pylist())
+        return self.judgements.notes(known_ids)
 
     @property
     def methods(self) -> list[str]:
@@ -79,9 +79,12 @@ class StoreRetrieval:
     def predict(self, method: str) -> Predictions:
         """Return the measures of each query by one method, and its queries per second."""
         started = time.monotonic()
-        found = self._search_pooled() if method == POOLED else self._search(method == EXACT)
+        rankings = self._search_pooled() if method == POOLED else self._search(method == EXACT)
         took = max(time.monotonic() - started, 1e-9)
-        return {**self.judgements.measured(found), f"{ALL}/queries_s": np.array(len(found) / took)}
+        return {
+            **self.judgements.measured(rankings),
+            f"{ALL}/queries_s": np.array(len(rankings) / took),
+        }
 
     def evidence(self, predictions: list[Predictions]) -> dict[str, Evidence]:
         """Return the measures of all methods."""
@@ -107,11 +110,11 @@ class StoreRetrieval:
 
     def _search(self, exact: bool) -> list[list[str]]:
         searcher = Searcher(self.store.manifest)
-        found = []
+        rankings = []
         for hits in searcher.search(self.judgements.texts, 2 * DEPTH, exact=exact, width=0):
             check_finite(np.array([[hit["score"] for hit in hits]]), self.name)
-            found.append(_distinct(sorted(hits, key=lambda hit: hit["rank"])))
-        return found
+            rankings.append(_distinct(sorted(hits, key=lambda hit: hit["rank"])))
+        return rankings
 
     def _search_pooled(self) -> list[list[str]]:
         recipe = Recipe.from_options(self.store.manifest.options.to_json())
@@ -150,8 +153,8 @@ class StoreRetrieval:
         start = 0
         for batch in self.store.dataset().to_batches(columns=["id"]):
             mine = rows[(rows >= start) & (rows < start + batch.num_rows)]
-            found = batch.column("id").take(pa.array(mine - start)).to_pylist()
-            ids.update(zip(mine.tolist(), found, strict=True))
+            names = batch.column("id").take(pa.array(mine - start)).to_pylist()
+            ids.update(zip(mine.tolist(), names, strict=True))
             start += batch.num_rows
         return ids
 

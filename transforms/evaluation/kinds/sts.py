@@ -58,7 +58,11 @@ class Sts:
         }
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"spearman": self._correlations(np.stack([found["score"] for found in predictions]))}
+        return {
+            "spearman": self._correlations(
+                np.stack([prediction["score"] for prediction in predictions])
+            )
+        }
 
     @property
     def gold(self) -> np.ndarray:

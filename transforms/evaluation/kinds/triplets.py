@@ -60,4 +60,4 @@ class Triplets:
         return {"correct": (near > far).astype(np.float64)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"accuracy": Means(np.stack([found["correct"] for found in predictions]))}
+        return {"accuracy": Means(np.stack([prediction["correct"] for prediction in predictions]))}

@@ -24,11 +24,11 @@ from sentence_beam.transforms.store.runs.run_end import finish
 from sentence_beam.transforms.store.runs.settling import Settled
 
 
-def settle_run(found: Sequence[tuple[int, bytes] | Problem | None], run: Run) -> RunFact:
+def settle_run(items: Sequence[tuple[int, bytes] | Problem | None], run: Run) -> RunFact:
     """Return the coming snapshot's tables, of packed units by stretch; or the run's problem."""
     watch = Stopwatch()
-    problems = [item for item in found if isinstance(item, Problem)]
-    made = [item for item in found if isinstance(item, tuple)]
+    problems = [item for item in items if isinstance(item, Problem)]
+    made = [item for item in items if isinstance(item, tuple)]
     try:
         with watch.time("settle_ms"):
             settled = settle(run, made, problems)
@@ -55,9 +55,11 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     measures = index.measures if index else None
     figures = _answer_figures(facts)
     answers = figures.to_json() if figures is not None else None
-    found = _settled_or_problem(facts, run, figures)
+    outcome = _settled_or_problem(facts, run, figures)
     run = replace(_with_answers(facts, run), changes=recorded_changes(facts, run))
-    result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
+    result = finish(
+        run, outcome, entry, _duplicate_ids(facts, run), total(facts), measures, answers
+    )
     if result.status == COMMITTED:
         store_report.bring_up_to_date(run.root)
     # the run is over, and a raise would repeat it; vacuum removes what stays

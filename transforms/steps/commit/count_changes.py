@@ -256,8 +256,8 @@ def count_bucket(bucket: tuple[CountKey, Iterable[Any]], run: tuple[str, str]) -
 
     The changed rows are written. `run` is the run's key.
     """
-    (what, _), found = bucket
-    parts = list(found)
+    (what, _), values = bucket
+    parts = list(values)
     if what == KNOWN:
         return parts
     if what == IDS:

@@ -60,12 +60,12 @@ class Verification:
         except SentenceBeamError as error:
             return Finding(check.place, (str(error),), covered=None)
 
-    def conclude(self, found: Findings) -> None:
+    def conclude(self, findings: Findings) -> None:
         """Write the lines of all parts."""
         try:
-            lines = list(verification.conclude(self._manifest, self._extent, found))
+            lines = list(verification.conclude(self._manifest, self._extent, findings))
         except SentenceBeamError:
-            lines = list(verification.lines_of(found))
+            lines = list(verification.lines_of(findings))
         storage.overwrite(self._job.output, json.dumps(lines).encode())
 
 
@@ -75,12 +75,12 @@ def read_lines(output: str) -> list[str] | None:
     Raises SentenceBeamError if the file is damaged.
     """
     place = storage.storage_of(output)
-    found = place.read_versioned(output)
+    stored = place.read_versioned(output)
     place.delete(output)
-    if found is None:
+    if stored is None:
         return None
     with refuse_damage(f"{output} is not what the job wrote", "run verify again"):
-        return list(dataclass_of(_Lines, {"lines": json.loads(found[0])}).lines)
+        return list(dataclass_of(_Lines, {"lines": json.loads(stored[0])}).lines)
 
 
 @dataclass(frozen=True)

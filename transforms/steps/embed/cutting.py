@@ -63,29 +63,29 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
     """
     if not job.chunks.cuts:
         return rows
-    rows, found = _reject_unseen(rows, cut_texts(rows, cutter_of(job)))
+    rows, pieces = _reject_unseen(rows, cut_texts(rows, cutter_of(job)))
     text_column = job.columns.text if job.columns.of_text is None else None
     tokenizer = tokenizer_with(job.recipe, job.run.space)
-    cut = with_inputs(rows, found, job.chunks, tokenizer, text_column)
+    cut = with_inputs(rows, pieces, job.chunks, tokenizer, text_column)
     if cut.parts is None:
         return cut
     return without_erased_means(cut, job)
 
 
-def _reject_unseen(rows: UnitRows, found: "list[Pieces]") -> "tuple[UnitRows, list[Pieces]]":
+def _reject_unseen(rows: UnitRows, cut: "list[Pieces]") -> "tuple[UnitRows, list[Pieces]]":
     """Return the documents that have a piece, and their pieces; the others are rejected."""
-    unseen = [place for place, pieces in enumerate(found) if not pieces.spans]
+    unseen = [place for place, pieces in enumerate(cut) if not pieces.spans]
     if not unseen:
-        return rows, found
+        return rows, cut
     rejects = [*rows.rejects, *(rows.reject(place, EMPTY_TEXT) for place in unseen)]
-    seen = np.flatnonzero([bool(pieces.spans) for pieces in found])
+    seen = np.flatnonzero([bool(pieces.spans) for pieces in cut])
     left = replace(take_rows(rows, seen), rejects=rejects)
-    return left, [found[place] for place in seen.tolist()]
+    return left, [cut[place] for place in seen.tolist()]
 
 
 def with_inputs(
     rows: UnitRows,
-    found: "list[Pieces]",
+    cut_texts: "list[Pieces]",
     chunks: ChunksSpec,
     tokenizer: "TextTokenizer",
     text_column: str | None = None,
@@ -95,27 +95,27 @@ def with_inputs(
     A kept column of that name gets each piece's text.
     """
     if chunks.combine == "mean":
-        return replace(rows, parts=_parts(rows, found))
-    cut = as_pieces(rows, found, text_column)
+        return replace(rows, parts=_parts(rows, cut_texts))
+    cut = as_pieces(rows, cut_texts, text_column)
     if chunks.kind != "late" or not rows.ids:
         return cut
     from sentence_beam.transforms.encoder.windows import make_windows
 
-    spans = [pieces.spans for pieces in found]
+    spans = [pieces.spans for pieces in cut_texts]
     return replace(
         cut, windows=make_windows(tokenizer, rows.texts, spans, chunks.window, chunks.overlap)
     )
 
 
-def _parts(rows: UnitRows, found: "list[Pieces]") -> Parts:
+def _parts(rows: UnitRows, pieces: "list[Pieces]") -> Parts:
     texts = [
         [
             prefix_of(rows, n, above) + rows.texts[n][s:e]
             for (s, e), above in zip(one.spans, one.headings, strict=True)
         ]
-        for n, one in enumerate(found)
+        for n, one in enumerate(pieces)
     ]
-    return Parts(texts, [one.tokens for one in found])
+    return Parts(texts, [one.tokens for one in pieces])
 
 
 def cutter_of(job: EmbedJob) -> "Cutter":

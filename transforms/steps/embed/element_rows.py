@@ -272,25 +272,25 @@ class RowEmbedder:
         if not chunks.cuts:
             return rows, {}, {}
         tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, chunks))
-        found: list[Pieces] = []
+        cut_pieces: list[Pieces] = []
         not_cut = {}
         for position, one in zip(rows.positions, tried, strict=True):
             if isinstance(one, OptionError):
                 not_cut[position] = str(one)
             elif one.spans:
-                found.append(one)
+                cut_pieces.append(one)
             else:
                 not_cut[position] = EMPTY_TEXT
         if not_cut:
             is_cut = [position not in not_cut for position in rows.positions]
             rows = take_rows(rows, np.flatnonzero(is_cut))
-        cut = with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.space))
+        cut = with_inputs(rows, cut_pieces, chunks, tokenizer_with(job.recipe, job.space))
         if cut.pieces is None:
             return cut, {}, not_cut
         places = {
             name: cut.pieces.column(name).to_pylist() for name in OF_PIECES if name != "headings"
         }
-        headings = list(chain.from_iterable(pieces.headings for pieces in found))
+        headings = list(chain.from_iterable(pieces.headings for pieces in cut_pieces))
         return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
 
     def _embedded(self, made: EmbeddedWindow) -> Iterator[EmbeddedElement]:

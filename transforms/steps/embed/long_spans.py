@@ -17,16 +17,16 @@ def cut_long(span: Span, job: EmbedJob) -> Iterator[list[UnitFile]]:
 
     The units are those that `read_units` yields. Raises the errors of reading files.
     """
-    found: list[UnitFile] = []
+    unit_files: list[UnitFile] = []
     for rows in _units(span, job):
         path = storage.join(job.root, layout.unit_rows(job.run.id, rows.name))
         storage.storage_of(path).put_if_absent(path, pack_rows(rows))
-        found.append(UnitFile(rows.name, span.file, rows.start, rows.stop, path))
-        if len(found) == UNITS_PER_ELEMENT:
-            yield found
-            found = []
-    if found:
-        yield found
+        unit_files.append(UnitFile(rows.name, span.file, rows.start, rows.stop, path))
+        if len(unit_files) == UNITS_PER_ELEMENT:
+            yield unit_files
+            unit_files = []
+    if unit_files:
+        yield unit_files
 
 
 def _units(span: Span, job: EmbedJob) -> Iterator[UnitRows]:

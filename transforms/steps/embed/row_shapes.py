@@ -150,12 +150,12 @@ class Pair:
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield (id, vector); for a piece ((id, piece), vector)."""
         for place in range(first, first + len(owners)):
-            found = columns.fields(place)
-            if "piece" in found:
-                name = (self.row[0], found["piece"])
+            own_fields = columns.fields(place)
+            if "piece" in own_fields:
+                name = (self.row[0], own_fields["piece"])
             else:
                 name = self.row[0]
-            yield name, found["embedding"]
+            yield name, own_fields["embedding"]
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
         """Return (id, text, reason) of a pair that was not embedded."""
@@ -187,16 +187,16 @@ class ArrowRows:
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix of each row, as for a dict. Raises OptionError for a missing column."""
         check_prefix(prefix, self.names())
-        found: list[Before] = []
+        prefixes: list[Before] = []
         for batch in self._batches():
             rows, reasons = named_values(batch, prefix.columns)
             bad = reasons or [None] * len(rows)
             for row, reason in zip(rows, bad, strict=True):
                 if reason:
-                    found.append(None)
+                    prefixes.append(None)
                 else:
-                    found.append(prefix.around_headings(row.get))
-        return found
+                    prefixes.append(prefix.around_headings(row.get))
+        return prefixes
 
     def _batches(self) -> list[pa.RecordBatch]:
         if isinstance(self.rows, pa.RecordBatch):
@@ -307,16 +307,16 @@ def faults(texts: list[Any], name: str) -> dict[int, str]:
 
     `name` is their field's.
     """
-    found = {}
+    reasons = {}
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             missing = f"no field {name!r}" if text is NoField else TEXT_NOT_STRING
-            found[place] = NULL_TEXT if text is None else missing
+            reasons[place] = NULL_TEXT if text is None else missing
         elif not text or text.isspace():
-            found[place] = EMPTY_TEXT
+            reasons[place] = EMPTY_TEXT
         elif not text.isascii() and not _is_unicode(text):
-            found[place] = NOT_UTF8
-    return found
+            reasons[place] = NOT_UTF8
+    return reasons
 
 
 def _is_unicode(text: str) -> bool:

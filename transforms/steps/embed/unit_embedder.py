@@ -151,15 +151,21 @@ class UnitEmbedder:
             )
         with watch.time("reuse_ms"):
             first, inverse = collapse(hashes)
-            found = self._found(rows, items_at(hashes, first))
-        new = np.delete(np.arange(len(first)), found.places)
+            vectors_before = self._found(rows, items_at(hashes, first))
+        new = np.delete(np.arange(len(first)), vectors_before.places)
         inputs = self._inputs(rows, items_at(first, new.tolist()), watch) if len(new) else None
         unit = replace(unit, rows=replace(rows, parts=None, windows=None))
         if inputs is None:
-            return UnitWork(unit, inverse, found, None, watch)
+            return UnitWork(unit, inverse, vectors_before, None, watch)
         words = self.encoder().words(inputs.tokenized)
         return UnitWork(
-            unit, inverse, found, inputs, watch, int(words.known.sum()), int(words.unknown.sum())
+            unit,
+            inverse,
+            vectors_before,
+            inputs,
+            watch,
+            int(words.known.sum()),
+            int(words.unknown.sum()),
         )
 
     def _inputs(self, rows: UnitRows, places: list[int], watch: Stopwatch) -> Inputs:
@@ -170,11 +176,11 @@ class UnitEmbedder:
 
     def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
         """Return the last snapshot's vectors of these texts that stay usable."""
-        found = self.last.of_unit(rows).find(hashes)
-        if found.vectors is None or self.last.is_final:
-            return found
-        good, vectors = self.finisher.finish(found.vectors)
-        return replace(found, places=found.places[good], vectors=vectors)
+        reused = self.last.of_unit(rows).find(hashes)
+        if reused.vectors is None or self.last.is_final:
+            return reused
+        good, vectors = self.finisher.finish(reused.vectors)
+        return replace(reused, places=reused.places[good], vectors=vectors)
 
     def _started(
         self, item: UnitWork, cancelled: threading.Event
@@ -294,15 +300,15 @@ def merge_found_and_embedded(
 
 
 def count(
-    inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None"
+    inverse: np.ndarray, reused: Found, status: np.ndarray, embedded: "Embedded | None"
 ) -> UnitCounts:
     """Return how the rows came by their vectors.
 
     `inverse` is of the rows written, `status` of all.
     """
-    new = np.zeros(1 + max(inverse.max(initial=-1), found.places.max(initial=-1)), bool)
+    new = np.zeros(1 + max(inverse.max(initial=-1), reused.places.max(initial=-1)), bool)
     new[inverse] = True
-    new[found.places] = False
+    new[reused.places] = False
     distinct = int(new.sum())
     reused_rows = len(inverse) - int(new[inverse].sum())
     counts = UnitCounts(
@@ -310,7 +316,7 @@ def count(
         reused=reused_rows,
         duplicates=len(inverse) - reused_rows - distinct,
         fallbacks=fallbacks(status),
-        damaged=found.damaged,
+        damaged=reused.damaged,
     )
     if embedded is None:
         return counts
@@ -371,17 +377,17 @@ def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
     first = []
     all_of = np.zeros(len(bad), bool)
     for (row_id, _, _, file), places in documents.items():
-        found = [row for row in places if bad[row]]
-        if found and len(places) != columns["pieces"][places[0]]:
+        without_vector = [row for row in places if bad[row]]
+        if without_vector and len(places) != columns["pieces"][places[0]]:
             mend = "leave the document out"
             if not rows.file:
                 mend += ", or say --partition file, which rejects it"
             raise DataGateError(
-                f"document {row_id} of {file}: piece {columns['piece'][found[0]]} has no usable"
-                f" vector (zero, or not finite), and other units have pieces of it; {mend}"
+                f"document {row_id} of {file}: piece {columns['piece'][without_vector[0]]} has no"
+                f" usable vector (zero, or not finite), and other units have pieces of it; {mend}"
             )
-        all_of[places] |= bool(found)
-        first += found[:1]
+        all_of[places] |= bool(without_vector)
+        first += without_vector[:1]
     return np.array(first, np.int64), all_of
 
 

@@ -55,7 +55,7 @@ class Counted:
         problems = [counted.problem for counted in (self, other) if counted.problem is not None]
         problem = None
         if problems:
-            problem = min(problems, key=lambda found: found.message)
+            problem = min(problems, key=lambda one: one.message)
         return Counted(statistics, self.rejected + other.rejected, problem)
 
 

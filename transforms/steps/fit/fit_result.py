@@ -51,9 +51,9 @@ def read_result(output: str) -> FitResult | None:
     SentenceBeamError if its file is damaged.
     """
     path = storage.join(output, RESULT)
-    found = storage.storage_of(output).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(output).read_versioned(path)
+    if stored is None:
         return None
     with refuse_damage(f"{path} is not what the fit wrote", "fit again"):
-        said = json.loads(found[0])
+        said = json.loads(stored[0])
         return FitResult(said.pop("run"), said.pop("exit_code"), said.pop("message"), said)

@@ -57,10 +57,10 @@ class Gathered:
 
     def merge(self, other: "Gathered") -> "Gathered":
         """Merge both parts; of two problems the one whose message sorts first is kept."""
-        problems = [found.problem for found in (self, other) if found.problem is not None]
+        problems = [some.problem for some in (self, other) if some.problem is not None]
         if problems:
             return Gathered(problem=min(problems, key=lambda problem: problem.message))
-        known = [found.moments for found in (self, other) if found.moments is not None]
+        known = [some.moments for some in (self, other) if some.moments is not None]
         moments = next(iter(known), None)
         if len(known) == 2:
             moments = known[0].merge(known[1])
@@ -78,10 +78,10 @@ def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
                 chosen = select(keys, job.below)
                 sampled.append((keys[chosen], rows[chosen]))
                 if job.whole:
-                    found = Moments.from_rows(rows)
+                    block = Moments.from_rows(rows)
                     if moments is not None:
-                        found = moments.merge(found)
-                    moments = found
+                        block = moments.merge(block)
+                    moments = block
                 progress.step(len(rows))
     except SentenceBeamError as error:
         return Gathered(problem=Problem.from_error(error))
@@ -126,10 +126,10 @@ def _arrays_of(path: str) -> dict[str, np.ndarray]:
 
 def take_sample(gathered: Gathered, want: int) -> np.ndarray:
     """Return the sample, float32 [n, p], by ascending key, an order that never changes."""
-    found = [_arrays_of(path) for path in sorted(gathered.samples)]
-    keys = np.concatenate([np.empty(0, np.uint64), *(arrays["keys"] for arrays in found)])
-    if found:
-        rows = np.concatenate([arrays["rows"] for arrays in found])
+    samples = [_arrays_of(path) for path in sorted(gathered.samples)]
+    keys = np.concatenate([np.empty(0, np.uint64), *(arrays["keys"] for arrays in samples)])
+    if samples:
+        rows = np.concatenate([arrays["rows"] for arrays in samples])
     else:
         rows = np.empty((0, 0), np.float32)
     return rows[np.argsort(keys, kind="stable")[:want]]

@@ -129,13 +129,13 @@ def count_job(options: FitOptions, run: str, output: str) -> CountJob:
 
 def corpus_files(options: FitOptions) -> list[InputFile]:
     """Return the files of the corpus, each once. Raises OptionError if a pattern names none."""
-    found = {
+    by_path = {
         file.path: file
         for glob in options.input or ()
         for file in match_inputs(
             glob, options.format or "auto", syntax=Syntax.from_options(options)
         )
     }
-    files = [found[path] for path in sorted(found)]
+    files = [by_path[path] for path in sorted(by_path)]
     check_distinct(files)
     return files

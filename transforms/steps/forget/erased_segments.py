@@ -32,7 +32,7 @@ def _segments(root: str, index: IndexEntry, selected: SelectedRows) -> list[int]
     """Return the segments of which a deleted row has one of the ids or texts."""
     ids = pa.array(sorted(selected.texts), pa.string())
     texts = pa.array(sorted(selected.hashes), pa.binary(16))
-    found = []
+    numbers = []
     for segment in progress.over(index.segments, "reading locators", "segments"):
         path = storage.join(root, segment.locator)
         with name_damage(path):
@@ -40,8 +40,8 @@ def _segments(root: str, index: IndexEntry, selected: SelectedRows) -> list[int]
         deleted = locator.filter(locator.column("shard").is_null())
         named = pc.any(pc.is_in(deleted.column("id"), ids)).as_py()
         if named or pc.any(pc.is_in(deleted.column("row_hash"), texts)).as_py():
-            found.append(segment.number)
-    return found
+            numbers.append(segment.number)
+    return numbers
 
 
 def _crowded(root: str, index: IndexEntry, selected: SelectedRows) -> list[str]:

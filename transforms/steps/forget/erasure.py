@@ -51,10 +51,10 @@ class Erasure:
     @property
     def is_empty(self) -> bool:
         """Whether all of the rows were erased before, and the store has nothing of them."""
-        found = self.selected
+        selected = self.selected
         of_index = self.index is not None and not self.index.is_empty
         is_known = self.before.ids.issuperset(self.hashed_ids)
-        return is_known and not (found.masks or found.rejects or found.hashes or of_index)
+        return is_known and not (selected.masks or selected.rejects or selected.hashes or of_index)
 
     @property
     def after(self) -> ForgottenRows:

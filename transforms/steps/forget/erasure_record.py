@@ -53,11 +53,11 @@ def read_record(root: str, run: str) -> ErasureRecord | None:
     Raises SentenceBeamError if it is damaged.
     """
     path = storage.join(root, layout.erasure(run))
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         return None
     with refuse_damage(f"{path} is damaged", "remove it and run forget again"):
-        data = json.loads(found[0])
+        data = json.loads(stored[0])
         check_digest(data)
         data.pop("digest")
         return ErasureRecord.from_json(data)

@@ -26,19 +26,19 @@ OUT_OF_REACH = (
 
 def fits_of(manifest: Manifest) -> tuple[str, ...]:
     """Return a line for each part of a snapshot that was fitted on its rows, with its digest."""
-    found = []
+    lines = []
     if manifest.space.calibration is not None:
-        found.append(_calibration(manifest, manifest.space.calibration))
+        lines.append(_calibration(manifest, manifest.space.calibration))
     if manifest.index is not None and manifest.index.trained.rows:
         trained = manifest.index.trained
         rows = counted(trained.rows, "row")
-        found.append(f"quantizer {trained.sha256}: means over {rows}")
+        lines.append(f"quantizer {trained.sha256}: means over {rows}")
     if manifest.ranges is not None:
         rows = counted(manifest.rows.stored, "row")
-        found.append(f"bounds of {manifest.space.precision}: over {rows}")
+        lines.append(f"bounds of {manifest.space.precision}: over {rows}")
     tables = sorted({*_tables(manifest.space.pooler)})
-    found += [f"token statistics {digest}: over texts of their own fit" for digest in tables]
-    return tuple(found)
+    lines += [f"token statistics {digest}: over texts of their own fit" for digest in tables]
+    return tuple(lines)
 
 
 def _calibration(manifest: Manifest, digest: str) -> str:
@@ -95,6 +95,6 @@ def read_receipt(root: str, run: str) -> dict[str, Any]:
     """Return the receipt of an erasure. Raises SentenceBeamError if it is missing or damaged."""
     path = storage.join(root, layout.receipt(run))
     with refuse_damage(f"{path} was changed", "restore it from a copy"):
-        found: dict[str, Any] = json.loads(storage.read_bytes(path))
-        check_digest(found)
-        return found
+        receipt: dict[str, Any] = json.loads(storage.read_bytes(path))
+        check_digest(receipt)
+        return receipt

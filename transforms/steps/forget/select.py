@@ -90,29 +90,29 @@ def select(current: Manifest, options: ForgetOptions, known: set[str]) -> Select
     Raises OptionError for ids that no row has, DataGateError if too many rows would be erased, and
     SentenceBeamError naming a shard or a file of rejected rows that cannot be read.
     """
-    found = SelectedRows(by_id=current.options.id_column is not None)
+    selected = SelectedRows(by_id=current.options.id_column is not None)
     ids = set(options.id)
     if options.where is not None:
-        ids |= _matching_ids(current, options.where, found)
-    found.texts = {name: TextHashes() for name in ids}
+        ids |= _matching_ids(current, options.where, selected)
+    selected.texts = {name: TextHashes() for name in ids}
     sizes = {unit["path"]: unit for unit in current.shards.to_pylist()}
     wanted = pa.array(sorted(ids), pa.string())
-    _find(current.root, _holders(current.root, sizes, wanted), found, wanted)
-    _find_earlier(current, _earlier_shards(current) - sizes.keys(), found)
-    if not found.by_id:
-        _find_same_texts(current.root, [*sizes], found)
-    _find_rejects(current, found)
-    _check_missing(current, found, options, known)
-    if found.rows > options.max_deletes * current.rows.stored:
+    _find(current.root, _holders(current.root, sizes, wanted), selected, wanted)
+    _find_earlier(current, _earlier_shards(current) - sizes.keys(), selected)
+    if not selected.by_id:
+        _find_same_texts(current.root, [*sizes], selected)
+    _find_rejects(current, selected)
+    _check_missing(current, selected, options, known)
+    if selected.rows > options.max_deletes * current.rows.stored:
         raise DataGateError(
-            f"{counted(found.rows, 'row')} of {current.rows.stored:,} would be erased, more than"
+            f"{counted(selected.rows, 'row')} of {current.rows.stored:,} would be erased, more than"
             f" --max-deletes {options.max_deletes:g} allows; nothing was changed, narrow it or"
             " raise the limit"
         )
-    for path in found.masks:
+    for path in selected.masks:
         with name_damage(storage.join(current.root, path)):
             check_shard(storage.join(current.root, path), sizes[path]["sha256"].hex())
-    return found
+    return selected
 
 
 @contextlib.contextmanager
@@ -129,16 +129,16 @@ def name_damage(path: str) -> Iterator[None]:
 
 def _earlier_shards(current: Manifest) -> set[str]:
     """Return the shards of all other snapshots that can be read."""
-    found: set[str] = set()
+    shards: set[str] = set()
     for run in snapshots(current.root):
         with contextlib.suppress(SentenceBeamError):
             manifest = read_manifest(current.root, run)
             if manifest is not None:
-                found |= {*manifest.shards.column("path").to_pylist()}
-    return found
+                shards |= {*manifest.shards.column("path").to_pylist()}
+    return shards
 
 
-def _matching_ids(current: Manifest, where: str, found: SelectedRows) -> set[str]:
+def _matching_ids(current: Manifest, where: str, selected: SelectedRows) -> set[str]:
     """Return the ids of the rows of the current snapshot that match an expression."""
     expression = checked(where, dataset_of(current).schema)
     ids: set[str] = set()
@@ -152,7 +152,7 @@ def _matching_ids(current: Manifest, where: str, found: SelectedRows) -> set[str
         ids |= {*names.filter(pa.array(mask)).to_pylist()}
         if is_cut:
             others |= {*names.filter(pa.array(~mask)).to_pylist()}
-    found.partly = len(ids & others)
+    selected.partly = len(ids & others)
     return ids
 
 
@@ -193,7 +193,7 @@ def _tables(root: str, paths: list[str]) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _find(
-    root: str, paths: list[str], found: SelectedRows, wanted: pa.Array, column: str = "id"
+    root: str, paths: list[str], selected: SelectedRows, wanted: pa.Array, column: str = "id"
 ) -> None:
     """Add the rows of some shards that have any of the wanted values of a column."""
     with progress.stage("finding the rows", len(paths), "shards"):
@@ -202,62 +202,62 @@ def _find(
                 continue
             mask = pc.is_in(table.column(column), wanted).to_numpy()
             if mask.any():
-                found.masks[path] = mask | found.masks.get(path, False)
-                _note(found, table.filter(pa.array(mask)))
+                selected.masks[path] = mask | selected.masks.get(path, False)
+                _note(selected, table.filter(pa.array(mask)))
 
 
-def _find_earlier(current: Manifest, paths: Iterable[str], found: SelectedRows) -> None:
+def _find_earlier(current: Manifest, paths: Iterable[str], selected: SelectedRows) -> None:
     """Note the texts that the rows had in earlier snapshots, whose shards are removed.
 
     An id that is made of a place may have been another row's, and only tells rows that are gone.
     """
-    ids = [name for name, texts in found.texts.items() if found.by_id or not texts.rows]
+    ids = [name for name, texts in selected.texts.items() if selected.by_id or not texts.rows]
     wanted = pa.array(sorted(ids), pa.string())
     if not len(wanted):
         return
     for path in _holders(current.root, paths, wanted):
         with contextlib.suppress(SentenceBeamError):
             table = _read(storage.join(current.root, path))
-            _note(found, table.filter(pc.is_in(table.column("id"), wanted)))
+            _note(selected, table.filter(pc.is_in(table.column("id"), wanted)))
 
 
-def _note(found: SelectedRows, rows: pa.Table) -> None:
+def _note(selected: SelectedRows, rows: pa.Table) -> None:
     documents: list[Any] = [None] * len(rows)
     if "doc_hash" in rows.column_names:
         documents = rows.column("doc_hash").to_pylist()
     columns = (rows.column(name).to_pylist() for name in ("id", "row_hash"))
     for name, text, document in zip(*columns, documents, strict=True):
-        texts = found.texts.setdefault(name, TextHashes())
+        texts = selected.texts.setdefault(name, TextHashes())
         texts.rows.add(text)
         if document is not None:
             texts.documents.add(document)
 
 
-def _find_same_texts(root: str, paths: list[str], found: SelectedRows) -> None:
+def _find_same_texts(root: str, paths: list[str], selected: SelectedRows) -> None:
     """Add the rows with the texts of those that were found.
 
     Ids that are made of places change with the input, so an erased row is known by its text. Notes
     the pieces that other documents have too.
     """
     column = "row_hash"
-    hashes = found.hashes
-    if found.documents:
+    hashes = selected.hashes
+    if selected.documents:
         column = "doc_hash"
-        hashes = found.documents
+        hashes = selected.documents
     if not hashes:
         return
-    _find(root, paths, found, pa.array(sorted(hashes), pa.binary(16)), column)
+    _find(root, paths, selected, pa.array(sorted(hashes), pa.binary(16)), column)
     if column == "row_hash":
         return
-    pieces = pa.array(sorted(found.hashes), pa.binary(16))
+    pieces = pa.array(sorted(selected.hashes), pa.binary(16))
     with progress.stage("finding pieces of other documents", len(paths), "shards"):
         for path, table in _tables(root, paths):
             mask = pc.is_in(table.column("row_hash"), pieces).to_numpy()
-            others = mask & ~found.masks.get(path, np.zeros(len(mask), bool))
-            found.shared |= {*table.column("row_hash").filter(pa.array(others)).to_pylist()}
+            others = mask & ~selected.masks.get(path, np.zeros(len(mask), bool))
+            selected.shared |= {*table.column("row_hash").filter(pa.array(others)).to_pylist()}
 
 
-def _find_rejects(current: Manifest, found: SelectedRows) -> None:
+def _find_rejects(current: Manifest, selected: SelectedRows) -> None:
     """Note the files of rejected rows with the rows, and the ids among these.
 
     An excerpt that cannot be compared may be of one of the rows (`embed.erased`).
@@ -266,11 +266,11 @@ def _find_rejects(current: Manifest, found: SelectedRows) -> None:
         full = storage.join(current.root, path)
         with name_damage(full):
             rows = read_rejects(full, sha256)
-        ids = {row.id for row in rows if row.id in found.texts}
-        unknown = [row for row in rows if row.excerpt and (row.id is None or not found.by_id)]
+        ids = {row.id for row in rows if row.id in selected.texts}
+        unknown = [row for row in rows if row.excerpt and (row.id is None or not selected.by_id)]
         if ids or unknown:
-            found.rejects.add(path)
-        found.rejected |= {name for name in ids if name is not None}
+            selected.rejects.add(path)
+        selected.rejected |= {name for name in ids if name is not None}
 
 
 def reject_files(manifest: Manifest) -> list[tuple[str, str]]:
@@ -283,13 +283,13 @@ def reject_files(manifest: Manifest) -> list[tuple[str, str]]:
 
 
 def _check_missing(
-    current: Manifest, found: SelectedRows, options: ForgetOptions, known: set[str]
+    current: Manifest, selected: SelectedRows, options: ForgetOptions, known: set[str]
 ) -> None:
     """Raise OptionError for ids that the store never had, unless they are allowed."""
     missing = [
         name
         for name in options.id
-        if not found.texts[name].rows and name not in found.rejected and name not in known
+        if not selected.texts[name].rows and name not in selected.rejected and name not in known
     ]
     if not missing or options.missing_ok:
         return

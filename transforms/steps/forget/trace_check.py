@@ -87,7 +87,7 @@ def forgotten_traces(manifest: Manifest) -> list[str]:
     wanted = _ErasedHashes.from_rows(rows)
     files = files_of(root)
     tables = [path for path in files if layout.kind(path) in TABLES]
-    found = []
+    faults = []
     late: list[tuple[str, set[str]]] = []
     with progress.stage("looking for erased rows", len(tables), "files"):
         for path in sorted(tables, key=lambda path: layout.kind(path) != "shards"):
@@ -95,18 +95,18 @@ def forgotten_traces(manifest: Manifest) -> list[str]:
             try:
                 for table in _columns_of(full, layout.kind(path) == "shards"):
                     if wanted.has_id(table):
-                        found.append(f"{full} has the id of an erased row")
+                        faults.append(f"{full} has the id of an erased row")
                         break
                     late.append((full, _texts_in(table, wanted, layout.kind(path) == "shards")))
             except SentenceBeamError:
-                found.append(f"{full} cannot be read, and was not checked")
+                faults.append(f"{full} cannot be read, and was not checked")
             progress.step()
-    found += dict.fromkeys(
+    faults += dict.fromkeys(
         f"{full} has the hash of an erased row's text"
         for full, traces in late
         if traces - wanted.live
     )
-    return [*found, *_stray_hashes(root, files), *_counts(manifest, rows)]
+    return [*faults, *_stray_hashes(root, files), *_counts(manifest, rows)]
 
 
 def _texts_in(table: pa.Table, wanted: _ErasedHashes, is_shard: bool) -> set[str]:
@@ -114,18 +114,18 @@ def _texts_in(table: pa.Table, wanted: _ErasedHashes, is_shard: bool) -> set[str
 
     A text of a shard that is none of a row known by its text is another row's, which came later.
     """
-    found: set[str] = set()
+    hashed: set[str] = set()
     for name in HASHES:
         if name in table.column_names:
-            found |= wanted.hashed(table.column(name).to_pylist())
+            hashed |= wanted.hashed(table.column(name).to_pylist())
     if not is_shard and "text" in table.column_names:  # of queries
         texts = [text for text in table.column("text").to_pylist() if text is not None]
-        found |= wanted.hashed(row_hashes(texts))
+        hashed |= wanted.hashed(row_hashes(texts))
     if is_shard:
-        wanted.live |= found - wanted.texts
+        wanted.live |= hashed - wanted.texts
     elif "id" in table.column_names and "text" not in table.column_names:
-        found &= wanted.texts | wanted.pieces  # rows known by their id have it here
-    return found
+        hashed &= wanted.texts | wanted.pieces  # rows known by their id have it here
+    return hashed
 
 
 def _columns_of(path: str, is_shard: bool) -> Iterator[pa.Table]:

@@ -112,6 +112,6 @@ class UnitEraser:
         if unit.rejects is None:
             return []
         path = storage.join(self.run.root, unit.rejects)
-        found = read_rejects(path, unit.rejects_sha256)
-        hashed = [replace(row, text=row_hash(row.excerpt)) for row in found]
+        rejects = read_rejects(path, unit.rejects_sha256)
+        hashed = [replace(row, text=row_hash(row.excerpt)) for row in rejects]
         return [compare_reject(row, self._known) for row in hashed]

@@ -319,14 +319,16 @@ def build_again(
     return index_build.begin(work, known.shards)
 
 
-def conclude(found: list[tuple[IndexUpdateJob, SegmentBuild]]) -> Iterator[RunFact | TrainingGroup]:
+def conclude(
+    builds: list[tuple[IndexUpdateJob, SegmentBuild]],
+) -> Iterator[RunFact | TrainingGroup]:
     """Yield the updated index, or the groups of an index to build in its place.
 
     The latter if the quantizer no longer fits the rows, or a file of the last index is damaged.
     """
-    job = found[0][0]
-    built = [one for _, one in found if one.segment is not None]
-    damaged = sorted(one.damaged for _, one in found if one.damaged is not None)
+    job = builds[0][0]
+    built = [one for _, one in builds if one.segment is not None]
+    damaged = sorted(one.damaged for _, one in builds if one.damaged is not None)
     if damaged:
         yield from build_again(job, job.update(), damaged[0])
         return
@@ -346,14 +348,14 @@ def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntr
     of_lists = [one for one in built if one.segment and one.segment.kind != HELD_OUT]
     kept = [one.segment for one in of_lists if one.kept and one.segment]
     written = [one.segment for one in of_lists if not one.kept and one.segment]
-    found = index_recall.measured_kept(folder, job.known_queries(), known.asking, kept)
-    found = found.with_written(folder, sorted(written, key=lambda segment: segment.number))
+    measured = index_recall.measured_kept(folder, job.known_queries(), known.asking, kept)
+    measured = measured.with_written(folder, sorted(written, key=lambda segment: segment.number))
     fresh = [folder.take(scratch.fresh(segment.number)) for segment in written]
     is_new = np.concatenate([np.empty(0, np.int64), *fresh])
     target = known.request.target
-    near, changed = index_recall.recall_at(current, target, found, K, is_new)
+    near, changed = index_recall.recall_at(current, target, measured, K, is_new)
     deep = (
-        index_recall.recall_at(current, target, found, DEEP, is_new)[0]
+        index_recall.recall_at(current, target, measured, DEEP, is_new)[0]
         if current.recall_100
         else None
     )
@@ -364,7 +366,7 @@ def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntr
         request=known.request,
         rows=sum(segment.live for segment in segments),
         segments=tuple(segments),
-        queries=_leave_known(job, found),
+        queries=_leave_known(job, measured),
         recall=near,
         recall_changed=changed,
         recall_100=deep,
@@ -373,20 +375,20 @@ def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntr
     )
     then = current.trained
     before = Fit(then.imbalance, then.closeness, then.recall)
-    sizes = found.rows_of_lists(plan.nlist)
+    sizes = measured.rows_of_lists(plan.nlist)
     now = Fit(imbalance(sizes), closeness_of([*kept, *written]), None)
     if near is not None:
         now = replace(now, recall=near.value, high=near.high)
     return entry, drifted(before, now, known.metric)
 
 
-def _leave_known(job: IndexUpdateJob, found: Measurement) -> IndexFileEntry:
+def _leave_known(job: IndexUpdateJob, measured: Measurement) -> IndexFileEntry:
     """Write what the next run is to know: of queries whose neighbours and answers are settled."""
     folder = job.folder
-    known = found.known(folder.take(scratch.TEXTS), folder.take(scratch.CROWDED))
+    known = measured.known(folder.take(scratch.TEXTS), folder.take(scratch.CROWDED))
     asking = job.update().asking
-    settled = found.exact.at(K).settled
-    settled &= found.found.settled(asking.nprobes[0], K)
+    settled = measured.exact.at(K).settled
+    settled &= measured.found.settled(asking.nprobes[0], K)
     known = known.of(np.flatnonzero(settled))
     return IndexFileEntry(*folder.write(known.to_bytes(), "queries"))
 
@@ -450,17 +452,17 @@ def choose_kind(
     few = np.ascontiguousarray(sample[:: max(1, -(-len(sample) // SAMPLE))])
     tried = try_kinds(plans, trained, few, queries, tuning, job.rows, budgets)
     kind, reached = best(tried, budgets)
-    found = f"finds {kind.recall or 0:.3f} of the 10 nearest among a sample of {len(few):,} rows"
+    share = f"finds {kind.recall or 0:.3f} of the 10 nearest among a sample of {len(few):,} rows"
     if job.required and not reached:
         costs = f"{kind.row_bytes:,} bytes a row, {kind.query_bytes:,} a query"
         raise DataGateError(
             f"--target-recall {budgets.target:g}: no index reaches {budgets}; the best,"
-            f" {kind.plan.factory} ({costs}), {found}; ask for less, or allow more"
+            f" {kind.plan.factory} ({costs}), {share}; ask for less, or allow more"
         )
     why = _why_kind(kind, len(tried), budgets)
     if not reached:
         kinds_tried = _kinds_tried(len(tried))
-        why = f"{kinds_tried} within its bytes, none reaching {budgets}; it {found}"
+        why = f"{kinds_tried} within its bytes, none reaching {budgets}; it {share}"
     choice = ChoiceEntry(why, kind.row_bytes, kind.query_bytes, tuple(map(_entry, tried)))
     return replace(job, plan=kind.plan, choice=choice, most_lists=kind.most_lists), kind.trained
 
@@ -472,8 +474,8 @@ def _kinds_tried(count: int) -> str:
 def _why_kind(kind: Tried, count: int, budgets: Budgets) -> str:
     if kind.plan.factory == "Flat":
         return f"exact, for {budgets}"
-    found = f"{_kinds_tried(count)} for {budgets}"
-    return found if count == 1 else f"{found}, the one that finds most"
+    reason = f"{_kinds_tried(count)} for {budgets}"
+    return reason if count == 1 else f"{reason}, the one that finds most"
 
 
 def _entry(kind: Tried) -> TriedEntry:

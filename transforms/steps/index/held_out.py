@@ -91,8 +91,8 @@ class KnownQueries:
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        found = {f"found_{name}": array for name, array in self.found.arrays().items()}
-        return compress(pack(**arrays, **found), 1)
+        answers = {f"found_{name}": array for name, array in self.found.arrays().items()}
+        return compress(pack(**arrays, **answers), 1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KnownQueries":
@@ -105,8 +105,8 @@ class KnownQueries:
         ):
             arrays = unpack(decompress(data))
             named = {name: arrays.pop(name) for name in _ARRAYS}
-            found = {name.removeprefix("found_"): array for name, array in arrays.items()}
-            return cls(**named, found=Candidates.from_arrays(found))
+            answers = {name.removeprefix("found_"): array for name, array in arrays.items()}
+            return cls(**named, found=Candidates.from_arrays(answers))
 
     def only(self, stays: Callable[[np.ndarray], np.ndarray]) -> "KnownQueries":
         """Return the queries with some of their neighbours and answers.
@@ -116,8 +116,8 @@ class KnownQueries:
         here = stays(self.positions) & (self.positions >= 0)
         gains = np.where(here, self.gains, np.float32(-np.inf))
         best = best_first(gains, np.where(here, self.positions, -1), gains.shape[1])
-        found = self.found.only(stays(self.found.kept))
-        return replace(self, gains=best[0], positions=best[1], found=found)
+        answers = self.found.only(stays(self.found.kept))
+        return replace(self, gains=best[0], positions=best[1], found=answers)
 
     def of(self, place: np.ndarray) -> "KnownQueries":
         """Return what is known of some of the texts, by numbers int64 [m]; of -1 it is nothing."""

@@ -240,8 +240,8 @@ def cut(built: list[BuiltGroup]) -> Iterator[SegmentWork]:
         held = work.trained.held_out.number if work.trained.held_out else -1
         numbers = (number for number in itertools.count() if number != held)
         most_bytes = work.job.request.range_bytes
-        found = spans(work.job.folder, work.job.plan, most_bytes, sources, numbers)
-        yield from (SegmentWork(work, span=span) for span in found)
+        ranges = spans(work.job.folder, work.job.plan, most_bytes, sources, numbers)
+        yield from (SegmentWork(work, span=span) for span in ranges)
     elif segments:
         yield from (SegmentWork(work, segment) for segment in segments)
     else:
@@ -278,11 +278,11 @@ def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
     folder = job.folder
     segments = sorted(built, key=lambda segment: segment.number)
     texts = folder.take(scratch.TEXTS)
-    found = Measurement.none(folder.take(scratch.QUERIES), work.asking)
-    found = found.with_written(folder, segments)
+    measured = Measurement.none(folder.take(scratch.QUERIES), work.asking)
+    measured = measured.with_written(folder, segments)
     half = held_out.tuning_half(texts)
     recall, deep = (
-        tuned_recall(found, k, job.plan.rerank, job.request.target, half) for k in (K, DEEP)
+        tuned_recall(measured, k, job.plan.rerank, job.request.target, half) for k in (K, DEEP)
     )
     nprobe = job.plan.nprobe
     rerank = job.plan.rerank
@@ -308,7 +308,7 @@ def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
             corpus=job.rows,
             held_out_below=f"{job.held_out_below:x}",
             recall=recall.value if recall else None,
-            imbalance=imbalance(found.rows_of_lists(job.plan.nlist)),
+            imbalance=imbalance(measured.rows_of_lists(job.plan.nlist)),
             closeness=closeness_of(segments),
         ),
         recall=recall,
@@ -323,14 +323,14 @@ def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
         entry = replace(entry, trained=trained, change=change)
     if job.choice is not None:
         entry = replace(entry, choice=_with_query_bytes(job.choice, job.plan, entry))
-    return replace(entry, queries=_leave_known(work, entry, found))
+    return replace(entry, queries=_leave_known(work, entry, measured))
 
 
-def _leave_known(work: BuildWork, entry: IndexEntry, found: Measurement) -> IndexFileEntry:
+def _leave_known(work: BuildWork, entry: IndexEntry, measured: Measurement) -> IndexFileEntry:
     """Write what the next run is to know of the texts on which recall is reported."""
     folder = work.job.folder
     texts = folder.take(scratch.TEXTS)
-    known = found.known(texts, folder.take(scratch.CROWDED))
+    known = measured.known(texts, folder.take(scratch.CROWDED))
     known = known.of(np.flatnonzero(held_out.reporting_half(texts)))
     asking = Asking.from_index(entry, work.job.plan.metric)
     if entry.recall is None:  # nothing was found, at any nprobe
@@ -350,13 +350,13 @@ def _with_query_bytes(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -
 
 def _missed(request: IndexRequest, entry: IndexEntry) -> DataGateError | None:
     """Return the error of a built index that misses its target recall by more than chance."""
-    found = entry.recall
-    if found is None or found.high >= request.target:
+    recall = entry.recall
+    if recall is None or recall.high >= request.target:
         return None
     lists = f" in {entry.nprobe} lists" if entry.nprobe else ""
     reached = (
-        f"{entry.factory} reaches recall@{found.k} {found.value:.4f} ({found.low:.4f} to"
-        f" {found.high:.4f}){lists}"
+        f"{entry.factory} reaches recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to"
+        f" {recall.high:.4f}){lists}"
     )
     return DataGateError(
         f"--target-recall {request.target:g}: {reached}; ask for less, or for another --index"

@@ -116,10 +116,10 @@ def leave_recall(
 ) -> None:
     """Leave a new segment's true neighbours of the queries, its answers, and its lists' sizes."""
     with folder.on_disk(segment) as path:
-        found = _ask(folder, segment, path, asking, exact.queries, None)
+        answers = _ask(folder, segment, path, asking, exact.queries, None)
         folder.leave(scratch.list_sizes(segment.number), list_sizes(path))
     folder.put(scratch.exact(segment.number), exact.to_bytes())
-    folder.put(scratch.found(segment.number), found.to_bytes())
+    folder.put(scratch.found(segment.number), answers.to_bytes())
 
 
 def _ask(
@@ -157,10 +157,10 @@ def leave_unknown(
         return
     keep, locator = live()
     queries = folder.take(scratch.QUERIES)
-    found = _exact_among(folder, queries[unknown], asking.metric, locator, segment.number)
+    exact = _exact_among(folder, queries[unknown], asking.metric, locator, segment.number)
     whole = ExactNeighbours(queries, DEEP, asking.metric)
     gains, positions, bound = (array.copy() for array in whole.lists())
-    gains[unknown], positions[unknown], bound[unknown] = found.lists()
+    gains[unknown], positions[unknown], bound[unknown] = exact.lists()
     whole = ExactNeighbours.from_lists(queries, DEEP, asking.metric, gains, positions, bound)
     with folder.on_disk(segment) as path:
         answers = _ask(folder, segment, path, asking, queries[unknown], keep)
@@ -194,8 +194,8 @@ def known_neighbours(
     bound = had.bound.copy()
     unknown = np.flatnonzero(place < 0)
     if len(unknown):
-        found = _exact_among(folder, queries[unknown], metric, locator, target)
-        gains[unknown], positions[unknown], bound[unknown] = found.lists()
+        exact = _exact_among(folder, queries[unknown], metric, locator, target)
+        gains[unknown], positions[unknown], bound[unknown] = exact.lists()
     return ExactNeighbours.from_lists(queries, DEEP, metric, gains, positions, bound)
 
 
@@ -229,29 +229,29 @@ class Measurement:
     @classmethod
     def none(cls, queries: np.ndarray, asking: Asking) -> "Measurement":
         """Return those of no segment."""
-        found = Candidates.none(len(queries), asking.depth, asking.nprobes)
+        answers = Candidates.none(len(queries), asking.depth, asking.nprobes)
         exact = ExactNeighbours(queries, DEEP, asking.metric)
-        return cls(exact, found, np.empty((0, 3), np.int64))
+        return cls(exact, answers, np.empty((0, 3), np.int64))
 
     def with_written(self, folder: Folder, segments: Iterable[SegmentEntry]) -> "Measurement":
         """Return those of other segments too, which were asked."""
-        found = self
+        measured = self
         for segment in segments:
             lengths = folder.take(scratch.list_sizes(segment.number))
             place = np.flatnonzero(lengths)
             first = segment.lists[0] if segment.lists else 0
             number = np.full(len(place), segment.number)
             sizes = np.stack([number, first + place, lengths[place]], axis=1)
-            found = found.with_left(folder, segment.number, sizes)
-        return found
+            measured = measured.with_left(folder, segment.number, sizes)
+        return measured
 
     def with_left(self, folder: Folder, number: int, sizes: np.ndarray) -> "Measurement":
         """Return those with what was left of a segment; `sizes` are those of its lists."""
         parse = functools.partial(ExactNeighbours.from_bytes, queries=self.exact.queries)
         exact = folder.parsed(scratch.exact(number), parse)
-        found = folder.parsed(scratch.found(number), Candidates.from_bytes)
+        answers = folder.parsed(scratch.found(number), Candidates.from_bytes)
         return Measurement(
-            self.exact.merge(exact), self.found.merge(found), np.concatenate([self.sizes, sizes])
+            self.exact.merge(exact), self.found.merge(answers), np.concatenate([self.sizes, sizes])
         )
 
     def rows_of_lists(self, nlist: int) -> np.ndarray:
@@ -281,33 +281,33 @@ def measured_kept(
     exact = ExactNeighbours.from_lists(
         queries, DEEP, asking.metric, had.gains, had.positions, had.bound
     )
-    found = Measurement(exact, had.found, known.sizes[np.isin(known.sizes[:, 0], numbers)])
+    measured = Measurement(exact, had.found, known.sizes[np.isin(known.sizes[:, 0], numbers)])
     if (place < 0).any():
         for number in numbers:
-            found = found.with_left(folder, number, np.empty((0, 3), np.int64))
-    return found
+            measured = measured.with_left(folder, number, np.empty((0, 3), np.int64))
+    return measured
 
 
 def tuned_recall(
-    found: Measurement, k: int, rerank: int, target: float, tuning: np.ndarray
+    measurement: Measurement, k: int, rerank: int, target: float, tuning: np.ndarray
 ) -> TunedRecallEntry | None:
     """Return recall at one k, with the nprobe tuned for it on some of the queries, bool [q]."""
-    measured = tuned(found.exact.at(k), found.found, rerank, target, tuning)
+    measured = tuned(measurement.exact.at(k), measurement.found, rerank, target, tuning)
     return TunedRecallEntry(**measured) if measured else None
 
 
 def recall_at(
-    index: IndexEntry, target: float, found: Measurement, k: int, is_new: np.ndarray
+    index: IndexEntry, target: float, measured: Measurement, k: int, is_new: np.ndarray
 ) -> tuple[TunedRecallEntry | None, RecallEntry | None]:
     """Return recall of an index over all rows, and over the new ones; None if it is not known.
 
     `is_new` int64 are positions of new rows, all that are among the true neighbours.
     """
-    exact = found.exact.at(k)
+    exact = measured.exact.at(k)
     nprobe = max(1, index.nprobe_for(k))
     depth = depth_for(k, index.rerank)
-    positions = found.found.positions(nprobe, depth)
-    known = found.found.settled(nprobe, depth)
+    positions = measured.found.positions(nprobe, depth)
+    known = measured.found.settled(nprobe, depth)
     recall = recall_of(exact, positions, known)
     changed = recall_among(exact, positions, known, lambda rows: np.isin(rows, is_new))
     entry = None

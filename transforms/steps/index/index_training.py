@@ -188,9 +188,9 @@ def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
 
 def again(clustered: list[TrainingItem]) -> Iterator[TrainingItem]:
     """Yield the parts for the next pass over all rows; a cell that is the whole sample passes."""
-    found = cells_of(clustered)
-    job = found[0].job
-    turn = found[0].turn
+    cells = cells_of(clustered)
+    job = cells[0].job
+    turn = cells[0].turn
     if turn is None:
         yield from clustered
         return
@@ -205,10 +205,10 @@ def lists_after(folder: Folder, turn: int, dim: int) -> np.ndarray:
     Those of a cell are read into their place, so that no list is held twice.
     """
     bounds = folder.take(scratch.BOUNDS)
-    found = np.empty((bounds[-1], dim), np.float32)
+    centroids = np.empty((bounds[-1], dim), np.float32)
     for cell in np.flatnonzero(np.diff(bounds)).tolist():
-        found[bounds[cell] : bounds[cell + 1]] = folder.take(scratch.lists_of_cell(cell, turn))
-    return found
+        centroids[bounds[cell] : bounds[cell + 1]] = folder.take(scratch.lists_of_cell(cell, turn))
+    return centroids
 
 
 def finish(items: list[TrainingItem]) -> Iterator[BuildWork | RunFact]:

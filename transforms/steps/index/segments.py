@@ -80,11 +80,13 @@ def decide(
     Leaves the queries, and the counts of the change.
     """
     job = matches[0][0]
-    found = [match for _, match in matches]
+    buckets = [match for _, match in matches]
     update = job.update()
     limit = most_rows(job.plan(update), update.rows)
-    decision = decision_of(update, MatchedRows.from_matches(update, found), limit)
-    leave_held_out_queries(job, update, sorted({text for match in found for text in match.crowded}))
+    decision = decision_of(update, MatchedRows.from_matches(update, buckets), limit)
+    leave_held_out_queries(
+        job, update, sorted({text for match in buckets for text in match.crowded})
+    )
     change = json.dumps(decision.change.to_json(), sort_keys=True)
     job.folder.put(scratch.CHANGE, change.encode())
     yield from ((job, target) for target in decision.targets)
@@ -325,10 +327,10 @@ def _new_vectors(
     """Yield vectors of new rows, float32 [n, d], in blocks; add their places to the locator."""
     waiting: list[np.ndarray] = []
     for shard, rows in _new_rows(job, target):
-        found = take_rows(
+        block = take_rows(
             job.folder.stored(shard), rows, ["id", "row_hash", "embedding"]
         ).combine_chunks()
-        ids, hashes, vectors = (column.chunk(0) for column in found.columns)
+        ids, hashes, vectors = (column.chunk(0) for column in block.columns)
         locator.add(shard, rows, ids, hashes)
         waiting.append(job.folder.vectors(vectors))
         if sum(map(len, waiting)) >= BLOCK_ROWS:
@@ -354,14 +356,14 @@ def _new_rows(job: IndexUpdateJob, target: TargetSegment) -> Iterator[tuple[str,
 
 
 def cut(
-    found: list[tuple[IndexUpdateJob, SegmentBuild]],
+    results: list[tuple[IndexUpdateJob, SegmentBuild]],
 ) -> Iterator[tuple[IndexUpdateJob, RangeTarget]]:
     """Yield what was built, and the ranges to write of the rows that were left by list.
 
     If a file of the last index is damaged, no range is written.
     """
-    job = found[0][0]
-    builds = [build for _, build in found]
+    job = results[0][0]
+    builds = [build for _, build in results]
     sources = [build.listed for build in builds if build.listed is not None]
     targets = [RangeTarget(replace(build, listed=None)) for build in builds]
     if sources and not any(build.damaged for build in builds):

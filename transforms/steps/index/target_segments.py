@@ -119,12 +119,12 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
 
 def _live_rows(update: IndexUpdate, rows: MatchedRows) -> dict[int, int]:
     """Return the live rows of the segments that keep any, without the held-out one, by number."""
-    found = {}
+    live_rows = {}
     for number, segment in update.segments.items():
         live = segment.live - rows.deleted[number]
         if segment.kind != HELD_OUT and live > 0:
-            found[number] = live
-    return found
+            live_rows[number] = live
+    return live_rows
 
 
 def _with_erased_rows(update: IndexUpdate, rows: MatchedRows) -> set[int]:

@@ -168,9 +168,9 @@ class SampleWriter:
         self._keys = []
 
 
-def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
+def parts_of(groups: list[SampledGroup]) -> list[SamplePart]:
     """Return all parts of the sample in order; also held-out rows if every row is needed."""
-    ordered = sorted(found, key=lambda sampled: sampled.group.number)
+    ordered = sorted(groups, key=lambda sampled: sampled.group.number)
     parts = [
         SamplePart(scratch.part(sampled.group.number, number), rows)
         for sampled in ordered
@@ -197,12 +197,12 @@ def read_rows(folder: Folder, wanted: list[tuple[str, int, int]], width: int) ->
 
     `wanted` has name, first and end for each file. Pieces are read into the one array.
     """
-    found = np.empty((sum(last - first for _, first, last in wanted), width), np.float32)
+    rows = np.empty((sum(last - first for _, first, last in wanted), width), np.float32)
     at = 0
     for piece in read_pieces(folder, wanted, width):
-        found[at : at + len(piece)] = piece
+        rows[at : at + len(piece)] = piece
         at += len(piece)
-    return found
+    return rows
 
 
 def read_pieces(

@@ -72,13 +72,13 @@ def nothing(job: IndexUpdateJob, readers: Iterable[Reader]) -> Iterator[SentRows
         yield sent(job, (kind, number), -1, SCHEMAS[kind].empty_table())
 
 
-def gather(reader: Reader, found: Iterable[SentRows]) -> IndexUpdateJob:
+def gather(reader: Reader, sent_rows: Iterable[SentRows]) -> IndexUpdateJob:
     """Write all rows for a reader as a file, and return their job.
 
     Removed rows are in a table for each segment, all others in one.
     """
     kind, number = reader
-    by_source = {one.source: one for one in found}
+    by_source = {one.source: one for one in sent_rows}
     job = next(iter(by_source.values())).job
     tables = {source: _unpacked(kind, by_source[source].data) for source in sorted(by_source)}
     parts = [pa.concat_tables([SCHEMAS[kind].empty_table(), *tables.values()])]
@@ -140,17 +140,17 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[Sen
     update = job.update()
     try:
         if kind == ADDED:
-            found = _rows_of_group(job, update, number)
+            rows_to_send = _rows_of_group(job, update, number)
         else:
             job.folder.check(update.segments[number])
             if kind == STANDING:
                 return Reading(), []
-            found = _rows_of_segment(job, update, update.segments[number])
+            rows_to_send = _rows_of_segment(job, update, update.segments[number])
     except DamagedIndexError as error:
         return Reading(damaged=job.folder.relative(error)), []
     except SentenceBeamError as error:
         return Reading(problem=Problem.from_error(error)), []
-    rows = list(sent_by_bucket(job, kind, number, matching.by_bucket(found, update.buckets)))
+    rows = list(sent_by_bucket(job, kind, number, matching.by_bucket(rows_to_send, update.buckets)))
     if kind == REMOVED and number == min(update.segments):
         buckets = range(update.buckets)
         rows += nothing(job, [(kind, bucket) for kind in (ADDED, REMOVED) for bucket in buckets])
@@ -184,8 +184,8 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentE
         )
         buckets = matching.by_bucket(held.cast(matching.HELD), update.buckets)
         job.folder.put(scratch.HELD_OUT_ROWS, matching.to_bytes(buckets))
-    found = rows_in(job.root, segment, set(update.removed))
-    return found.select(matching.REMOVED.names).cast(matching.REMOVED)
+    rows = rows_in(job.root, segment, set(update.removed))
+    return rows.select(matching.REMOVED.names).cast(matching.REMOVED)
 
 
 @progress.stage("index: matching rows")
@@ -209,7 +209,7 @@ def match(job: IndexUpdateJob, bucket: int) -> tuple[BucketMatch, list[SentRows]
     unmatched[place] = False
     held_texts = _held_texts(job, update, bucket, moves)
     new, held, crowded = _new_rows(job, update, added.filter(pa.array(unmatched)), held_texts)
-    found = BucketMatch(
+    counts = BucketMatch(
         deleted={
             n: int(np.count_nonzero(table.column("shard").to_numpy() < 0))
             for n, table in moves.items()
@@ -225,17 +225,17 @@ def match(job: IndexUpdateJob, bucket: int) -> tuple[BucketMatch, list[SentRows]
     sending = [sent(job, reader, bucket, table) for reader, table in rows.items() if len(table)]
     if bucket == 0:
         sending += nothing(job, rows)
-    return found, sending
+    return counts, sending
 
 
 def _moves(removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarray) -> pa.Table:
     """Return the new place of each row of the removed shards; shard -1 for deleted rows."""
     where = np.full(len(removed), -1)
     where[kept] = place
-    found = added.select(["shard", "row", "id"]).take(pa.array(where, mask=where < 0))
-    shard, row = (found.column(name).combine_chunks().fill_null(-1) for name in ("shard", "row"))
+    places = added.select(["shard", "row", "id"]).take(pa.array(where, mask=where < 0))
+    shard, row = (places.column(name).combine_chunks().fill_null(-1) for name in ("shard", "row"))
     return pa.table(
-        [removed.column("local"), shard, row, found.column("id")], schema=matching.MOVED
+        [removed.column("local"), shard, row, places.column("id")], schema=matching.MOVED
     )
 
 

@@ -96,10 +96,14 @@ def leave_listed(
     records["code"] = listed.codes
     records["row"] = listed.rows
     folder.put(scratch.listed_codes(source), records.tobytes())
-    found = locator.take(pa.array(listed.rows))
-    numbers, names = locators.shards_of(found)
-    columns = [found.column("id"), found.column("row_hash"), pa.array(numbers, pa.int32())]
-    places = pa.table([*columns, found.column("row")], schema=PLACES)
+    rows_by_list = locator.take(pa.array(listed.rows))
+    numbers, names = locators.shards_of(rows_by_list)
+    columns = [
+        rows_by_list.column("id"),
+        rows_by_list.column("row_hash"),
+        pa.array(numbers, pa.int32()),
+    ]
+    places = pa.table([*columns, rows_by_list.column("row")], schema=PLACES)
     width = _slice_width(nlist)
     bounds = starts[np.minimum(np.arange(0, nlist + width, width), nlist)]
     tables = [
@@ -186,15 +190,15 @@ def spans(
         bounds.append((source, filled[0], filled[-1]))
         sizes += np.diff(starts)
     closeness = sum(one.closeness for one in sources) / sum(one.rows for one in sources)
-    found = []
+    ranges = []
     first_id = 0
     for first, stop in cut_lists(sizes, plan, most_bytes):
         rows = int(sizes[first:stop].sum())
         if rows:
             here = tuple(one for one, low, high in bounds if low < stop and high >= first)
-            found.append(RangeSpan(next(numbers), first, stop, first_id, here, closeness))
+            ranges.append(RangeSpan(next(numbers), first, stop, first_id, here, closeness))
             first_id += -(-rows // FIRST_IDS) * FIRST_IDS
-    return found
+    return ranges
 
 
 def same_spans(
@@ -205,13 +209,13 @@ def same_spans(
     Leaves the queries' true neighbours among the rows of all sources.
     """
     _leave_exact(folder, sources, metric)
-    found = []
+    ranges = []
     for source in sources:
         assert source.same is not None
         first, stop, first_id = source.same
         closeness = source.closeness / source.rows
-        found.append(RangeSpan(next(numbers), first, stop, first_id, (source,), closeness))
-    return found
+        ranges.append(RangeSpan(next(numbers), first, stop, first_id, (source,), closeness))
+    return ranges
 
 
 def _leave_exact(folder: Folder, sources: Iterable[ListedSource], metric: str) -> None:
@@ -267,10 +271,10 @@ def _places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[str]]:
 
 
 def _locator(places: pa.Table, shard: np.ndarray, names: list[str], order: np.ndarray) -> pa.Table:
-    found = places.take(pa.array(order))
+    rows = places.take(pa.array(order))
     column = locators.shard_column(shard[order], names)
     return pa.table(
-        [found.column("id"), found.column("row_hash"), column, found.column("row")],
+        [rows.column("id"), rows.column("row_hash"), column, rows.column("row")],
         schema=locators.SCHEMA,
     )
 

@@ -49,9 +49,9 @@ class ComparedRows:
         """Return gains and positions of the best candidates of a group."""
         raise NotImplementedError
 
-    def hits(self, queries: np.ndarray, found: TopK) -> Hits:
+    def hits(self, queries: np.ndarray, best: TopK) -> Hits:
         """Return the k best rows of each query, from the best candidates of all groups."""
-        gains, positions = found
+        gains, positions = best
         return Hits.at_positions(gains_to_scores(gains, self._metric), positions)
 
 
@@ -127,13 +127,13 @@ class ByIndex(ComparedRows):
             self._opened = group, self._searcher.index.opened(*group)
         return self._opened[1]
 
-    def hits(self, queries: np.ndarray, found: TopK) -> Hits:
+    def hits(self, queries: np.ndarray, best: TopK) -> Hits:
         """Return the k best rows.
 
         If codes are rough, exact scores decide. Queries whose lists hold too few rows search more
         lists.
         """
-        gains, positions = found
+        gains, positions = best
         last = min(self._k, positions.shape[1]) - 1
         short = np.flatnonzero(positions[:, last] < 0)
         result = as_result(gains, positions, self._metric)

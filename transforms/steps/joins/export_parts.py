@@ -208,11 +208,11 @@ def _problem_of(job: ExportJob) -> str:
 def _read_about(output: str) -> dict[str, Any] | None:
     """Return what the export in a folder says of itself; None without an export."""
     path = storage.join(output, ABOUT)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         return None
     with refuse_damage(f"{path} is not what an export wrote", "name another --output"):
-        about: dict[str, Any] = json.loads(found[0])
+        about: dict[str, Any] = json.loads(stored[0])
         return about
 
 
@@ -229,11 +229,11 @@ def read_concluded(job: ExportJob) -> dict[str, Any]:
     """
     path = _problem_of(job)
     place = storage.storage_of(path)
-    found = place.read_versioned(path)
-    if found is not None:
+    stored = place.read_versioned(path)
+    if stored is not None:
         place.delete(path)
         with refuse_damage(f"{path} is not what the job wrote", "run again"):
-            problem: Problem = dataclass_of(Problem, json.loads(found[0]))
+            problem: Problem = dataclass_of(Problem, json.loads(stored[0]))
         raise problem.error()
     about = _read_about(job.output)
     if about is None or not all(job.token in name for name in about["files"]):

@@ -67,12 +67,12 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
         alone[copies] = -1  # in no list: their original represents them
     for first, second in near_pairs(stored.vectors, alone, min_score):
         components.join(first, second)
-    found, sampled = share_found(stored.vectors, near, min_score)
+    share, sampled = share_found(stored.vectors, near, min_score)
     numbers, component = np.unique(components.first, return_inverse=True)
     rows = _with_keepers(stored, component.astype(np.int64))
     groups = int((np.bincount(component) > 1).sum())
     largest = _largest(stored, rows, component)
-    return Deduplicated(rows, groups, len(stored) - len(numbers), found, sampled, largest)
+    return Deduplicated(rows, groups, len(stored) - len(numbers), share, sampled, largest)
 
 
 def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.Table:

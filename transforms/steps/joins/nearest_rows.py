@@ -193,12 +193,12 @@ class NeighbourSearch:
     def _known(self, block: str) -> BlockRecord | None:
         """Return the record of a block whose file is whole; None if it must be made."""
         path = self._job.path(block)
-        found = storage.storage_of(path).read_versioned(path)
-        if found is None:
+        stored = storage.storage_of(path).read_versioned(path)
+        if stored is None:
             return None
         try:
             with refuse_damage(f"{path} is not what was written"):
-                table = table_of(found[0])
+                table = table_of(stored[0])
                 counts = json.loads(table.schema.metadata[COUNTS])
                 return BlockRecord(path, counts["queries"], len(table), counts["rejected"])
         except SentenceBeamError:
@@ -252,8 +252,8 @@ class NeighbourSearch:
                     coarse = Coarse(arrays["scores"], lists)
             with progress.stage("comparing", len(vectors), "queries"):
                 gains, positions = self._open()[2].scan(group, vectors, coarse)
-            found = {"which": which, "gains": gains, "positions": positions}
-            write_arrays(self._candidates_path(work.block, group), **found)
+            candidates = {"which": which, "gains": gains, "positions": positions}
+            write_arrays(self._candidates_path(work.block, group), **candidates)
         except SentenceBeamError as error:
             return Problem.from_error(_mended(error))
         return None
@@ -290,9 +290,9 @@ class NeighbourSearch:
         hits = Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
         if work.groups:
             queries = self._read_queries(work.block)
-            found = (self._candidates_path(work.block, group) for group in work.groups)
+            paths = (self._candidates_path(work.block, group) for group in work.groups)
             with progress.stage("scoring again", len(queries.names), "queries"):
-                hits = rows.hits(queries.vectors, best_of(len(queries.names), found))
+                hits = rows.hits(queries.vectors, best_of(len(queries.names), paths))
             if self._job.itself:
                 hits = _without_itself(hits, queries)
         table = _table(queries, hits, self._job, manifest)
@@ -351,11 +351,11 @@ def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest)
     text = manifest.options.kept_text if job.texts else None
     if text is not None:
         kinds[text] = pa.large_string()
-    found = _columns_of(hits.shard[there], hits.row[there], manifest, kinds)
-    columns |= {name: found.column(name) for name in found.column_names if name != text}
+    values = _columns_of(hits.shard[there], hits.row[there], manifest, kinds)
+    columns |= {name: values.column(name) for name in values.column_names if name != text}
     columns["score"] = pa.array(hits.scores[there], pa.float32())
     if text is not None:
-        columns["text"] = found.column(text)
+        columns["text"] = values.column(text)
     return pa.table(columns)
 
 
@@ -364,14 +364,14 @@ def _columns_of(
 ) -> pa.Table:
     """Return some columns of rows, in these types, read shard by shard."""
     schema = pa.schema(kinds.items())
-    found = [schema.empty_table()]
+    tables = [schema.empty_table()]
     order = np.lexsort((row, shard))
     for number in np.unique(shard).tolist():
         rows, place = np.unique(row[shard == number], return_inverse=True)
         table = take_numbered(manifest, number, rows, list(kinds)).select(list(kinds))
-        found.append(
+        tables.append(
             table.replace_schema_metadata(None).cast(schema).take(pa.array(np.sort(place)))
         )
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    return pa.concat_tables(found).take(pa.array(back))
+    return pa.concat_tables(tables).take(pa.array(back))

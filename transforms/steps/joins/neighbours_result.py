@@ -48,13 +48,13 @@ def begin(output: str, asked: dict[str, Any]) -> None:
     Raises OptionError for a folder that holds something else, or the neighbours of another job.
     """
     path = storage.join(output, RESULT)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         _check_empty(output)
         _write(output, {"asked": asked})
         return
     try:
-        before = _asked(path, found[0])
+        before = _asked(path, stored[0])
         other = next((name for name in asked if before.get(name) != asked[name]), None)
     except SentenceBeamError:
         other = RESULT

@@ -55,9 +55,9 @@ def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
     score = np.empty(len(stored), np.float32)
     for start in progress.over(range(0, len(stored), BLOCK), "choosing clusters", "blocks of rows"):
         part = slice(start, start + BLOCK)
-        found = coarse_search(trained, np.ascontiguousarray(stored.vectors[part]), 1)
-        label[part] = found.lists[:, 0]
-        score[part] = found.scores[:, 0]
+        nearest = coarse_search(trained, np.ascontiguousarray(stored.vectors[part]), 1)
+        label[part] = nearest.lists[:, 0]
+        score[part] = nearest.scores[:, 0]
     return _clustered(stored, label, score, trained.centroids)
 
 

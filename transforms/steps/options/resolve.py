@@ -234,20 +234,20 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
     ]
     if "keep_types" in differ and not _changes_types(run, previous):
         differ.remove("keep_types")
-    found = []
+    names = []
     for name in differ:
         if name in KEPT:
             name = KEPT[0]
-        found.append(name)
+        names.append(name)
     if run.options.limit is not None:
-        found += ["limit"]
-    found += run.space.differences(previous.space)
-    found += [
+        names += ["limit"]
+    names += run.space.differences(previous.space)
+    names += [
         name
         for name in ("partition", "unit_tokens")
         if getattr(previous, name) != getattr(run, name)
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(names))
 
 
 def _changes_types(run: Run, previous: Manifest) -> bool:
@@ -318,11 +318,11 @@ def _buckets(options: EmbedOptions, run: Run, previous: Manifest | None) -> Buck
 
 def memory_bytes() -> int:
     """Return the bytes of memory of this machine, or of this process's container."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
-            found.append(int(Path(path).read_text()))
-    return min(found)
+            limits.append(int(Path(path).read_text()))
+    return min(limits)
 
 
 def index_ram(resolved: Resolved, given: str | None) -> str | None:

@@ -27,8 +27,8 @@ from sentence_beam.transforms.store.tables.file_rows import compare, full_paths
 
 def by_names_on_record(files: list[InputFile], last: pa.Table) -> list[InputFile]:
     """Return the files; those that the last snapshot has keep their relative paths there."""
-    found = last.filter(mask_array(_have_roots(last)))
-    paths = (column(found, "path").to_pylist(), full_paths(found).to_pylist())
+    on_record = last.filter(mask_array(_have_roots(last)))
+    paths = (column(on_record, "path").to_pylist(), full_paths(on_record).to_pylist())
     names = dict(zip(paths[1], paths[0], strict=True))
     return [replace(file, relative=names.get(file.path, file.relative)) for file in files]
 

@@ -182,15 +182,15 @@ def check_named(seen: Collection[str], names: Iterable[str], job: EmbedJob) -> N
 def named_fields(job: EmbedJob) -> list[tuple[str, str]]:
     """Return the fields that options name, each with its option."""
     columns = job.columns
-    found = [(name, "keep_columns") for name in columns.keep]
+    names_and_parameters = [(name, "keep_columns") for name in columns.keep]
     for names, option in templates(job):
         parameter = option.removeprefix("--").replace("-", "_")
-        found += [(name, parameter) for name in names]
+        names_and_parameters += [(name, parameter) for name in names]
     if columns.of_text is None:
-        found.insert(0, (columns.text, "text"))
+        names_and_parameters.insert(0, (columns.text, "text"))
     if columns.id is not None:
-        found.insert(0, (columns.id, "id"))
-    return found
+        names_and_parameters.insert(0, (columns.id, "id"))
+    return names_and_parameters
 
 
 def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Types:
@@ -200,15 +200,15 @@ def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Ty
     """
     names = [name for name in job.columns.keep if name not in job.columns.kinds]
     stored: dict[str, pa.DataType] = stored_types(last, names) if names and last is not None else {}
-    found = []
+    types = []
     for name in names:
         kinds = [code_of(kind) for column, kind in summary.types if column == name]
         words = [word for column, word in summary.words if column == name]
         code = join_codes([*kinds, *words])
         if name in stored:
             code = code_of(stored[name])
-        found.append((name, code))
-    return tuple(found)
+        types.append((name, code))
+    return tuple(types)
 
 
 class CollectionPacker:

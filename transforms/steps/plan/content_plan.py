@@ -89,36 +89,36 @@ Begun = FilesToOpen | ShardStates | Beside | Problem | Standing
 Passing = ShardStates | Beside | Problem | Standing
 
 
-def begin(found: list[Any], job: EmbedJob) -> list[Begun]:
+def begin(items: list[Any], job: EmbedJob) -> list[Begun]:
     """Return the files, which are to be opened if they are not; or only problems.
 
     If the corpus is unchanged, the plan is written that carries all units over.
     """
     with kept_alive(job.root, job.run.id):
         try:
-            return list(_begun(found, job))
+            return list(_begun(items, job))
         except SentenceBeamError as error:
             return [Problem.from_error(error)]
 
 
-def _begun(found: list[Any], job: EmbedJob) -> Iterator[Begun]:
-    if stands(found, job):
+def _begun(items: list[Any], job: EmbedJob) -> Iterator[Begun]:
+    if stands(items, job):
         yield Standing()
         return
-    problems = problems_in(found)
+    problems = problems_in(items)
     if problems:
         yield from problems
         return
-    files, _ = put_together(found, job)
-    states = states_in(found)
+    files, _ = put_together(items, job)
+    states = states_in(items)
     last = unchanged(files, states, job)
     if last is not None:
-        record_unchanged(files, last, job, states, merged(found))
+        record_unchanged(files, last, job, states, merged(items))
         yield Standing()
         return
     if last_snapshot(job.run) is not None:
         yield ShardStates(packed(states))
-    yield merged(found)
+    yield merged(items)
     yield from (FilesToOpen(data) for data in in_batches(files, FILES_PER_ELEMENT))
 
 
@@ -142,17 +142,17 @@ def open_files(files: pa.Table, job: EmbedJob) -> pa.Table:
     return with_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
 
 
-def to_count(found: list[Any], job: EmbedJob) -> Iterator[PlannedFiles | ToCount | Passing]:
+def to_count(items: list[Any], job: EmbedJob) -> Iterator[PlannedFiles | ToCount | Passing]:
     """Check the opened files as a whole; yield them with the spans to count, or only problems."""
-    if Standing() in found or problems_in(found):
-        yield from (item for item in found if isinstance(item, Problem | Standing))
+    if Standing() in items or problems_in(items):
+        yield from (item for item in items if isinstance(item, Problem | Standing))
         return
     try:
-        files, types = checked_opened(files_in(found).sort_by("path"), job)
+        files, types = checked_opened(files_in(items).sort_by("path"), job)
     except SentenceBeamError as error:
         yield Problem.from_error(error)
         return
-    yield from (item for item in found if isinstance(item, Beside | ShardStates))
+    yield from (item for item in items if isinstance(item, Beside | ShardStates))
     yield PlannedFiles(packed(files))
     exact = _needs_exact_counts(files, job)
     for span in spans_of(files, job.syntax, types):
@@ -217,11 +217,11 @@ def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
     try:
         with progress.stage("counting rows", things="pieces of the input"):
             if item.exact:
-                found = counted(item.span, job.columns, job.run.unit_tokens)
+                counted_span = counted(item.span, job.columns, job.run.unit_tokens)
             else:
-                found = replace(item.span, rows=rows_of(item.span))
+                counted_span = replace(item.span, rows=rows_of(item.span))
             progress.step()
-        return found
+        return counted_span
     except SentenceBeamError as error:
         return Problem.from_error(error)
 
@@ -242,32 +242,32 @@ def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
     return replace(span, rows=rows, tokens=tokens)
 
 
-def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
+def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
     """Choose the buckets, write the plan down and hand out what to read; or only the problems.
 
     A plan that is already on record is handed out instead.
     """
-    problems = problems_in(found)
+    problems = problems_in(items)
     if problems:
         yield from problems
         return
     try:
-        if Standing() not in found:
-            _record(found, job)
+        if Standing() not in items:
+            _record(items, job)
         yield from _recorded(job, slots)
     except SentenceBeamError as error:
         yield Problem.from_error(error)
 
 
-def _record(found: list[Any], job: EmbedJob) -> None:
+def _record(items: list[Any], job: EmbedJob) -> None:
     """Write the plan of opened files whose spans have been counted."""
-    counted_spans = [item for item in found if isinstance(item, Span)]
+    counted_spans = [item for item in items if isinstance(item, Span)]
     spans = sorted(counted_spans, key=lambda span: span.start)
     check_rows(job, sum(span.rows or 0 for span in spans))
-    files = with_spans(files_in(found), spans)
+    files = with_spans(files_in(items), spans)
     types = types_of(files, job, last_snapshot(job.run))
-    notes = notes_of(files, types, buckets_for(spans, job), merged(found))
-    write_rows(job, files, notes, states_in(found))
+    notes = notes_of(files, types, buckets_for(spans, job), merged(items))
+    write_rows(job, files, notes, states_in(items))
 
 
 def _recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead]:

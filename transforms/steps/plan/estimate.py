@@ -81,10 +81,10 @@ def predict(
     """
     job = resolved.job
     _check_model(job)
-    found = look(job)
-    pace = _measure(job, [*found.spans], calibration)
-    files = tuple(dict.fromkeys(span.file for span in found.spans))
-    return Prediction(resolved, estimate(found, pace, job.chunks.cuts), pace, files)
+    looked = look(job)
+    pace = _measure(job, [*looked.spans], calibration)
+    files = tuple(dict.fromkeys(span.file for span in looked.spans))
+    return Prediction(resolved, estimate(looked, pace, job.chunks.cuts), pace, files)
 
 
 def _check_model(job: EmbedJob) -> None:
@@ -105,13 +105,13 @@ def _measure(job: EmbedJob, spans: list[Span], calibration: str | None) -> Pace 
     return measure(job, spans)
 
 
-def estimate(found: Looked, pace: Pace | None, is_cut: bool = False) -> Estimate:
+def estimate(looked: Looked, pace: Pace | None, is_cut: bool = False) -> Estimate:
     """Return the size of a run; `is_cut` says that rows are cut into pieces.
 
     The rows of formats that do not count them are estimated from the tokens of measured rows.
     """
-    rows: float = found.rows
-    if pace and found.uncounted:
-        rows += found.uncounted / pace.tokens_per_row
-    pieces = found.tokens / pace.tokens_per_piece if pace and is_cut else None
-    return Estimate(found, rows, pieces)
+    rows: float = looked.rows
+    if pace and looked.uncounted:
+        rows += looked.uncounted / pace.tokens_per_row
+    pieces = looked.tokens / pace.tokens_per_piece if pace and is_cut else None
+    return Estimate(looked, rows, pieces)

@@ -23,12 +23,12 @@ FILES_AT_ONCE = 16
 def templates(job: EmbedJob) -> list[tuple[tuple[str, ...], str]]:
     """Return the columns that a run's templates name, with the option of each template."""
     columns = job.columns
-    found = []
+    named = []
     if columns.of_text and columns.texts:
-        found.append((columns.texts, "--text-template"))
+        named.append((columns.texts, "--text-template"))
     if columns.of_prefix:
-        found.append((columns.of_prefix, "--chunk-prefix"))
-    return found
+        named.append((columns.of_prefix, "--chunk-prefix"))
+    return named
 
 
 def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:

@@ -145,12 +145,12 @@ def _groups_of(
         bits = choose_bits(small, int(tokens[is_small].sum()), job.run.unit_tokens, bits)
     if bits is None:
         return pa.nulls(len(files), pa.string())
-    found: list[str | None] = [None] * len(files)
+    groups: list[str | None] = [None] * len(files)
     at = np.flatnonzero(is_small)
     keys = file_keys(column(files, "path").take(pa.array(at)))
     for place, key in zip(at.tolist(), keys.tolist(), strict=True):
-        found[place] = group_of_key(key, bits)
-    return texts(found)
+        groups[place] = group_of_key(key, bits)
+    return texts(groups)
 
 
 def _tokens_by_size(files: pa.Table) -> np.ndarray:
@@ -215,11 +215,11 @@ def _as_they_were(
 
 def _first_bad(had: pa.Table, now: list[Row]) -> dict[str, Row]:
     """Return the first unreadable file of each group."""
-    found: dict[str, Row] = {}
+    first: dict[str, Row] = {}
     for group, row in zip(had.column("group").to_pylist(), now, strict=True):
         if row["bad"] is not None:
-            found.setdefault(group, row)
-    return found
+            first.setdefault(group, row)
+    return first
 
 
 def _why(row: Row, now: Row, shares: str) -> str | None:

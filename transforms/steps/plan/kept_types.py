@@ -55,7 +55,7 @@ def _found_types(opened: pa.Table, job: EmbedJob, last: Manifest | None) -> Type
     names = [name for name in job.columns.keep if name not in job.columns.kinds]
     stored: dict[str, pa.DataType] = stored_types(last, names) if names and last is not None else {}
     kept = [dict(pairs) for pairs in distinct_values(opened, "kept")]
-    found = []
+    types = []
     for name in names:
         if name in stored:
             code = code_of(stored[name])
@@ -63,8 +63,8 @@ def _found_types(opened: pa.Table, job: EmbedJob, last: Manifest | None) -> Type
             code = code_of(STR.arrow)  # the text itself, which files may have as bytes
         else:
             code = join_codes([codes[name] for codes in kept if name in codes])
-        found.append((name, code))
-    return tuple(found)
+        types.append((name, code))
+    return tuple(types)
 
 
 def join_codes(codes: list[str]) -> str:

@@ -70,7 +70,7 @@ def _listed(pattern: str, job: EmbedJob, slots: int | None) -> Iterator[Listed]:
 def _find(pattern: str, job: EmbedJob, last: pa.Table) -> tuple[list[InputFile], Beside | None]:
     """Return the files of a pattern, and what lies beside them."""
     with progress.stage("listing the input"):
-        found = find_inputs(
+        inputs = find_inputs(
             pattern,
             job.input_format,
             job.hidden,
@@ -79,14 +79,14 @@ def _find(pattern: str, job: EmbedJob, last: pa.Table) -> tuple[list[InputFile],
             job.max_bad_files > 0,
             job.root,
         )
-    _check_were_no_files(found.folders, last, job)
-    files = found.files
+    _check_were_no_files(inputs.folders, last, job)
+    files = inputs.files
     if job.append:
         files = by_names_on_record(files, last)
     beside = None
-    if found.beside or found.left_out:
+    if inputs.beside or inputs.left_out:
         beside = Beside.from_paths(
-            found.beside, found.left_out, frozenset(job.run.globs), job.hidden
+            inputs.beside, inputs.left_out, frozenset(job.run.globs), job.hidden
         )
     return files, beside
 

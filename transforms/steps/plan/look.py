@@ -102,31 +102,31 @@ def look(job: EmbedJob) -> Looked:
 
 def look_at_all(job: EmbedJob) -> list[Any]:
     """Return what workers would find of a run's input, found in this process."""
-    found: list[Any] = []
+    items: list[Any] = []
     of_all = cache(job.run.shard_check)
     for glob in job.run.globs:
         for item in list_files(glob, job):
             if isinstance(item, FilesToLookInto):
                 rows, problems = look_into_all(item.table, job)
-                found += [PlannedFiles(packed(rows)), *problems]
+                items += [PlannedFiles(packed(rows)), *problems]
             elif isinstance(item, ShardsToCheck):
                 check = check_for(job.run, item.parts, of_all)
-                found.append(check_shards(item.parts, job.root, check))
+                items.append(check_shards(item.parts, job.root, check))
             else:
-                found.append(item)
-    return found
+                items.append(item)
+    return items
 
 
-def _looked(job: EmbedJob, found: list[Any]) -> Looked:
+def _looked(job: EmbedJob, items: list[Any]) -> Looked:
     """Count a plan; by content, other files are opened too if one has changed.
 
     Raises the first problem.
     """
-    problems = problems_in(found)
+    problems = problems_in(items)
     if problems:
         raise problems[0].error()
-    files, types = put_together(found, job)
-    same = content_plan.unchanged(files, states_in(found), job) if job.by_content else None
+    files, types = put_together(items, job)
+    same = content_plan.unchanged(files, states_in(items), job) if job.by_content else None
     unchanged = total(files, "carried")
     if job.by_content and same is None:
         files, types = content_plan.checked_opened(content_plan.open_files(files, job), job)
@@ -136,7 +136,7 @@ def _looked(job: EmbedJob, found: list[Any]) -> Looked:
         spans = list(spans_of(files, job.syntax, types))
         work = [one for some in spans for one in spans_in(some)]
         units = len(spans)
-    looked = replace(Looked.from_files(files, merged(found), work), units=units)
+    looked = replace(Looked.from_files(files, merged(items), work), units=units)
     if job.by_content:
         looked = in_buckets(looked, same, job)
         # some of these have other names
@@ -144,25 +144,25 @@ def _looked(job: EmbedJob, found: list[Any]) -> Looked:
     return looked
 
 
-def in_buckets(found: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
+def in_buckets(looked: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
     """Return the counts with the units of a run by content, all of them those of the snapshot
     `same` if it is given.
     """
     if same is None:
-        return replace(found, units=content_plan.buckets_for([*found.spans], job).count)
+        return replace(looked, units=content_plan.buckets_for([*looked.spans], job).count)
     return replace(
-        found,
+        looked,
         units=0,
         carried_units=same.units.rows,
-        carried_files=found.files,
+        carried_files=looked.files,
         carried_rows=same.rows.stored,
     )
 
 
-def write_looked(found: list[Any], job: EmbedJob, output: str) -> None:
+def write_looked(items: list[Any], job: EmbedJob, output: str) -> None:
     """Write the counts of what a job's workers have found to the file `output`; or the problem."""
     try:
-        answer = _looked(job, found).to_json()
+        answer = _looked(job, items).to_json()
     except SentenceBeamError as error:
         answer = json.dumps({"problem": asdict(Problem.from_error(error))}).encode()
     # a retried bundle has the same answer
@@ -175,13 +175,13 @@ def read_looked(output: str, root: str) -> Looked:
     Raises the job's problem, and SentenceBeamError if it wrote nothing or the file is damaged.
     """
     place = storage.storage_of(output)
-    found = place.read_versioned(output)
+    stored = place.read_versioned(output)
     place.delete(output)
     storage.delete_empty_folders(output, root)
-    if found is None:
+    if stored is None:
         raise SentenceBeamError("the job ended without a result; see the runner's log")
     with refuse_damage(f"{output} is not what the job wrote", "run plan again"):
-        values = json.loads(found[0])
+        values = json.loads(stored[0])
         if "problem" not in values:
             looked: Looked = dataclass_of(Looked, values)
             return looked

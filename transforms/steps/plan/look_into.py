@@ -45,9 +45,9 @@ def look_into_all(listed: pa.Table, job: EmbedJob) -> tuple[pa.Table, list[Probl
         return [_look_into(files[place], last[place], job) for place in some]
 
     with progress.stage("planning", things="files"), ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        found = [item for items in pool.map(look_at, places) for item in items]
-    rows = [item for item in found if not isinstance(item, Problem)]
-    return planned_rows(rows), [item for item in found if isinstance(item, Problem)]
+        looked = [item for items in pool.map(look_at, places) for item in items]
+    rows = [item for item in looked if not isinstance(item, Problem)]
+    return planned_rows(rows), [item for item in looked if isinstance(item, Problem)]
 
 
 def _look_into(file: InputFile, last: Row | None, job: EmbedJob) -> Row | Problem:

@@ -80,13 +80,13 @@ def listed_rows(files: Sequence[InputFile]) -> pa.Table:
 def with_last(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
     """Return rows `LISTED`, whose files of the last snapshot are at these places; -1: none."""
     before = rows_at(last, at).combine_chunks()
-    found = pa.StructArray.from_arrays(
+    last_column = pa.StructArray.from_arrays(
         [column(before, name) for name in FILES.names],
         fields=[field.with_nullable(True) for field in FILES],
         mask=column(before, "path").is_null(),
     )
-    schema = pa.schema([*FILES, pa.field("last", found.type)])
-    return pa.table([*listed.columns, found], schema=schema)
+    schema = pa.schema([*FILES, pa.field("last", last_column.type)])
+    return pa.table([*listed.columns, last_column], schema=schema)
 
 
 def planned_rows(rows: Sequence[dict[str, Any]]) -> pa.Table:
@@ -121,8 +121,8 @@ def distinct_values(files: pa.Table, name: str) -> list[Any]:
 
 def lacking_columns(files: pa.Table) -> dict[str, int]:
     """Return the number of opened files that lack a kept column, by its name."""
-    found = Counter(pc.list_flatten(files.column("lacks")).to_pylist())
-    return dict(sorted(found.items()))
+    counts = Counter(pc.list_flatten(files.column("lacks")).to_pylist())
+    return dict(sorted(counts.items()))
 
 
 def measures_of(files: pa.Table) -> dict[str, Summary]:

@@ -84,16 +84,16 @@ class RowBatcher:
             yield RowBatch(RowsSummary(problem=Problem.from_error(error)))
 
     def _of_table(self, table: pa.Table) -> Iterator[RowBatch]:
-        found = summarize_schema(table.schema, self._columns)
+        summary = summarize_schema(table.schema, self._columns)
         used = columns_of(table, self._columns)
         names = [name for name in self._columns.wanted if name in used.column_names]
         for batch in used.select(names).to_batches(max_chunksize=BATCH_ROWS):
             for part in _small(batch):
-                yield self._packed(part, found)
+                yield self._packed(part, summary)
 
-    def _packed(self, batch: pa.RecordBatch, found: RowsSummary) -> RowBatch:
+    def _packed(self, batch: pa.RecordBatch, summary_of_table: RowsSummary) -> RowBatch:
         """Return a batch packed, with its sums. Raises OptionError for too much text."""
-        summary = summed(batch, found, self._columns)
+        summary = summed(batch, summary_of_table, self._columns)
         self._taken += summary.size
         limit = self._job.text_limit
         if limit is not None and self._taken > limit:

@@ -153,15 +153,15 @@ def _check_types(kinds: Mapping[str, pa.DataType | None], columns: Columns) -> N
             )
 
 
-def summed(batch: pa.RecordBatch, found: RowsSummary, columns: Columns) -> RowsSummary:
-    """Return the sums over a batch, with its fields and types, which `found` has."""
+def summed(batch: pa.RecordBatch, summary: RowsSummary, columns: Columns) -> RowsSummary:
+    """Return the sums over a batch, with its fields and types, which `summary` has."""
     rows = rows_of(batch, columns)
     unit = unit_of(whole_span(), "", (0, None), rows)
     sizes = [len(text.encode()) for text in unit.texts]
     tokens = sum(estimated_tokens(size + BYTES_PER_TOKEN - 1, 1) for size in sizes)
     tokens += estimated_tokens(0, len(unit.rejects))
     return replace(
-        found,
+        summary,
         rows=batch.num_rows,
         tokens=tokens,
         size=sum(sizes),
@@ -194,10 +194,10 @@ def _digest(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[int, .
 def _comparable(column: pa.Array) -> list[Any]:
     """Return the values of a column; bytes for strings that are not UTF-8."""
     try:
-        found: list[Any] = column.to_pylist()
+        values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
         return [str(value.as_buffer().to_pybytes()) for value in column]
-    return found
+    return values
 
 
 def rows_of(batch: pa.RecordBatch, columns: Columns) -> Rows:

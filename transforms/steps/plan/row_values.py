@@ -36,8 +36,8 @@ def batch_of(rows: list[Row], columns: Columns) -> pa.RecordBatch:
     reasons: Reasons = None
     arrays = {}
     if columns.of_text is None:
-        found = faults([_value_or_none(row, columns.text) for row in rows], columns.text)
-        reasons = [found.get(place) for place in range(len(rows))]
+        reasons_by_row = faults([_value_or_none(row, columns.text) for row in rows], columns.text)
+        reasons = [reasons_by_row.get(place) for place in range(len(rows))]
     for name in columns.wanted:
         texts, against = texts_of((value_at(row, name) for row in rows), name, columns)
         arrays[name] = pa.array(texts, pa.large_string())

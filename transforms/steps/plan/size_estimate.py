@@ -13,24 +13,24 @@ ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the ve
 TEXT_KEPT = 0.5  # compressed bytes in the store for a byte of text
 
 
-def shard_bytes(found: Prediction) -> float:
+def shard_bytes(prediction: Prediction) -> float:
     """Estimate the bytes of the shards that a run writes."""
-    space = found.resolved.space
-    plan = found.plan
+    space = prediction.resolved.space
+    plan = prediction.plan
     size = plan.vectors * (vector_bytes(space.precision, space.dim) + ROW_BYTES)
-    if found.resolved.job.keep_text:
+    if prediction.resolved.job.keep_text:
         text_tokens = max(0.0, plan.counts.tokens - TOKENS_PER_ROW * plan.rows)
         size += TEXT_KEPT * BYTES_PER_TOKEN * text_tokens
     return size
 
 
-def index_name(found: Prediction) -> str:
+def index_name(prediction: Prediction) -> str:
     """Return the index that is requested, or "none".
 
     An index of the store that is known to have too few rows gives way to auto, with the reason.
     """
-    request = found.resolved.index
-    plan = found.plan
+    request = prediction.resolved.index
+    plan = prediction.plan
     if request is None:
         return "none"
     if plan.exact_rows and not plan.counts.carried_units:
@@ -40,15 +40,15 @@ def index_name(found: Prediction) -> str:
     return request.index
 
 
-def index_size(found: Prediction) -> dict[str, Any] | None:
+def index_size(prediction: Prediction) -> dict[str, Any] | None:
     """Return the index over all rows and its size; the largest one if several are compared.
 
     Returns None if no index is requested, or it has too few rows.
     """
-    request = found.resolved.index
-    plan = found.plan
+    request = prediction.resolved.index
+    plan = prediction.plan
     rows = round(plan.vectors) + plan.counts.carried_rows
     if request is None or not rows or request.spec.lack_of_rows(rows):
         return None
-    index = largest(request, rows, found.resolved.space.dim)
+    index = largest(request, rows, prediction.resolved.space.dim)
     return {"factory": index.factory, "rows": rows, **asdict(size_of(index, rows))}

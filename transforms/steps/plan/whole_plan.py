@@ -37,7 +37,7 @@ from sentence_beam.transforms.store.runs.result import now
 from sentence_beam.transforms.store.runs.reuse import with_before
 
 
-def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[AnySpan] | Problem]:
+def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[AnySpan] | Problem]:
     """Check the whole plan, write it down and hand out its spans; or yield only its problems.
 
     A plan that is already on record is handed out instead, because some of its units may be
@@ -45,7 +45,7 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
     """
     try:
         with kept_alive(job.root, job.run.id):
-            problems = _recorded(found, job)
+            problems = _recorded(items, job)
             plan = None if problems else read_plan(job.root, job.run.id)
         if plan is None:
             yield from problems
@@ -61,49 +61,49 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
         yield Problem.from_error(error)
 
 
-def _recorded(found: list[Any], job: EmbedJob) -> list[Problem]:
+def _recorded(items: list[Any], job: EmbedJob) -> list[Problem]:
     """Write the plan down, unless it is on record; return the problems that prevent it."""
-    if stands(found, job):
+    if stands(items, job):
         return []
-    problems = problems_in(found)
+    problems = problems_in(items)
     if problems:
         return problems
     try:
-        files, types = put_together(found, job)
+        files, types = put_together(items, job)
     except SentenceBeamError as error:
         return [Problem.from_error(error)]
-    write_rows(job, files, notes_of(files, types, beside=merged(found)), states_in(found))
+    write_rows(job, files, notes_of(files, types, beside=merged(items)), states_in(items))
     return []
 
 
-def stands(found: list[Any], job: EmbedJob) -> bool:
+def stands(items: list[Any], job: EmbedJob) -> bool:
     """Whether a plan is on record: before files were listed, or by a worker that has died."""
-    return Standing() in found or (job.retried and has_plan(job.root, job.run.id))
+    return Standing() in items or (job.retried and has_plan(job.root, job.run.id))
 
 
-def problems_in(found: list[Any]) -> list[Problem]:
+def problems_in(items: list[Any]) -> list[Problem]:
     """Return the problems among elements."""
-    return [item for item in found if isinstance(item, Problem)]
+    return [item for item in items if isinstance(item, Problem)]
 
 
-def states_in(found: list[Any]) -> pa.Table:
+def states_in(items: list[Any]) -> pa.Table:
     """Return the states of all shards that were checked."""
-    tables = [item.table for item in found if isinstance(item, ShardStates)]
+    tables = [item.table for item in items if isinstance(item, ShardStates)]
     return pa.concat_tables([STATES.empty_table(), *tables])
 
 
-def files_in(found: list[Any]) -> pa.Table:
+def files_in(items: list[Any]) -> pa.Table:
     """Return the rows `PLANNED` of all files."""
-    tables = [item.table for item in found if isinstance(item, PlannedFiles)]
+    tables = [item.table for item in items if isinstance(item, PlannedFiles)]
     return pa.concat_tables([PLANNED.empty_table(), *tables])
 
 
-def put_together(found: list[Any], job: EmbedJob) -> tuple[pa.Table, Types]:
+def put_together(items: list[Any], job: EmbedJob) -> tuple[pa.Table, Types]:
     """Return the checked plan of what workers have found, and the types of kept columns.
 
     Raises SentenceBeamError if files do not fit each other or the run.
     """
-    return checked_plan(files_in(found), states_in(found), job)
+    return checked_plan(files_in(items), states_in(items), job)
 
 
 def notes_of(

@@ -112,19 +112,19 @@ def in_sample(unit: str, part: float) -> bool:
 
 
 def _answers(manifest: Manifest, hits: Hits) -> Answers:
-    found: dict[tuple[int, int], tuple[str, bytes]] = {}
+    rows_by_place: dict[tuple[int, int], tuple[str, bytes]] = {}
     names = ["id", hash_column(manifest)]
     for number in np.unique(hits.shard[hits.shard >= 0]).tolist():
         rows = np.unique(hits.row[hits.shard == number])
         table = take_numbered(manifest, number, rows, names)
-        found |= _by_place(number, rows, table)
-    paths = {number: manifest.shard(number).path for number, _ in found}
+        rows_by_place |= _by_place(number, rows, table)
+    paths = {number: manifest.shard(number).path for number, _ in rows_by_place}
     answers: Answers = []
     for scores, shards, rows in zip(*hits.columns, strict=True):
         places = zip(scores.tolist(), shards.tolist(), rows.tolist(), strict=True)
         answers.append(
             [
-                Answer(*found[shard, row], score, paths[shard], row)
+                Answer(*rows_by_place[shard, row], score, paths[shard], row)
                 for score, shard, row in places
                 if shard >= 0
             ]

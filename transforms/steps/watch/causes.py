@@ -73,17 +73,17 @@ def reasons(lost: Sequence[Lost], gained: Sequence[Gained], least: float) -> lis
     lost answer that ties with it has no reason: it is as good as before.
     """
     free = list(gained)
-    found: list[Reason | None] = []
+    causes: list[Reason | None] = []
     for row in lost:
         if not row.exists or not row.same_text or row.moved:
-            found.append(Reason(_own_cause(row)))
+            causes.append(Reason(_own_cause(row)))
         elif _ties(row.score, least):
-            found.append(None)
+            causes.append(None)
         elif row.score > least:
-            found.append(Reason(INDEX_LOST))
+            causes.append(Reason(INDEX_LOST))
         else:
-            found.append(_displaced(row, free))
-    return found
+            causes.append(_displaced(row, free))
+    return causes
 
 
 def _own_cause(row: Lost) -> str:

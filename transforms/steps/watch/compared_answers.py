@@ -58,7 +58,7 @@ def compare(
     `vectors` are the queries' float32 [q, dim] in the coming one.
     """
     asked = answers[1]
-    before = [_sampled(found, asked.rows) for found in answers[0]]
+    before = [_sampled(answers_of_query, asked.rows) for answers_of_query in answers[0]]
     fates = Fates(*snapshots, vectors)
     places = [_changed(fates, old, new) for old, new in zip(before, asked.answers, strict=True)]
     fates.read(
@@ -103,7 +103,7 @@ def _compared(
     lost, gained = places
     old_keys = [fates.key(answer) for answer in before]
     new_keys = [fates.key(answer) for answer in after]
-    found: dict[int, Reason] = _reasons(fates, number, answers, places) if lost else {}
+    reasons: dict[int, Reason] = _reasons(fates, number, answers, places) if lost else {}
     return ComparedQuery(
         text=text,
         before=before,
@@ -111,7 +111,7 @@ def _compared(
         overlap=overlap(old_keys, new_keys),
         rbo=rank_biased_overlap(old_keys, new_keys),
         first_changed=old_keys[:1] != new_keys[:1],
-        lost=found,
+        lost=reasons,
         gained=gained,
     )
 
@@ -194,7 +194,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _mean_score(answers: Sequence[Sequence[Answer]]) -> float | None:
-    scores = [answer.score for found in answers for answer in found]
+    scores = [answer.score for answers_of_query in answers for answer in answers_of_query]
     if not scores:
         return None
     return _mean(scores)

@@ -149,9 +149,9 @@ class Fates:
 
     def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> _KnownRows:
         """Return the rows with the ids or texts of answers, in shards of one snapshot alone."""
-        found = _KnownRows()
+        known_rows = _KnownRows()
         if not wanted:
-            return found
+            return known_rows
         ids = pa.array({answer.id for answer in wanted}, pa.string())
         texts = pa.array({answer.text_hash for answer in wanted}, pa.binary(16))
         text = hash_column(manifest)
@@ -166,9 +166,9 @@ class Fates:
                 rows = batch.take(pa.array(places))
                 values = zip(*(part.to_pylist() for part in rows.columns), strict=True)
                 for place, (row_id, text_hash) in zip(places.tolist(), values, strict=True):
-                    found.add(FoundRow(row_id, text_hash, shard.path, start + place))
+                    known_rows.add(FoundRow(row_id, text_hash, shard.path, start + place))
                 start += batch.num_rows
-        return found
+        return known_rows
 
     def _alone(self, manifest: Manifest) -> list[int]:
         """Return the numbers of the shards of one snapshot that the other lacks."""
@@ -191,11 +191,11 @@ class Fates:
         before = self._score(query, [place_of(answer)])
         return Lost(moved=self._is_moved(before, now), score=now)
 
-    def _same(self, found: _KnownRows, answer: Answer) -> list[FoundRow]:
+    def _same(self, known_rows: _KnownRows, answer: Answer) -> list[FoundRow]:
         """Return the rows that are an answer's, with the same text."""
         if self.by_text:
-            return found.by_text.get(answer.text_hash, [])
-        rows = found.by_id.get(answer.id, [])
+            return known_rows.by_text.get(answer.text_hash, [])
+        rows = known_rows.by_id.get(answer.id, [])
         return [row for row in rows if row.text_hash == answer.text_hash]
 
     def _is_moved(self, before: float, now: float) -> bool:
@@ -216,13 +216,13 @@ class Fates:
 
         `texts` are the hashes of the answers before, `present` all present answers.
         """
-        found = []
+        new_answers = []
         for answer in answers:
             copies = sum(other.text_hash == answer.text_hash for other in present)
             is_copy = copies > 1 or answer.text_hash in texts
             score = self.exact(query, answer)
-            found.append(Gained(score, self._gained(query, answer), is_copy))
-        return found
+            new_answers.append(Gained(score, self._gained(query, answer), is_copy))
+        return new_answers
 
     def _gained(self, query: int, answer: Answer) -> str:
         if self._in_both(answer.shard):

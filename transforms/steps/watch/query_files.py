@@ -32,10 +32,10 @@ def read_query_file(path: str) -> QueryList:
         names = list(texts)
         empty = sum(not line.strip() for line in lines)
     else:
-        found = read_queries(QueryFiles((path,), text_column="text", id_column="id"))
-        names = list(found.names)
-        texts = list(found.texts)
-        empty = found.without_text
+        queries = read_queries(QueryFiles((path,), text_column="text", id_column="id"))
+        names = list(queries.names)
+        texts = list(queries.texts)
+        empty = queries.without_text
     if empty:
         notes.append(f"{counted(empty, 'empty query', 'empty queries')} of {path} left out")
     by_id: dict[str, str] = {}

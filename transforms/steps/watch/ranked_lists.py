@@ -14,11 +14,11 @@ def numbered(keys: Keys) -> list[tuple[Hashable, int]]:
     [('a', 0), ('b', 0), ('a', 1)]
     """
     seen: Counter[Hashable] = Counter()
-    found = []
+    numbered_items = []
     for key in keys:
-        found.append((key, seen[key]))
+        numbered_items.append((key, seen[key]))
         seen[key] += 1
-    return found
+    return numbered_items
 
 
 def overlap(before: Keys, after: Keys) -> float:

@@ -92,9 +92,9 @@ def _cause(query: ComparedQuery, place: int) -> str:
 def _texts(manifest: Manifest, answers: Sequence[Answer]) -> dict[Answer, str]:
     """Return the beginnings of the answers' texts, if the store keeps text and has the shard."""
     column = manifest.options.kept_text
-    found: dict[Answer, str] = {}
+    excerpts: dict[Answer, str] = {}
     if column is None:
-        return found
+        return excerpts
     by_shard: dict[str, list[Answer]] = {}
     for answer in answers:
         by_shard.setdefault(answer.shard, []).append(answer)
@@ -103,7 +103,7 @@ def _texts(manifest: Manifest, answers: Sequence[Answer]) -> dict[Answer, str]:
             path = storage.join(manifest.root, shard)
             table = take_rows(path, np.array([answer.row for answer in some]), [column])
             texts = table.column(0).to_pylist()
-            found |= {
+            excerpts |= {
                 answer: (text or "")[:EXCERPT] for answer, text in zip(some, texts, strict=True)
             }
-    return found
+    return excerpts

@@ -84,8 +84,8 @@ class ForgottenRows(JsonEntry):
         merged = {row.id: row for row in self.rows}
         for row in rows:
             merged[row.id] = _merged(merged.get(row.id, row), row)
-        found = tuple(merged[name] for name in sorted(merged))
-        return replace(self, rows=found)
+        rows_by_id = tuple(merged[name] for name in sorted(merged))
+        return replace(self, rows=rows_by_id)
 
     def without(self, ids: Iterable[str]) -> "ForgottenRows":
         """Return the list that lets the rows with some keyed hashes of ids back in."""

@@ -48,8 +48,8 @@ def check(path: str, sha256: str, checksum: str = "") -> None:
     if entry is not None and entry.checksum == checksum:
         return
     with _missing_named(path):
-        found = storage.sha256_of(path)[0]
-    if found != sha256:
+        digest = storage.sha256_of(path)[0]
+    if digest != sha256:
         raise changed(path)
 
 
@@ -59,8 +59,8 @@ def on_disk(path: str, sha256: str) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         with _missing_named(path):
             copy = stack.enter_context(storage.on_local_disk(path))
-            found = storage.sha256_of(copy)[0]
-        if found != sha256:
+            digest = storage.sha256_of(copy)[0]
+        if digest != sha256:
             raise changed(path)
         yield copy
 

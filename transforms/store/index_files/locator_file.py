@@ -74,13 +74,13 @@ class LocatorFile:
         shard = np.full(len(rows), -1, np.int64)
         place = np.full(len(rows), -1, np.int64)
         for number in np.unique(group).tolist():
-            found = self._group(number)
+            rows_of_group = self._group(number)
             here = np.flatnonzero(group == number)
             local = rows[here] - self._starts[number]
-            numbers = found.shard[local]
+            numbers = rows_of_group.shard[local]
             shard[here] = np.where(numbers >= 0, numbers + len(names), -1)
-            place[here] = found.row[local]
-            names += found.shards
+            place[here] = rows_of_group.row[local]
+            names += rows_of_group.shards
         return names, shard, place
 
     def keep(self) -> np.ndarray:
@@ -92,15 +92,15 @@ class LocatorFile:
 
         `rows_of` returns bool by row of a shard, by its name.
         """
-        found = []
+        rows_by_group = []
         for number in range(len(self._starts)):
             group = self._group(number)
             here = np.zeros(len(group.row), bool)
             for shard in np.unique(group.shard[group.shard >= 0]).tolist():
                 at = np.flatnonzero(group.shard == shard)
                 here[at] = rows_of(group.shards[shard])[group.row[at]]
-            found.append(here)
-        return np.concatenate(found)
+            rows_by_group.append(here)
+        return np.concatenate(rows_by_group)
 
 
 def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
@@ -112,15 +112,15 @@ def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
     path = storage.join(root, segment.locator)
     metadata = _metadata_of(path, segment)
     start = 0
-    found = [_rows_in(locators.SCHEMA.empty_table(), shards, 0)]
+    tables_of_groups = [_rows_in(locators.SCHEMA.empty_table(), shards, 0)]
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         known = group.column(SHARD).statistics
         if known.has_min_max and any(known.min <= shard <= known.max for shard in shards):
             table = _part_of(path, metadata, number, locators.SCHEMA.names)
-            found.append(_rows_in(table, shards, start))
+            tables_of_groups.append(_rows_in(table, shards, start))
         start += group.num_rows
-    return pa.concat_tables(found).combine_chunks()
+    return pa.concat_tables(tables_of_groups).combine_chunks()
 
 
 def _rows_in(table: pa.Table, shards: set[str], start: int) -> pa.Table:

@@ -122,9 +122,9 @@ def with_checks(locator: pa.Table, checks: str) -> pa.Table:
 
 def concat(tables: Iterable[pa.Table]) -> pa.Table:
     """The rows of several locator tables, one table after the other."""
-    found = list(tables)
-    if found:
-        return pa.concat_tables(found).unify_dictionaries()
+    parts = list(tables)
+    if parts:
+        return pa.concat_tables(parts).unify_dictionaries()
     return SCHEMA.empty_table()
 
 

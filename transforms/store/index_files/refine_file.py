@@ -29,12 +29,12 @@ class RefineFile:
         Raises DamagedIndexError if the file is missing, or what is read of it is not what was
         written.
         """
-        found = self._mapped[rows] if storage.is_local(self._path) else self._by_ranges(rows)
+        codes = self._mapped[rows] if storage.is_local(self._path) else self._by_ranges(rows)
         new = ~self._checked[rows]
-        check_rows(found[new], rows[new], self._path)
+        check_rows(codes[new], rows[new], self._path)
         # what is fetched again may be changed by then
         self._checked[rows] = storage.is_local(self._path)
-        return decoded(found)
+        return decoded(codes)
 
     @cached_property
     def _mapped(self) -> np.ndarray:

@@ -44,15 +44,15 @@ class RemoteRange:
 
     def at_hand(self, header: RangeHeader, places: np.ndarray) -> list[np.ndarray | None]:
         """Return the lists that are in the cache and have their checksums."""
-        found: list[np.ndarray | None] = []
+        lists: list[np.ndarray | None] = []
         for place in places.tolist():
             data = self._cache.get(self._cached_name(place))
             is_whole = data is not None and crc32(data) == header.crcs[place]
             if data is not None and is_whole:
-                found.append(np.frombuffer(data, np.uint8))
+                lists.append(np.frombuffer(data, np.uint8))
             else:
-                found.append(None)
-        return found
+                lists.append(None)
+        return lists
 
     def fetch(self, header: RangeHeader, first: int, last: int) -> Sequence[np.ndarray]:
         """Return the lists from place `first` to `last` that are not empty, by one request."""
@@ -60,16 +60,16 @@ class RemoteRange:
         data = index_files.part(self.path, start, int(header.offsets[last + 1]))
         places = np.arange(first, last + 1)
         places = places[header.sizes[places] > 0]
-        found = []
+        lists = []
         for place in places.tolist():
             low = int(header.offsets[place]) - start
             high = int(header.offsets[place + 1]) - start
             # a copy, so that one list does not keep the bytes of all others
-            found.append(np.frombuffer(data, np.uint8)[low:high].copy())
-        check_lists(self.path, header, places, found)
-        for place, one in zip(places.tolist(), found, strict=True):
+            lists.append(np.frombuffer(data, np.uint8)[low:high].copy())
+        check_lists(self.path, header, places, lists)
+        for place, one in zip(places.tolist(), lists, strict=True):
             self._cache.put(self._cached_name(place), one.tobytes())
-        return found
+        return lists
 
     def _cached_name(self, place: int) -> str:
         return f"{self._name}-{place}.list"

@@ -114,15 +114,15 @@ class CanaryFile:
 
         Raises SentenceBeamError if the named file is missing or changed.
         """
-        found = storage.storage_of(self.full_path).read_versioned(self.full_path)
-        sha256 = hashlib.sha256(found[0]).hexdigest() if found else None
+        stored = storage.storage_of(self.full_path).read_versioned(self.full_path)
+        sha256 = hashlib.sha256(stored[0]).hexdigest() if stored else None
         if self.sha256 and sha256 != self.sha256:
-            what = "was changed after it was written (sha256 differs)" if found else "is missing"
+            what = "was changed after it was written (sha256 differs)" if stored else "is missing"
             raise SentenceBeamError(
                 f"{self.full_path} {what}; restore it, or embed everything again with --reembed"
             )
         try:
-            return Canary.from_bytes(found[0]) if found else None
+            return Canary.from_bytes(stored[0]) if stored else None
         except SentenceBeamError as error:
             raise SentenceBeamError(
                 f"{self.full_path} is {error}; remove it, or restore it"

@@ -87,8 +87,8 @@ NOTHING = Checked()
 
 def checksums_of(states: pa.Table) -> list[dict[str, str]]:
     """Return unit and checksum of sound shards whose records have another one than the listing."""
-    found = states.filter(states.column("checksum").is_valid()).select(["unit", "checksum"])
-    listed: list[dict[str, str]] = found.to_pylist()
+    differing = states.filter(states.column("checksum").is_valid()).select(["unit", "checksum"])
+    listed: list[dict[str, str]] = differing.to_pylist()
     return listed
 
 
@@ -147,9 +147,9 @@ class ShardCheck:
         entries = self._entries(path.partition("/")[0])
         full = storage.join(self._root, path)
         if full not in entries and self._high:
-            found = storage.storage_of(full).stat(full)
-            if found is not None:
-                entries[full] = found
+            entry = storage.storage_of(full).stat(full)
+            if entry is not None:
+                entries[full] = entry
         return entries.get(full)
 
     def states(self, units: pa.Table) -> pa.Table:

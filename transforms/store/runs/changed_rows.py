@@ -104,14 +104,14 @@ def read_block(root: str, shards: Iterable[SnapshotShard], columns: Sequence[str
 def block_of(batch: pa.RecordBatch, shard: SnapshotShard, columns: Sequence[str]) -> pa.Table:
     """Return rows of a shard as those of `BLOCK`; `columns` are those whose values are compared."""
     n = batch.num_rows
-    found = [
+    columns_of_block = [
         batch.column("id").cast(pa.string()),
         batch.column("row_hash"),
         pa.array(_digests(batch, columns)),
         pa.array(np.full(n, 1 if shard.is_new else -1)),
         pa.repeat(shard.path, n),
     ]
-    return pa.table(found, schema=BLOCK)
+    return pa.table(columns_of_block, schema=BLOCK)
 
 
 def _digests(rows: pa.RecordBatch, columns: Sequence[str]) -> np.ndarray:
@@ -137,11 +137,11 @@ def left_over(rows: pa.Table) -> pa.Table:
     rows = rows.append_column("old", pc.if_else(is_new, nothing, shard))
     summed = [("count", "sum"), ("new", "first"), ("old", "first")]
     # in the order of the rows, so that the first is known
-    found = rows.group_by(_ROW, use_threads=False).aggregate(summed)
-    found = found.filter(pc.not_equal(found.column("count_sum"), 0))
-    count = found.column("count_sum")
-    shard = pc.if_else(pc.greater(count, 0), found.column("new_first"), found.column("old_first"))
-    return pa.table([*(found.column(name) for name in _ROW), count, shard], schema=BLOCK)
+    sums = rows.group_by(_ROW, use_threads=False).aggregate(summed)
+    sums = sums.filter(pc.not_equal(sums.column("count_sum"), 0))
+    count = sums.column("count_sum")
+    shard = pc.if_else(pc.greater(count, 0), sums.column("new_first"), sums.column("old_first"))
+    return pa.table([*(sums.column(name) for name in _ROW), count, shard], schema=BLOCK)
 
 
 def by_bucket(block: pa.Table, buckets: int) -> Iterator[tuple[int, bytes]]:
@@ -177,14 +177,14 @@ def changed_rows(block: pa.Table) -> pa.Table:
     before, after = paired(old, new, by="id", first="row_hash")
     deleted = np.delete(np.arange(len(old)), before)
     added = np.delete(np.arange(len(new)), after)
-    found = pa.concat_tables(
+    changes = pa.concat_tables(
         [
             _changes(old.take(pa.array(before)), new.take(pa.array(after))),
             _changes(old.take(pa.array(deleted)), None),
             _changes(None, new.take(pa.array(added))),
         ]
     )
-    return found.sort_by([(name, "ascending") for name in CHANGED_ROWS.names])
+    return changes.sort_by([(name, "ascending") for name in CHANGED_ROWS.names])
 
 
 def _changes(old: pa.Table | None, new: pa.Table | None) -> pa.Table:
@@ -240,17 +240,17 @@ def steps_between(old: Manifest, new: Manifest) -> list[Step] | None:
     Returns None if some of them are unknown, or if the one does not follow the other. Only
     manifests are read.
     """
-    found: list[Step] = []
+    steps: list[Step] = []
     manifest: Manifest | None = new
     while manifest is not None and manifest.run != old.run:
         changes = manifest.changes
         if changes is None or changes.since != manifest.previous:
             return None
-        found.append(Step(manifest, changes))
+        steps.append(Step(manifest, changes))
         manifest = _snapshot(new.root, changes.since)
     if manifest is None:
         return None
-    return found
+    return steps
 
 
 def _snapshot(root: str, run: str) -> Manifest | None:

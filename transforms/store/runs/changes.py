@@ -62,11 +62,11 @@ def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
     Each table has some of the ids, sorted. A changed id has both hashes, an added one no old and a
     deleted one no new hash.
     """
-    found = _recorded(old, new) or _of_shards(old, new)
-    buckets = min(-(-found.rows // LISTED_ROWS), BUCKETS)
+    changed = _recorded(old, new) or _of_shards(old, new)
+    buckets = min(-(-changed.rows // LISTED_ROWS), BUCKETS)
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, f"{bucket}.arrow") for bucket in range(buckets)]
-        _spill(found.blocks, paths)
+        _spill(changed.blocks, paths)
         for path in progress.over(paths, "comparing", "parts"):
             with pa.memory_map(path) as file:
                 yield _listed(changed_rows(pa.ipc.open_file(file).read_all()))

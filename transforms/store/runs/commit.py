@@ -147,9 +147,9 @@ def settle(run: Run, made: Iterable[tuple[int, bytes]], problems: Iterable[Probl
     `made` are the packed units of the run by stretch. Raises the error of the first problem,
     LedgerError, or DataGateError for too many rows rejected or deleted.
     """
-    found = list(problems)
-    if found:
-        raise min(found, key=lambda p: (p.exit_code, p.message)).error()
+    every = list(problems)
+    if every:
+        raise min(every, key=lambda p: (p.exit_code, p.message)).error()
     plan = read_plan(run.root, run.id)
     last = last_snapshot(run)
     if plan.notes.snapshot not in ("", run.previous):
@@ -313,8 +313,8 @@ def _mend_previous(run: Run) -> None:
     if current is None or current.version != run.version:
         return
     with contextlib.suppress(SentenceBeamError):
-        found = read_manifest(run.root, current.run)
-        if found is not None and found.digest == current.digest:
+        standing = read_manifest(run.root, current.run)
+        if standing is not None and standing.digest == current.digest:
             return
     path = storage.join(run.root, layout.snapshot(current.run))
     storage.replace(
@@ -345,7 +345,7 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
 def _keep_types(run: Run, plan: RecordedPlan) -> dict[str, str]:
     """Return the words for types to remember; the shards have the types of tables."""
     given = {name: word for name, word in run.options.keep_types.items() if word != NO_TYPE}
-    found = {
+    types = {
         name: code for name, code in plan.notes.types.items() if is_word(code) or code == NO_TYPE
     }
-    return {**found, **given}
+    return {**types, **given}

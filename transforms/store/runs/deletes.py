@@ -78,9 +78,9 @@ class KeyedRows:
     @classmethod
     def from_parts(cls, parts: Iterable["KeyedRows"]) -> "KeyedRows":
         """Return the sum of several shards' rows, without keys of which no row is left over."""
-        found = [cls(np.empty(0, np.uint64), np.empty(0, np.int64)), *parts]
-        keys, places = np.unique(np.concatenate([part.keys for part in found]), return_inverse=True)
-        rows = np.bincount(places, np.concatenate([part.rows for part in found]), len(keys))
+        every = [cls(np.empty(0, np.uint64), np.empty(0, np.int64)), *parts]
+        keys, places = np.unique(np.concatenate([part.keys for part in every]), return_inverse=True)
+        rows = np.bincount(places, np.concatenate([part.rows for part in every]), len(keys))
         left = rows != 0
         return cls(keys[left], rows[left].astype(np.int64))
 
@@ -97,12 +97,12 @@ class KeyedRows:
         return cls(np.frombuffer(data, "<u8", n), np.frombuffer(data, "<i4", n, 8 * n))
 
 
-def rows_gone(found: Iterable[bytes]) -> int:
+def rows_gone(packed: Iterable[bytes]) -> int:
     """Return the number of old rows beyond the new rows that have the same keys.
 
-    `found` are the packed rows of one bucket.
+    `packed` are the packed rows of one bucket.
     """
-    rows = KeyedRows.from_parts(map(KeyedRows.unpacked, found)).rows
+    rows = KeyedRows.from_parts(map(KeyedRows.unpacked, packed)).rows
     return int(rows[rows > 0].sum())
 
 

@@ -214,11 +214,11 @@ class Looks:
 
     def _look(self) -> None:
         with contextlib.suppress(Exception):
-            found = renew(self._root, self._run)
+            renewed = renew(self._root, self._run)
             # A job that an engine does again after its commit has no lease any more, and is to find
             # that commit.
-            self.is_lost = found is Renewed.LOST and not has_committed(self._root, self._run)
-            if found is Renewed.BY_OTHERS:
+            self.is_lost = renewed is Renewed.LOST and not has_committed(self._root, self._run)
+            if renewed is Renewed.BY_OTHERS:
                 self._pause = min(SELDOM, 2 * self._pause)
             else:
                 self._pause = max(1, self._pause / 2)

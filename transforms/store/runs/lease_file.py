@@ -100,13 +100,13 @@ def read_lease(root: str) -> tuple[Lease | None, str | None]:
 def _parsed(root: str) -> tuple[Lease | None, str | None]:
     """Return the lease, None if it is missing or cannot be parsed, and its version."""
     path = storage.join(root, layout.LEASE)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         return None, None
     try:
         with refuse_damage("not a lease"):
-            lease: Lease = dataclass_of(Lease, json.loads(found[0]))
+            lease: Lease = dataclass_of(Lease, json.loads(stored[0]))
             _ = lease.is_of_the_dead  # fails for a process id that no system has
     except SentenceBeamError:
-        return None, found[1]
-    return lease, found[1]
+        return None, stored[1]
+    return lease, stored[1]

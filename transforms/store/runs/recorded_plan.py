@@ -136,11 +136,11 @@ def has_plan(root: str, run: str) -> bool:
 def read_plan(root: str, run: str) -> "RecordedPlan":
     """Return the plan of a run. Raises SentenceBeamError if it is missing or was changed."""
     path = storage.join(root, layout.plan(run))
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         raise SentenceBeamError(f"{path} is missing; run again")
     with _refuse_damage(path):
-        files = table_of(found[0])
+        files = table_of(stored[0])
         notes = PlanNotes.from_schema(files.schema)
         return RecordedPlan(path, files.replace_schema_metadata(None).cast(PLAN), notes)
 
@@ -176,8 +176,8 @@ class RecordedPlan:
     @property
     def bad(self) -> dict[str, str]:
         """The reasons why files were left out, by relative path."""
-        found = self.files.filter(self.files.column("bad").is_valid()).select(["path", "bad"])
-        return dict(zip(*(names.to_pylist() for names in found.columns), strict=True))
+        unreadable = self.files.filter(self.files.column("bad").is_valid()).select(["path", "bad"])
+        return dict(zip(*(names.to_pylist() for names in unreadable.columns), strict=True))
 
     @property
     def empty_count(self) -> int:
@@ -189,8 +189,8 @@ class RecordedPlan:
 
     def file(self, relative: str) -> InputFile | None:
         """Return a file by its relative path; None if the plan has none of this name."""
-        found = self.files.filter(pc.equal(self.files.column("path"), relative)).slice(0, 1)
-        return next(iter(input_files(found)), None)
+        row = self.files.filter(pc.equal(self.files.column("path"), relative)).slice(0, 1)
+        return next(iter(input_files(row)), None)
 
     def spans_to_embed(self, syntax: Syntax = AS_FOUND) -> Iterator[AnySpan]:
         """Yield the spans to embed in order of their files; `syntax` is that of the input.
@@ -212,8 +212,8 @@ def spans_of(
     order = np.argsort(np.where(first < 0, np.arange(len(work)), first), kind="stable")
     starts = range(0, len(work), ROWS_AT_ONCE)
     tables = (work.take(pa.array(order[start : start + ROWS_AT_ONCE])) for start in starts)
-    found = (each for table in tables for each in _spans_by_file(table, syntax, types))
-    for group, some in groupby(found, key=itemgetter(0)):
+    spans_by_file = (each for table in tables for each in _spans_by_file(table, syntax, types))
+    for group, some in groupby(spans_by_file, key=itemgetter(0)):
         spans = (span for _, by_file in some for span in by_file)
         if group is None:
             yield from spans
@@ -275,7 +275,7 @@ def planned_spans(files: pa.Table) -> pa.Table:
     own = pc.binary_join_element_wise(key_texts(column(work, "path")).take(parent), digits, "-")
     group = column(work, "group").take(parent)
     place = pa.array(places[parent.to_numpy()], COUNT)
-    found = pa.table(
+    table = pa.table(
         {
             "name": pc.coalesce(group, own),
             "place": place,
@@ -284,8 +284,8 @@ def planned_spans(files: pa.Table) -> pa.Table:
             "rows": rows,
         }
     )
-    inside = found.filter(group.is_valid())
-    alone = found.filter(group.is_null())
+    inside = table.filter(group.is_valid())
+    alone = table.filter(group.is_null())
     both = pa.concat_tables([alone, _of_groups(inside).cast(alone.schema)])
     order = np.argsort(stretches_of(column(both, "name")), kind="stable")
     return both.take(pa.array(order, COUNT))

@@ -96,11 +96,11 @@ def mend_of(reason: str) -> str:
 
     Returns "" for other reasons.
     """
-    found = NOT_OF_TYPE.fullmatch(reason)
-    if found is None:
+    match = NOT_OF_TYPE.fullmatch(reason)
+    if match is None:
         return ""
-    column = KeptColumn(found["name"], STR.word)
-    wider = WIDER.get(word_for(found["word"]))
+    column = KeptColumn(match["name"], STR.word)
+    wider = WIDER.get(word_for(match["word"]))
     mend = f"--keep-columns {column} takes all values"
     if wider is not None:
         mend = f"--keep-columns {column._replace(kind=wider)} takes more, {column} all values"
@@ -112,11 +112,11 @@ def _keys(plan: RecordedPlan, relative: str) -> str:
 
     Returns "" for other formats, or if the file cannot be read.
     """
-    found = plan.file(relative)
-    if found is None:
+    file = plan.file(relative)
+    if file is None:
         return ""
     try:
-        keys = columns_of(found).first_keys()
+        keys = columns_of(file).first_keys()
     except (SentenceBeamError, OSError):
         return ""
     if keys is None:
@@ -169,11 +169,11 @@ def _listed(root: str, run: str) -> list[str] | None:
     Raises SentenceBeamError if the list is damaged.
     """
     path = storage.join(root, layout.reject_list(run))
-    found = storage.storage_of(root).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(root).read_versioned(path)
+    if stored is None:
         return None
     with refuse_damage(f"{path} is not the list that was written", "run embed again"):
-        return list(dataclass_of(_Listed, json.loads(found[0])).rejects)
+        return list(dataclass_of(_Listed, json.loads(stored[0])).rejects)
 
 
 def reject_files(manifest: Manifest) -> list[str]:

@@ -39,9 +39,9 @@ HERE: "deque[tuple[str, Result]]" = deque(maxlen=RESULTS_HERE)
 def _ledger(value: Any, where: str) -> dict[str, int]:
     """Return counts by name; `pieces` is null if rows are not cut."""
     counts = record(value, where)
-    for name, found in counts.items():
-        if found is not None:
-            count(found, f"{where}.{name}")
+    for name, number in counts.items():
+        if number is not None:
+            count(number, f"{where}.{name}")
     return counts
 
 
@@ -170,13 +170,13 @@ def checked_result(root: str, run: str) -> Result | None:
     Raises SentenceBeamError if the record is damaged.
     """
     path = storage.join(root, layout.result(run))
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         return None
     with refuse_damage(
         f"{path} is not the result of a run", "remove it: nothing but the run's counts is lost"
     ):
-        content = json.loads(found[0])
+        content = json.loads(stored[0])
         result: Result = dataclass_of(Result, content)
         check_digest(content)
         return result
@@ -209,10 +209,10 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def _installed() -> dict[str, str]:
-    found = {}
+    versions_installed = {}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions_installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions_installed

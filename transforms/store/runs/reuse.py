@@ -193,10 +193,10 @@ def _units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, str]]
         _names_at(known, twins).to_pylist(),
         rows_at(known, twins).column("path").to_pylist(),
     )
-    found = {}
+    units = {}
     for path, mine, twin, named in zip(read.column("path").to_pylist(), *pairs, strict=True):
-        found[path] = (mine, "" if named == path else twin)
-    return found
+        units[path] = (mine, "" if named == path else twin)
+    return units
 
 
 def _names_at(files: pa.Table, at: np.ndarray) -> pa.Array:

@@ -29,7 +29,7 @@ from sentence_beam.transforms.store.runs.sums import Tally
 
 def finish(
     run: Run,
-    found: Settled | Problem,
+    outcome: Settled | Problem,
     index: IndexEntry | None = None,
     duplicate_ids: int | None = 0,
     changes: Changes | None = None,
@@ -43,20 +43,20 @@ def finish(
     """
     watch = Stopwatch()
     try:
-        if isinstance(found, Problem):
-            raise found.error()
-        watch.set("settle_ms", round(found.ms, 3))
+        if isinstance(outcome, Problem):
+            raise outcome.error()
+        watch.set("settle_ms", round(outcome.ms, 3))
         with watch.time("manifest_ms"):
             plan = read_plan(run.root, run.id)
-            message = commit(run, plan, found, index)
+            message = commit(run, plan, outcome, index)
     except SentenceBeamError as error:
         result = replace(failed(run, error), watch=answers)
         with contextlib.suppress(storage.UnsyncedError):  # it has its name
             record_result(run.root, result)
     else:
-        measures = _measures(run, plan, found, index_measures or {}, watch)
+        measures = _measures(run, plan, outcome, index_measures or {}, watch)
         result = replace(
-            _committed(run, plan, found.tally, message),
+            _committed(run, plan, outcome.tally, message),
             measures=measures,
             limit=limit_of(measures["embed"]),
             index=index,
@@ -124,8 +124,8 @@ def _measures(
 
 def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
     sometimes = {"bad": plan.bad, "tables": run.tables, "lacking": plan.notes.lacking}
-    found = {"files": len(plan.files), "empty": plan.empty_count, "beside": plan.notes.beside}
-    return found | {name: value for name, value in sometimes.items() if value}
+    counts = {"files": len(plan.files), "empty": plan.empty_count, "beside": plan.notes.beside}
+    return counts | {name: value for name, value in sometimes.items() if value}
 
 
 def failed(run: Run, error: Exception) -> Result:

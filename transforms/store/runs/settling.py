@@ -164,8 +164,8 @@ class _Settling:
     @cached_property
     def _checksums(self) -> tuple[pa.Array, pa.Array]:
         """Units whose shards have another checksum in the listing than in their record, and it."""
-        found = column(self._files, "checksums").flatten()
-        return pc.struct_field(found, [0]), pc.struct_field(found, [1])
+        pairs = column(self._files, "checksums").flatten()
+        return pc.struct_field(pairs, [0]), pc.struct_field(pairs, [1])
 
     def _with_checksums(self, units: pa.Table) -> pa.Table:
         """Return units with the checksums of the listing; the same table if none differs."""
@@ -208,9 +208,9 @@ class _Settling:
         tables = [UNITS.empty_table()]
         for _, rows in in_turns(self._root, may_have(self._last_units, keys), UNITS.names):
             at = owners.of(column(rows, "unit"))
-            found = self._with_checksums(rows.filter(mask_array(at >= 0)))
+            carried = self._with_checksums(rows.filter(mask_array(at >= 0)))
             paths = column(files, "path").take(pa.array(at[at >= 0]))
-            tables.append(under_names(found, paths))
+            tables.append(under_names(carried, paths))
         return pa.concat_tables(tables).sort_by("unit")
 
     def _count(self, units: pa.Table) -> None:

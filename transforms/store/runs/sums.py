@@ -129,12 +129,12 @@ class Sums:
     @property
     def measures(self) -> dict[str, Summary]:
         """Summaries of the figures of the work; quantiles are exact up to 512 units."""
-        found: dict[str, Summary] = {}
+        summaries_by_name: dict[str, Summary] = {}
         for name, parts in self._figures.items():
             values = np.concatenate(parts)
             if len(values):
-                found |= summaries([{name: Sketch.from_numbers(values.tolist())}])
-        return found
+                summaries_by_name |= summaries([{name: Sketch.from_numbers(values.tolist())}])
+        return summaries_by_name
 
     def tally(self) -> Tally:
         """Return all sums."""

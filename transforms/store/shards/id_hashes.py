@@ -80,8 +80,8 @@ def _write(path: str, hashes: np.ndarray) -> None:
 
 def _read(path: str) -> np.ndarray | None:
     """Return the hashes; None if the file is missing or was changed."""
-    found = storage.storage_of(path).read_versioned(path)
+    stored = storage.storage_of(path).read_versioned(path)
     head = len(MARK) + 8
-    if found is None or found[0][:head] != MARK + xxh3_64_digest(found[0][head:]):
+    if stored is None or stored[0][:head] != MARK + xxh3_64_digest(stored[0][head:]):
         return None
-    return np.frombuffer(found[0], HASHES, offset=head).astype(np.uint64)
+    return np.frombuffer(stored[0], HASHES, offset=head).astype(np.uint64)

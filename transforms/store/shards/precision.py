@@ -192,12 +192,12 @@ class Coding:
 
         Raises SentenceBeamError naming the file if it has none.
         """
-        found = metadata or {}
+        about = metadata or {}
         with refuse_damage(f"{where} is not an embedding shard: no space in its metadata"):
-            space = Space.from_json(json.loads(found[SPACE]))
-        if RANGES not in found:
+            space = Space.from_json(json.loads(about[SPACE]))
+        if RANGES not in about:
             return cls(space)
-        return cls(space, Ranges.from_bytes(found[RANGES], where))
+        return cls(space, Ranges.from_bytes(about[RANGES], where))
 
     @property
     def is_exact(self) -> bool:
@@ -261,12 +261,12 @@ def kept_ranges(root: str, entry: RangesEntry) -> Ranges:
     Raises SentenceBeamError naming the file if it is missing or changed.
     """
     path = storage.join(root, entry.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         raise SentenceBeamError(
             f"{path} is missing; restore it, or embed with --precision float32 and then again"
         )
-    ranges = Ranges.from_bytes(found[0], path)
+    ranges = Ranges.from_bytes(stored[0], path)
     if ranges.digest != entry.digest:
         raise SentenceBeamError(f"{path} is not the file that the manifest names; restore it")
     return ranges

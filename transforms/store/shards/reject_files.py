@@ -54,14 +54,14 @@ def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
 
     Raises SentenceBeamError if the file is missing, or has another sha256.
     """
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         raise SentenceBeamError(f"{path}: the reject file is missing; see verify")
-    if sha256 != hashlib.sha256(found[0]).hexdigest():
+    if sha256 != hashlib.sha256(stored[0]).hexdigest():
         raise SentenceBeamError(
             f"{path}: the reject file was changed after it was written (sha256 differs); see verify"
         )
     try:
-        return rejects_from_bytes(found[0])
+        return rejects_from_bytes(stored[0])
     except SentenceBeamError as error:
         raise SentenceBeamError(f"{path}: {error}; see verify") from error

@@ -145,7 +145,7 @@ def _own_values(
     coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors
 ) -> dict[str, Any]:
     """Return the values of the own columns that a unit's shard has, by name."""
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "id": rows.ids,
         "embedding": coding.encode(vectors.embedding),
         "norm": vectors.norm,
@@ -154,11 +154,11 @@ def _own_values(
         "truncated": vectors.truncated,
     }
     if rows.pieces is not None:
-        found |= {name: rows.pieces.column(name) for name in PIECE_COLUMNS}
+        values |= {name: rows.pieces.column(name) for name in PIECE_COLUMNS}
     pooled = vectors.pooled if coding.is_exact else pooled_of(vectors, coding.space.normalize)
     if pooled is not None:
-        found["pooled"] = fixed_size(pooled)
-    return found
+        values["pooled"] = fixed_size(pooled)
+    return values
 
 
 def _as_column(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:

@@ -68,14 +68,14 @@ def inspect_shard(data: bytes) -> ShardInfo:
         return ShardInfo(parquet.metadata.num_rows, space["id"], ranges, counts, schema, pieces)
 
 
-def _are_counts(found: Any) -> bool:
+def _are_counts(counts: Any) -> bool:
     """Return whether some JSON of a shard's metadata counts how its rows were made."""
     return (
-        isinstance(found, dict)
+        isinstance(counts, dict)
         and {"rows", "read", "rejected", "tokens", "truncated", "lost"}
-        <= found.keys()
+        <= counts.keys()
         <= {*KEPT_COUNTS, *WORK_COUNTS, "documents"}
-        and all(type(value) is int and value >= 0 for value in found.values())
+        and all(type(value) is int and value >= 0 for value in counts.values())
     )
 
 
@@ -200,8 +200,8 @@ def check_shard(path: str, sha256: str | None, checksum: str = "") -> None:
         entry = storage.storage_of(path).stat(path) if checksum else None
         if entry is not None and entry.checksum == checksum:
             return
-        found = storage.sha256_of(path)[0]
-    _compare(path, found, sha256)
+        digest = storage.sha256_of(path)[0]
+    _compare(path, digest, sha256)
 
 
 @contextlib.contextmanager
@@ -214,8 +214,8 @@ def _failing_in_a_line(path: str) -> Iterator[None]:
         raise SentenceBeamError(f"{path} cannot be read ({first_line(error)})") from error
 
 
-def _compare(path: str, found: str, wanted: str | None) -> None:
-    if found != wanted:
+def _compare(path: str, digest: str, wanted: str | None) -> None:
+    if digest != wanted:
         mend = "remove it and run embed, which makes it again"
         raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs); {mend}")
 

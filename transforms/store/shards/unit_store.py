@@ -217,9 +217,9 @@ class UnitStore:
         data = rejects_bytes(rejects)
         path = storage.join(self.root, unit.rejects)
         if not self._put(unit.rejects, data):
-            found = self._storage.read_versioned(path)
-            if found is not None and _holds(found[0], data):
-                data = found[0]
+            stored = self._storage.read_versioned(path)
+            if stored is not None and _holds(stored[0], data):
+                data = stored[0]
             else:
                 storage.replace(path, data)
         return replace(record, rejects=unit.rejects, rejects_sha256=_sha256(data))
@@ -240,12 +240,12 @@ class UnitStore:
         return record
 
     def _sidecar(self, unit: PreparedUnit) -> UnitRecord | None:
-        found = self._storage.read_versioned(storage.join(self.root, unit.sidecar))
-        if found is None:
+        stored = self._storage.read_versioned(storage.join(self.root, unit.sidecar))
+        if stored is None:
             return None
         try:
             with refuse_damage("not a sidecar"):
-                record = UnitRecord.from_dict(json.loads(found[0]))
+                record = UnitRecord.from_dict(json.loads(stored[0]))
         except SentenceBeamError:
             return None  # cut short by a crash: the shard itself decides
         return record if _is_of(record, unit) else None
@@ -257,23 +257,23 @@ class UnitStore:
                 return False
         if record.path is None:
             return True
-        found = self._storage.read_versioned(storage.join(self.root, record.path))
+        stored = self._storage.read_versioned(storage.join(self.root, record.path))
         return (
-            found is not None
-            and len(found[0]) == record.bytes
-            and _sha256(found[0]) == record.sha256
+            stored is not None
+            and len(stored[0]) == record.bytes
+            and _sha256(stored[0]) == record.sha256
         )
 
     def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
         """Return a record rebuilt from a shard that has none; None if it fails its check."""
-        found = self._storage.read_versioned(storage.join(self.root, unit.shard))
-        if found is None:
+        stored = self._storage.read_versioned(storage.join(self.root, unit.shard))
+        if stored is None:
             return None
         known = self._sidecar(unit)
-        if known is not None and known.sha256 != _sha256(found[0]):
+        if known is not None and known.sha256 != _sha256(stored[0]):
             return None  # damaged, perhaps in bytes without a checksum of Parquet's
         try:
-            info = shard_reading.inspect_shard(found[0])
+            info = shard_reading.inspect_shard(stored[0])
         except SentenceBeamError:
             return None
         ranges = self.ranges.digest if self.ranges else None
@@ -286,7 +286,7 @@ class UnitStore:
             rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts,
             **sums_of(info.pieces), **_expected(unit.rows),
         )  # fmt: skip
-        record = replace(self._located(record, unit, found[0]), form=self._form_of(unit))
+        record = replace(self._located(record, unit, stored[0]), form=self._form_of(unit))
         if record.rejected:
             return self._with_rejects(unit, record)
         return self._write_sidecar(unit, record)
@@ -299,11 +299,11 @@ class UnitStore:
         """
         if len(unit.rows.rejects) == record.rejected:
             return self._write_sidecar(unit, self._put_rejects(unit, record, unit.rows.rejects))
-        found = self._storage.read_versioned(storage.join(self.root, unit.rejects))
-        if found is None or count_rejects(found[0]) != record.rejected:
+        stored = self._storage.read_versioned(storage.join(self.root, unit.rejects))
+        if stored is None or count_rejects(stored[0]) != record.rejected:
             return None
         return self._write_sidecar(
-            unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(found[0]))
+            unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(stored[0]))
         )
 
 

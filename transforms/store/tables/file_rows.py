@@ -89,8 +89,8 @@ def full_paths(files: pa.Table) -> pa.Array:
 
 def compressions(files: pa.Table) -> pa.Array:
     """Return the suffix by which each file is compressed, or ""."""
-    found = pc.extract_regex(files.column("path"), COMPRESSED)
-    suffix = pc.fill_null(pc.utf8_lower(pc.struct_field(whole(found), [0])), "")
+    endings = pc.extract_regex(files.column("path"), COMPRESSED)
+    suffix = pc.fill_null(pc.utf8_lower(pc.struct_field(whole(endings), [0])), "")
     packed = [name for name, known in FORMATS.items() if known.is_packed]
     is_packed = pc.is_in(files.column("format"), value_set=pa.array(packed, pa.string()))
     return pc.if_else(whole(is_packed), "", suffix)
@@ -167,9 +167,9 @@ def same_bytes(
     """
     want = np.flatnonzero(wanted)
     give = np.flatnonzero(free)
-    found = np.full(len(listed), -1)
+    places = np.full(len(listed), -1)
     if not len(want) or not len(give):
-        return found
+        return places
     marks = [
         content_marks(rows_at(table, at), names) for table, at in ((listed, want), (last, give))
     ]
@@ -178,8 +178,8 @@ def same_bytes(
     most = len(want) + len(give)  # more than there are equal ones
     numbered = [index_array(code * most + nth_of_equals(code)) for code in (of_want, of_give)]
     place = lookup(*numbered)
-    found[want[place >= 0]] = give[place[place >= 0]]
-    return found
+    places[want[place >= 0]] = give[place[place >= 0]]
+    return places
 
 
 def moved_files(listed: pa.Table, last: pa.Table) -> np.ndarray:
@@ -191,16 +191,16 @@ def moved_files(listed: pa.Table, last: pa.Table) -> np.ndarray:
         numbers(listed, "size") > 0
     )
     is_gone = (lookup(last.column("path"), listed.column("path")) < 0) & (numbers(last, "size") > 0)
-    found = np.full(len(listed), -1)
+    places = np.full(len(listed), -1)
     new = np.flatnonzero(is_new)
     gone = np.flatnonzero(is_gone)
     if not len(new) or not len(gone):
-        return found
+        return places
     place = lookup(full_paths(rows_at(listed, new)), full_paths(rows_at(last, gone)))
-    found[new[place >= 0]] = gone[place[place >= 0]]
-    is_gone[found[found >= 0]] = False
-    by_bytes = same_bytes(listed, is_new & (found < 0), last, is_gone)
-    return np.where(found < 0, by_bytes, found)
+    places[new[place >= 0]] = gone[place[place >= 0]]
+    is_gone[places[places >= 0]] = False
+    by_bytes = same_bytes(listed, is_new & (places < 0), last, is_gone)
+    return np.where(places < 0, by_bytes, places)
 
 
 def must_make_way(own: np.ndarray, shards_of: np.ndarray, is_carried: np.ndarray) -> np.ndarray:

@@ -21,22 +21,22 @@ _BUCKET = r"^(?P<bits>\d{1,2})-(?P<bucket>[0-9a-f]{1,8})(?:\.(?P<piece>\d+))?$"
 
 def file_keys(paths: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """Return the keys of files as numbers, uint64 [n]."""
-    found = np.empty(len(paths), np.uint64)
+    keys = np.empty(len(paths), np.uint64)
     for start in range(0, len(paths), ROWS_AT_ONCE):  # an object of Python takes 0.2 kB
         some = paths.slice(start, ROWS_AT_ONCE).cast(pa.binary()).to_pylist()
         first = (int.from_bytes(hashlib.sha256(path).digest()[:8]) for path in some)
-        found[start : start + len(some)] = np.fromiter(first, np.uint64, len(some))
-    return found
+        keys[start : start + len(some)] = np.fromiter(first, np.uint64, len(some))
+    return keys
 
 
 def key_texts(paths: pa.ChunkedArray | pa.Array) -> pa.StringArray:
     """Return the keys of files as the names of their units have them."""
     keys = file_keys(paths)
-    found = [string_array([])]
+    texts = [string_array([])]
     for start in range(0, len(keys), ROWS_AT_ONCE):
         some = keys[start : start + ROWS_AT_ONCE].tolist()
-        found.append(string_array([f"{key:0{KEY_DIGITS}x}" for key in some]))
-    return pa.concat_arrays(found)
+        texts.append(string_array([f"{key:0{KEY_DIGITS}x}" for key in some]))
+    return pa.concat_arrays(texts)
 
 
 def unit_keys(names: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,8 +138,8 @@ class Owners:
         at = np.searchsorted(self._keys, key)
         has_key &= np.append(self._keys, np.uint64(0))[at] == key
         has_key &= at < len(self._keys)
-        found = np.where(has_key, np.append(self._places, -1)[at], -1)
+        owners = np.where(has_key, np.append(self._places, -1)[at], -1)
         if len(self._groups):
             group = lookup(spans_of(names), self._groups)
-            found = np.where(group >= 0, self._first[group], found)
-        return found
+            owners = np.where(group >= 0, self._first[group], owners)
+        return owners

@@ -75,11 +75,13 @@ _WORK = (*WORK_COUNTS, "run", "device", "damaged", "moved")
 def values_of(record: UnitRecord) -> tuple[Any, ...]:
     """Return the values of a record in the order of `MADE`."""
     start, stop = record.range
-    found: dict[str, Any] = {name: getattr(record, name) for name in (*_SAME, *_WORK)}
-    found |= {"unit": record.unit, "file": record.file or None, "start": start, "stop": stop}
-    found |= {name: _from_hex(getattr(record, name)) for name in ("sha256", "rejects_sha256")}
-    found |= {name: _to_sum(getattr(record, name)) for name in ("pieces_sum", "documents_sum")}
-    return tuple(found[name] if name in found else record.measures.get(name) for name in MADE.names)
+    values: dict[str, Any] = {name: getattr(record, name) for name in (*_SAME, *_WORK)}
+    values |= {"unit": record.unit, "file": record.file or None, "start": start, "stop": stop}
+    values |= {name: _from_hex(getattr(record, name)) for name in ("sha256", "rejects_sha256")}
+    values |= {name: _to_sum(getattr(record, name)) for name in ("pieces_sum", "documents_sum")}
+    return tuple(
+        values[name] if name in values else record.measures.get(name) for name in MADE.names
+    )
 
 
 def rows_table(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
@@ -107,11 +109,11 @@ def records_of(units: pa.Table) -> list[UnitRecord]:
 
 def record_of(row: dict[str, Any]) -> UnitRecord:
     """Return the record of a row of `units` or of `made`, as `Table.to_pylist` gives it."""
-    found = {name: row[name] for name in _SAME}
-    found |= {name: row[name] for name in _WORK if name in row}
+    values = {name: row[name] for name in _SAME}
+    values |= {name: row[name] for name in _WORK if name in row}
     for name in ("damaged", "moved"):
         if name in row:
-            found[name] = tuple(row[name])
+            values[name] = tuple(row[name])
     measures = {name: row[name] for name in OWN_FIGURES if row.get(name) is not None}
     return UnitRecord(
         unit=row["unit"],
@@ -122,7 +124,7 @@ def record_of(row: dict[str, Any]) -> UnitRecord:
         pieces_sum=_from_sum(row["pieces_sum"]),
         documents_sum=_from_sum(row["documents_sum"]),
         measures=measures,
-        **found,
+        **values,
     )
 
 

@@ -50,14 +50,14 @@ def read_part(root: str, part: TablePart, columns: Sequence[str] | None = None) 
 @lru_cache(PARTS_HELD)
 def _bytes_of(root: str, part: TablePart) -> bytes:
     path = storage.join(root, part.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         raise SentenceBeamError(f"{path} is missing, a part of the manifest; {MEND}")
-    if hashlib.sha256(found[0]).hexdigest() != part.sha256:
+    if hashlib.sha256(stored[0]).hexdigest() != part.sha256:
         raise SentenceBeamError(
             f"{path} is not the part that the manifest names (sha256 differs); {MEND}"
         )
-    return found[0]
+    return stored[0]
 
 
 def read_anew() -> None:
@@ -136,8 +136,8 @@ def units_named(root: str, units: TableEntry, name: str) -> pa.Table:
     Of the parts only those are read that can have them.
     """
     some = [part for part in units.parts if part.first < name + AFTER and name <= part.last]
-    found = [_named(units_in(root, part), name) for part in some]
-    return pa.concat_tables([empty_table(UNITS), *found])
+    tables_of_parts = [_named(units_in(root, part), name) for part in some]
+    return pa.concat_tables([empty_table(UNITS), *tables_of_parts])
 
 
 def units_in(root: str, part: TablePart) -> pa.Table:
