@@ -380,7 +380,7 @@ def test_a_file_that_changes_while_it_is_read(
         if name == "a.parquet"
         else write_lines(path, sentences(10))
     )
-    hook = "formats.parquet._blocks" if name == "a.parquet" else "lines._within"
+    hook = "formats.parquet._blocks" if name == "a.parquet" else "formats.text_lines._within"
     _once_before(monkeypatch, f"sentence_beam.transforms.corpus.{hook}", lambda: change(path))
     embed(inputs / "*").failed(1, path, "while the run read it", "run again")
     assert manifest_of(store) is None

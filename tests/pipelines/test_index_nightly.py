@@ -124,7 +124,7 @@ def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
     assert set(found(run, store, "dog", "-k", 999)) == {f"k{n}" for n in range(300)}
 
 
-STEPS = ("rows.read", "rows.match", "segments.build", "decisions.conclude")
+STEPS = ("update_rows.read", "update_rows.match", "segments.build", "decisions.conclude")
 
 
 def test_a_night_that_breaks_down_in_the_index_is_done_by_the_next_run(

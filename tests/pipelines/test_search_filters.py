@@ -255,9 +255,9 @@ def test_only_the_columns_of_a_filter_are_read(
     if store.manifest.index is None:
         return
     for name in (
-        "rows.read_shard",
-        "rows.read_wanted",
-        "rows.take_numbered",
+        "snapshot_rows.read_shard",
+        "snapshot_rows.read_wanted",
+        "snapshot_rows.take_numbered",
     ):
         # a second search by the filter opens no shard
         monkeypatch.setattr(f"sentence_beam.transforms.search.{name}", None)
