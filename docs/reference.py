@@ -112,12 +112,76 @@ ALL = """
 
 `sentence-beam help COMMAND` is the same as `sentence-beam COMMAND --help`. `sentence-beam
 --version` prints the version, `sentence-beam completion bash|zsh|fish` a script that completes
-commands and options ([install it](options.md#completion)). [Options](options.md) explains the [file
-of options](options.md#a-file-of-options) and [the output of
-`--json`](options.md#output-for-programs).
+commands and options ([install it](#completion)). See also [a file of
+options](#a-file-of-options) and [output for programs](#output-for-programs).
 
 | option | meaning | default |
 |---|---|---|
+"""
+USE = """
+## A file of options
+
+`--config FILE` reads options from a TOML file.
+
+```toml
+store = "gs://bucket/store"
+project = "my-project"
+
+[embed]
+input = ["gs://bucket/corpus/*.parquet", "gs://bucket/more/*.jsonl"]
+model = "minilm"
+keep-columns = ["title", "url"]
+normalize = true
+
+[search]
+k = 5
+```
+
+```text
+$ sentence-beam embed --config night.toml --limit 1000
+```
+
+| rule | |
+|---|---|
+| keys | names of flags, including Beam's (`runner`, `project`); an unknown key is refused |
+| tables | options for one command |
+| lists | for options that can be repeated, and for lists of names |
+| `true`, `false` | for flags without a value; `normalize = false` is `--no-normalize` |
+| priority | a flag on the command line wins over the file |
+
+## Output for programs
+
+The summary goes to stdout; progress, notes and errors go to stderr.
+
+| flag | effect |
+|---|---|
+| `--json` | prints the summary as one JSON object on one line. A failed command prints none; its line is on stderr, and the exit status says what kind of failure it is |
+| `--quiet` | no progress, no summary; errors are still printed, and so is the result of a command (rows of `search`, paths of `files`) |
+
+The JSON object has `command`, the command's name, and:
+
+| command | fields |
+|---|---|
+| a run that writes | those of its `result.json` ([Layout of a store](store.md)), and `store` |
+| `search` | `results` |
+| `history` | `runs` |
+| `files` | `shards` |
+| `plan` | counts, `seconds`, and the measured `tokens_s`, `host_tokens_s` (tokenizer alone) and `device_tokens_s` (model alone); null if there is nothing to embed |
+
+On a terminal and in a notebook, every command shows its progress: a bar if the amount of work is known (tokens to
+embed, shards to read), otherwise a clock (loading the model). It disappears at the end. Elsewhere, for example under
+systemd or Kubernetes, there is one line a minute: rows, tokens a second and the remaining time, or what the command
+waits for.
+
+## Completion
+
+`sentence-beam completion bash` prints a script for bash; `zsh` and `fish` work too.
+
+```bash
+sentence-beam completion bash > ~/.local/share/bash-completion/completions/sentence-beam
+sentence-beam completion zsh > "${fpath[1]}/_sentence-beam"
+sentence-beam completion fish > ~/.config/fish/completions/sentence-beam.fish
+```
 """
 EVERY = {action.dest for action in every_command()._actions}
 AUTOMATIC = """
@@ -151,6 +215,7 @@ def page() -> str:
         + "\n"
         + ALL
         + every
+        + USE
         + "".join(section(name) for name in COMMANDS)
         + specs()
         + automatic()
