@@ -5,11 +5,11 @@ docs/reference.py`.
 import argparse
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from sentence_beam.pipelines.cli import COMMANDS, parser_of
 from sentence_beam.pipelines.common.options import every_command
-from sentence_beam.pipelines.common.specs import of_chunks, of_methods, of_poolers
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.index.index_kinds import FLAT_BELOW, automatic_index
 from sentence_beam.transforms.space import FLOAT32_ONLY
@@ -121,7 +121,9 @@ options](#a-file-of-options) and [output for programs](#output-for-programs).
 USE = """
 ## A file of options
 
-`--config FILE` reads options from a TOML file.
+`--config FILE` reads options from a TOML file; flags win. Keys are names of flags, including Beam's
+(`runner`, `project`). A table holds the options of one command. `normalize = false` is
+`--no-normalize`. An unknown key is refused.
 
 ```toml
 store = "gs://bucket/store"
@@ -137,45 +139,24 @@ normalize = true
 k = 5
 ```
 
-```text
-$ sentence-beam embed --config night.toml --limit 1000
-```
-
-| rule | |
-|---|---|
-| keys | names of flags, including Beam's (`runner`, `project`); an unknown key is refused |
-| tables | options for one command |
-| lists | for options that can be repeated, and for lists of names |
-| `true`, `false` | for flags without a value; `normalize = false` is `--no-normalize` |
-| priority | a flag on the command line wins over the file |
-
 ## Output for programs
 
-The summary goes to stdout; progress, notes and errors go to stderr.
-
-| flag | effect |
-|---|---|
-| `--json` | prints the summary as one JSON object on one line. A failed command prints none; its line is on stderr, and the exit status says what kind of failure it is |
-| `--quiet` | no progress, no summary; errors are still printed, and so is the result of a command (rows of `search`, paths of `files`) |
-
-The JSON object has `command`, the command's name, and:
+The summary goes to stdout; progress, notes and errors go to stderr. `--json` prints the summary as
+one JSON object on one line. If the command fails, it prints none; the exit status says what kind of
+failure it is. With `--quiet` errors are still printed, and so is the result of a command (rows of
+`search`, paths of `files`). The object has `command`, the command's name, and:
 
 | command | fields |
 |---|---|
 | a run that writes | those of its `result.json` ([Layout of a store](store.md)), and `store` |
-| `search` | `results` |
-| `history` | `runs` |
-| `files` | `shards` |
-| `plan` | counts, `seconds`, and the measured `tokens_s`, `host_tokens_s` (tokenizer alone) and `device_tokens_s` (model alone); null if there is nothing to embed |
+| `search`, `history`, `files` | `results`, `runs`, `shards` |
+| `plan` | counts, `seconds`, and the measured `tokens_s`, `host_tokens_s` (tokenizer alone), \
+`device_tokens_s` (model alone) |
 
-On a terminal and in a notebook, every command shows its progress: a bar if the amount of work is known (tokens to
-embed, shards to read), otherwise a clock (loading the model). It disappears at the end. Elsewhere, for example under
-systemd or Kubernetes, there is one line a minute: rows, tokens a second and the remaining time, or what the command
-waits for.
+A terminal or notebook shows a bar or a clock, which disappears at the end. Elsewhere, for example
+under systemd or Kubernetes, there is one line a minute.
 
 ## Completion
-
-`sentence-beam completion bash` prints a script for bash; `zsh` and `fish` work too.
 
 ```bash
 sentence-beam completion bash > ~/.local/share/bash-completion/completions/sentence-beam
@@ -192,13 +173,6 @@ rows of any length.
 
 | option | if | value |
 |---|---|---|
-"""
-SPECS = """
-## SPECs
-
-As `--help-all` shows them. See [poolers](poolers.md#poolers),
-[calibrations](calibration.md#methods) and [chunks](documents.md#which-spec-for-which-use).
-
 """
 INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 
@@ -217,7 +191,6 @@ def page() -> str:
         + every
         + USE
         + "".join(section(name) for name in COMMANDS)
-        + specs()
         + automatic()
     )
 
@@ -272,11 +245,6 @@ DECIDED = {
 }
 
 
-def specs() -> str:
-    """The section of the words of SPECs and their keys."""
-    return f"{SPECS}```text\n{of_poolers()}\n\n{of_chunks()}\n\n{of_methods()}\n```\n"
-
-
 def automatic() -> str:
     """The section about options that are `auto` or not given."""
     rows = [
@@ -312,10 +280,43 @@ def section(command: str) -> str:
         own = [action for action in parser._actions if action.dest not in of_embed]
         return f"{text}\nThe options are those of [`embed`](#embed), and:\n{table(parser, own)}"
     without_title, groups = parser._action_groups[:2], parser._action_groups[2:]
-    text += table(parser, [action for group in without_title for action in group._group_actions])
+    first = [action for group in without_title for action in group._group_actions]
+    text += table(parser, [action for action in first if not shared(command, parser, action)])
     for group in groups:
-        text += f"\n{(group.title or '').capitalize()}:\n{table(parser, group._group_actions)}"
-    return text
+        own = [a for a in group._group_actions if not shared(command, parser, a)]
+        rows = table(parser, own)
+        text += f"\n{(group.title or '').capitalize()}:\n{rows}" if rows else ""
+    return text + as_elsewhere(command, parser)
+
+
+@cache
+def first_commands() -> dict[str, str]:
+    """The first command that has each row of a table of options."""
+    found: dict[str, str] = {}
+    for command in COMMANDS:
+        parser = parser_of(command)
+        for row in options(parser, parser._actions):
+            found.setdefault(row, command)
+    return found
+
+
+def shared(command: str, parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """The earlier command that has an option with the same words, or nothing."""
+    first = next((first_commands()[row] for row in options(parser, [action])), command)
+    return first if first != command else ""
+
+
+def as_elsewhere(command: str, parser: argparse.ArgumentParser) -> str:
+    """The table of the options that an earlier command has too."""
+    flags: dict[str, list[str]] = {}
+    for action in parser._actions:
+        if first := shared(command, parser, action):
+            flags.setdefault(first, []).extend(action.option_strings)
+    rows = [
+        f"| {', '.join(f'`{flag}`' for flag in names)} | [`{first}`](#{first}) |\n"
+        for first, names in flags.items()
+    ]
+    return "".join(["\n| more options | as for |\n|---|---|\n", *rows]) if rows else ""
 
 
 def table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> str:
