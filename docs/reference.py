@@ -272,9 +272,7 @@ def indexed(rows: int) -> str:
 def section(command: str) -> str:
     """Return a command's section: its purpose, its page, and a table for each group of options."""
     parser = parser_of(command)
-    text = (
-        f"\n## {command}\n\n{parser.description} See [{title(PAGES[command])}]({PAGES[command]}).\n"
-    )
+    text = f"\n## {command}\n\nSee [{title(PAGES[command])}]({PAGES[command]}).\n"
     if command == "plan":
         of_embed = {action.dest for action in parser_of("embed")._actions}
         own = [action for action in parser._actions if action.dest not in of_embed]

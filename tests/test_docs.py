@@ -98,7 +98,6 @@ PRINTS = {
     ("docs/reading.md", "Files for other programs"): "['shop.",
     ("docs/push.md", "Other databases"): "20",
     ("docs/store.md", "Both tables in DuckDB"): "[(300,)]\n",
-    ("docs/store.md", "Both tables in pandas"): ": 300} 1\n",
     ("docs/evaluation.md", "From Python"): "spearman 8",
     ("docs/documents.md", "From Python"): "A paragraph is a better end.",
     ("docs/diagnostics.md", "From Python"): "0.",
