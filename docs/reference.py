@@ -168,7 +168,8 @@ EVERY = {action.dest for action in every_command()._actions}
 AUTOMATIC = """
 ## What auto comes to
 
-The first condition of an option that holds decides. `SQ8` is for rows of length 1, `SQbf16` for
+A value that you name wins, then the store's (of all but `--device`). Else the first condition that
+holds decides. `SQ8` is for rows of length 1, `SQbf16` for
 rows of any length.
 
 | option | if | value |
@@ -202,14 +203,9 @@ def of_every_command() -> Iterator[tuple[str, str, str]]:
         yield f"{action.option_strings[0]} {action.metavar or ''}".strip(), meaning, default
 
 
-NAMED = ("it is named", "the named one")
-GIVEN = ("it is given", "the given one")
-STORE = ("the store has one", "the store's")
 # The rules of transforms/steps/options/auto.py, in their order: when one holds, and what it gives.
 DECIDED = {
     "--dtype": (
-        NAMED,
-        STORE,
         (
             "the model is of a family that computes in float32 alone"
             f" ({', '.join(sorted(FLOAT32_ONLY))})",
@@ -221,13 +217,10 @@ DECIDED = {
         ("else", "bfloat16 if this machine's device multiplies it in hardware, else float32"),
     ),
     "--device": (
-        NAMED,
         ("`--accelerator` is given, and other machines do the work", "cuda"),
         ("else", "every GPU that the process sees, else the CPU"),
     ),
     "--metric": (
-        NAMED,
-        ("it is not given, and the store has one", "the store's"),
         (
             "the model names no similarity, or one that an index can have (`similarity_fn_name`),"
             " or an index is built",
@@ -235,10 +228,8 @@ DECIDED = {
         ),
         ("else", "cosine"),
     ),
-    "--partition": (GIVEN, STORE, ("else", "file")),
+    "--partition": (("else", "file"),),
     "--unit-tokens": (
-        GIVEN,
-        STORE,
         ("`--accelerator` is given, or `--device cuda`", f"{UNIT_TOKENS_ACCELERATOR:,}"),
         ("else", f"{UNIT_TOKENS:,}"),
     ),
