@@ -7,8 +7,8 @@
 
 `--rate` are tokens a second of one machine, as `sentence-beam plan` measures them there; `--edited`
 is the share of rows, scattered over the corpus, that a night changes; prices of requests are for
-10,000. No price is known here: give yours. Prints the tables of docs/cost.md, whose figures
-`tests/pipelines/test_cost.py` counts.
+10,000. No price is known here: give yours. Prints the table of docs/cost.md, whose
+figures `tests/pipelines/test_cost.py` counts, and what kept snapshots take.
 """
 
 import argparse

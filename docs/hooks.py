@@ -17,6 +17,7 @@ OUTSIDE = (
     "benchmarks/README.md",
     "deploy/**/*",
     "tests/transforms/encoder/families.md",
+    "tests/transforms/encoder/folders.md",
 )
 PLACE = "repository"  # where they are on the site
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")

@@ -5,11 +5,11 @@ docs/reference.py`.
 import argparse
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from sentence_beam.pipelines.cli import COMMANDS, parser_of
 from sentence_beam.pipelines.common.options import every_command
-from sentence_beam.pipelines.common.specs import of_chunks, of_methods, of_poolers
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.index.index_kinds import FLAT_BELOW, automatic_index
 from sentence_beam.transforms.space import FLOAT32_ONLY
@@ -112,29 +112,68 @@ ALL = """
 
 `sentence-beam help COMMAND` is the same as `sentence-beam COMMAND --help`. `sentence-beam
 --version` prints the version, `sentence-beam completion bash|zsh|fish` a script that completes
-commands and options ([install it](options.md#completion)). [Options](options.md) explains the [file
-of options](options.md#a-file-of-options) and [the output of
-`--json`](options.md#output-for-programs).
+commands and options ([install it](#completion)). See also [a file of
+options](#a-file-of-options) and [output for programs](#output-for-programs).
 
 | option | meaning | default |
 |---|---|---|
+"""
+USE = """
+## A file of options
+
+`--config FILE` reads options from a TOML file; flags win. Keys are names of flags, including Beam's
+(`runner`, `project`). A table holds the options of one command. `normalize = false` is
+`--no-normalize`. An unknown key is refused.
+
+```toml
+store = "gs://bucket/store"
+project = "my-project"
+
+[embed]
+input = ["gs://bucket/corpus/*.parquet", "gs://bucket/more/*.jsonl"]
+model = "minilm"
+keep-columns = ["title", "url"]
+normalize = true
+
+[search]
+k = 5
+```
+
+## Output for programs
+
+The summary goes to stdout; progress, notes and errors go to stderr. `--json` prints the summary as
+one JSON object on one line. If the command fails, it prints none; the exit status says what kind of
+failure it is. With `--quiet` errors are still printed, and so is the result of a command (rows of
+`search`, paths of `files`). The object has `command`, the command's name, and:
+
+| command | fields |
+|---|---|
+| a run that writes | those of its `result.json` ([Layout of a store](store.md)), and `store` |
+| `search`, `history`, `files` | `results`, `runs`, `shards` |
+| `plan` | counts, `seconds`, and the measured `tokens_s`, `host_tokens_s` (tokenizer alone), \
+`device_tokens_s` (model alone) |
+
+A terminal or notebook shows a bar or a clock, which disappears at the end. Elsewhere, for example
+under systemd or Kubernetes, there is one line a minute.
+
+## Completion
+
+```bash
+sentence-beam completion bash > ~/.local/share/bash-completion/completions/sentence-beam
+sentence-beam completion zsh > "${fpath[1]}/_sentence-beam"
+sentence-beam completion fish > ~/.config/fish/completions/sentence-beam.fish
+```
 """
 EVERY = {action.dest for action in every_command()._actions}
 AUTOMATIC = """
 ## What auto comes to
 
-The first condition of an option that holds decides. `SQ8` is for rows of length 1, `SQbf16` for
+A value that you name wins, then the store's (of all but `--device`). Else the first condition that
+holds decides. `SQ8` is for rows of length 1, `SQbf16` for
 rows of any length.
 
 | option | if | value |
 |---|---|---|
-"""
-SPECS = """
-## SPECs
-
-As `--help-all` shows them. See [poolers](poolers.md#poolers),
-[calibrations](calibration.md#methods) and [chunks](documents.md#which-spec-for-which-use).
-
 """
 INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 
@@ -151,8 +190,8 @@ def page() -> str:
         + "\n"
         + ALL
         + every
+        + USE
         + "".join(section(name) for name in COMMANDS)
-        + specs()
         + automatic()
     )
 
@@ -164,14 +203,9 @@ def of_every_command() -> Iterator[tuple[str, str, str]]:
         yield f"{action.option_strings[0]} {action.metavar or ''}".strip(), meaning, default
 
 
-NAMED = ("it is named", "the named one")
-GIVEN = ("it is given", "the given one")
-STORE = ("the store has one", "the store's")
 # The rules of transforms/steps/options/auto.py, in their order: when one holds, and what it gives.
 DECIDED = {
     "--dtype": (
-        NAMED,
-        STORE,
         (
             "the model is of a family that computes in float32 alone"
             f" ({', '.join(sorted(FLOAT32_ONLY))})",
@@ -183,13 +217,10 @@ DECIDED = {
         ("else", "bfloat16 if this machine's device multiplies it in hardware, else float32"),
     ),
     "--device": (
-        NAMED,
         ("`--accelerator` is given, and other machines do the work", "cuda"),
         ("else", "every GPU that the process sees, else the CPU"),
     ),
     "--metric": (
-        NAMED,
-        ("it is not given, and the store has one", "the store's"),
         (
             "the model names no similarity, or one that an index can have (`similarity_fn_name`),"
             " or an index is built",
@@ -197,19 +228,12 @@ DECIDED = {
         ),
         ("else", "cosine"),
     ),
-    "--partition": (GIVEN, STORE, ("else", "file")),
+    "--partition": (("else", "file"),),
     "--unit-tokens": (
-        GIVEN,
-        STORE,
         ("`--accelerator` is given, or `--device cuda`", f"{UNIT_TOKENS_ACCELERATOR:,}"),
         ("else", f"{UNIT_TOKENS:,}"),
     ),
 }
-
-
-def specs() -> str:
-    """The section of the words of SPECs and their keys."""
-    return f"{SPECS}```text\n{of_poolers()}\n\n{of_chunks()}\n\n{of_methods()}\n```\n"
 
 
 def automatic() -> str:
@@ -239,18 +263,49 @@ def indexed(rows: int) -> str:
 def section(command: str) -> str:
     """Return a command's section: its purpose, its page, and a table for each group of options."""
     parser = parser_of(command)
-    text = (
-        f"\n## {command}\n\n{parser.description} See [{title(PAGES[command])}]({PAGES[command]}).\n"
-    )
+    text = f"\n## {command}\n\nSee [{title(PAGES[command])}]({PAGES[command]}).\n"
     if command == "plan":
         of_embed = {action.dest for action in parser_of("embed")._actions}
         own = [action for action in parser._actions if action.dest not in of_embed]
         return f"{text}\nThe options are those of [`embed`](#embed), and:\n{table(parser, own)}"
     without_title, groups = parser._action_groups[:2], parser._action_groups[2:]
-    text += table(parser, [action for group in without_title for action in group._group_actions])
+    first = [action for group in without_title for action in group._group_actions]
+    text += table(parser, [action for action in first if not shared(command, parser, action)])
     for group in groups:
-        text += f"\n{(group.title or '').capitalize()}:\n{table(parser, group._group_actions)}"
-    return text
+        own = [a for a in group._group_actions if not shared(command, parser, a)]
+        rows = table(parser, own)
+        text += f"\n{(group.title or '').capitalize()}:\n{rows}" if rows else ""
+    return text + as_elsewhere(command, parser)
+
+
+@cache
+def first_commands() -> dict[str, str]:
+    """The first command that has each row of a table of options."""
+    found: dict[str, str] = {}
+    for command in COMMANDS:
+        parser = parser_of(command)
+        for row in options(parser, parser._actions):
+            found.setdefault(row, command)
+    return found
+
+
+def shared(command: str, parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """The earlier command that has an option with the same words, or nothing."""
+    first = next((first_commands()[row] for row in options(parser, [action])), command)
+    return first if first != command else ""
+
+
+def as_elsewhere(command: str, parser: argparse.ArgumentParser) -> str:
+    """The table of the options that an earlier command has too."""
+    flags: dict[str, list[str]] = {}
+    for action in parser._actions:
+        if first := shared(command, parser, action):
+            flags.setdefault(first, []).extend(action.option_strings)
+    rows = [
+        f"| {', '.join(f'`{flag}`' for flag in names)} | [`{first}`](#{first}) |\n"
+        for first, names in flags.items()
+    ]
+    return "".join(["\n| more options | as for |\n|---|---|\n", *rows]) if rows else ""
 
 
 def table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> str:

@@ -59,7 +59,7 @@ HOME = "/home/me"  # where pages say that their stores are
 OUTSIDE = r"gs://|s3://|postgresql://|qdrant:http|--runner"
 
 # Pages for readers who have the extra `cpu` alone.
-WITH_CPU_ALONE = ("README.md", "docs/first.md", "docs/gates.md", "docs/which.md")
+WITH_CPU_ALONE = ("README.md", "docs/first.md", "docs/nightly.md", "docs/index.md")
 OF_OTHER_EXTRAS = (
     "pandas",
     "polars",
@@ -98,7 +98,6 @@ PRINTS = {
     ("docs/reading.md", "Files for other programs"): "['shop.",
     ("docs/push.md", "Other databases"): "20",
     ("docs/store.md", "Both tables in DuckDB"): "[(300,)]\n",
-    ("docs/store.md", "Both tables in pandas"): ": 300} 1\n",
     ("docs/evaluation.md", "From Python"): "spearman 8",
     ("docs/documents.md", "From Python"): "A paragraph is a better end.",
     ("docs/diagnostics.md", "From Python"): "0.",
@@ -527,7 +526,7 @@ def full(key: str, option: Option) -> str:
 @pytest.mark.parametrize(
     ("pages", "heading", "there", "form"),
     [
-        (["docs/poolers.md", "docs/methods.md"], "## Poolers", POOLERS, written),
+        (["docs/poolers.md", "docs/diagnostics.md"], "## Poolers", POOLERS, written),
         (["docs/calibration.md"], "## Methods", CALIBRATIONS, full),
     ],
 )

@@ -1,4 +1,4 @@
-"""Each kind of model folder in docs/models.md gives sentence-transformers' vectors, or one line.
+"""Each kind of model folder in folders.md gives sentence-transformers' vectors, or one line.
 
 Covers transforms/space/st_configs.py.
 Covers transforms/space/st_layers.py.
@@ -29,15 +29,14 @@ from sentence_beam.transforms.encoder.load import load_layers
 from sentence_beam.transforms.space import resolve_model, resolve_space
 from sentence_beam.transforms.space.st_layers import ACTIVATIONS, read_layers
 
-PAGE = Path(__file__).parents[3] / "docs" / "models.md"
+PAGE = Path(__file__).with_name("folders.md")
 TOKENS = [text for text in TEXTS if text] + ["A Dog IS red", "the " * 60]
 EQUAL = "equal"
 
 
 def _rows() -> dict[str, str]:
     """Return the second column of the page's table of folders by the first."""
-    section = PAGE.read_text().split("## Folders as people have them")[1].split("\n##")[0]
-    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
     return {name: result for name, result in rows if name not in ("folder", "---")}
 
 
