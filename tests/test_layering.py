@@ -423,6 +423,36 @@ def test_importing_stays_light_changes_no_process_and_registers_nothing() -> Non
     assert done.returncode == 0, done.stderr
 
 
+# The modules of the package that change a variable of the environment while they are imported; packages
+# of others do so too.
+IMPORT_ALL = """
+import csv, importlib, os, pkgutil, sys
+import sentence_beam
+changes = []
+def note(event, arguments):
+    if event in ("os.putenv", "os.unsetenv"):
+        frame = sys._getframe(1)
+        while frame.f_globals["__name__"] in ("os", "_collections_abc"):
+            frame = frame.f_back
+        changes.append((frame.f_globals["__name__"], arguments))
+before = csv.field_size_limit()
+sys.addaudithook(note)
+for module in pkgutil.walk_packages(sentence_beam.__path__, "sentence_beam."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+assert csv.field_size_limit() == before
+ours = [change for change in changes if change[0].startswith("sentence_beam")]
+assert not ours, ours
+"""
+
+
+def test_no_module_changes_the_environment_or_csv_when_it_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_back_ends_of_storage_know_its_base_and_no_other_layer() -> None:
     base = {
         "sentence_beam.transforms.base.errors",
