@@ -273,6 +273,14 @@ def test_no_module_imports_itself_through_others() -> None:
     assert not circle, " -> ".join(circle)
 
 
+def test_benchmarks_import_no_test_and_not_themselves_through_others() -> None:
+    imports = {f"benchmarks.{path.stem}": _imports(path) for path in _files("benchmarks")}
+    found = {(name, other) for name, others in imports.items() for other in others}
+    assert not [pair for pair in found if pair[1].split(".")[0] in ("helpers", "tests", "pytest")]
+    circle = _circle({name: imports.keys() & set(others) for name, others in imports.items()})
+    assert not circle, " -> ".join(circle)
+
+
 EARLIER = ("CHANGELOG.md", "tests/test_public_name.py")  # they name what is no module
 
 
@@ -423,8 +431,8 @@ def test_importing_stays_light_changes_no_process_and_registers_nothing() -> Non
     assert done.returncode == 0, done.stderr
 
 
-# The modules of the package that change a variable of the environment while they are imported; packages
-# of others do so too.
+# Imports every module, and fails if one of the package sets a variable of the environment meanwhile;
+# third-party packages set some.
 IMPORT_ALL = """
 import csv, importlib, os, pkgutil, sys
 import sentence_beam
