@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deploy.demo.docstrings import module_docstrings, source_files
 
@@ -89,17 +87,6 @@ def real_texts(folder: Path | None, count: int) -> list[str]:
     known = list(found)
     again = (f"{turn} {text}" for turn in itertools.count(2) for text in known)
     return [*known, *itertools.islice(again, count - len(known))]
-
-
-def files_of_texts(folder: Path | None, counts: Sequence[int], where: Path) -> dict[int, Path]:
-    """Parquet files with the first so many of the same texts, by their number."""
-    texts, files = (
-        real_texts(folder, max(counts)),
-        {count: where / f"{count}.parquet" for count in counts},
-    )
-    for count, file in files.items():
-        pq.write_table(pa.table({"text": texts[:count]}), file)
-    return files
 
 
 def paragraphs() -> Iterator[str]:

@@ -17,7 +17,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-from benchmarks.common import report
-from benchmarks.documents import Row, packages, tokenizer, told
+from benchmarks.common import Row, report
 from deploy.demo.docstrings import module_docstrings, source_files
 from sentence_beam.pipelines.cli import main as command
 from sentence_beam.transforms.corpus import chunk
+from sentence_beam.transforms.space import resolve_model
 from sentence_beam.transforms.store import open_store
 
 SPECS = ("none", "budget", "late", "budget:combine=mean", "budget:tokens=128")
@@ -51,6 +51,26 @@ class Document:
     text: str
     first: str
     inside: str
+
+
+def tokenizer() -> Tokenizer:
+    """Return MiniLM's tokenizer, which cuts nothing off."""
+    found = Tokenizer.from_file(str(resolve_model("minilm").folder / "tokenizer.json"))
+    found.no_truncation()
+    found.no_padding()
+    return found
+
+
+def print_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows, and print each."""
+    for row in rows:
+        print("  ".join(row).rstrip(), flush=True)
+        yield row
+
+
+def packages() -> list[Path]:
+    """Return the folders that packages are installed in."""
+    return sorted({Path(str(each.locate_file(""))).resolve() for each in metadata.distributions()})
 
 
 def found_texts(chance: random.Random) -> Iterator[tuple[str, str, str]]:
@@ -226,7 +246,7 @@ def main() -> None:
             flush=True,
         )
         specs = options.chunks or list(SPECS)
-        rows = [*told(retrieval(Path(place), specs, lines))]
+        rows = [*print_rows(retrieval(Path(place), specs, lines))]
     report("documents in stores", rows, options.output, {"scores": lines})
 
 

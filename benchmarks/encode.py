@@ -35,7 +35,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
-from benchmarks.common import SENTENCES, median_ratio, real_texts, report, seconds, timed
+from benchmarks.common import SENTENCES, Row, median_ratio, real_texts, report, seconds, timed
 from benchmarks.exported import exported
 from benchmarks.poolers import bert_base
 from benchmarks.random_models import alike, small, trained_bytes, trained_unigram
@@ -59,7 +59,6 @@ OURS = "sentence-beam"
 PEER = "sentence-transformers"
 
 Work = Callable[[], Any]
-Row = tuple[str, str, str]
 Cost = tuple[float, float]  # wall and processor seconds
 
 

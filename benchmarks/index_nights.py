@@ -24,7 +24,6 @@ from unittest import mock
 
 import apache_beam as beam
 import numpy as np
-from helpers.snapshots import PlannedFile, write_plan
 
 from benchmarks.common import report, timed
 from benchmarks.index import synthetic
@@ -33,10 +32,12 @@ from sentence_beam.transforms.corpus import InputFile, Span, UnitRows
 from sentence_beam.transforms.index.range_file import RangeHeader
 from sentence_beam.transforms.index.range_readers import MappedRange
 from sentence_beam.transforms.space import Space, row_hashes
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, write_plan
 from sentence_beam.transforms.store.runs.result import now
 from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
@@ -73,8 +74,8 @@ class Nights:
             started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
-        planned = [_planned(number, unit) for number, unit in enumerate(units)]
-        write_plan(run.root, run.id, planned)
+        planned = planned_rows([_plan_row(number, unit) for number, unit in enumerate(units)])
+        write_plan(run.root, run.id, planned.select(PLAN.names), PlanNotes(written=now()))
         stood = set(before.index.files) if before and before.index else set()
         _, took = timed(lambda: self._build(run, units, request))
         manifest = read_manifest(str(self.root))
@@ -105,9 +106,9 @@ class Nights:
         return store.finished(unit) or store.write(unit, full, [], UnitCounts(n, 0, 0))
 
 
-def _planned(number: int, unit: UnitRecord) -> PlannedFile:
+def _plan_row(number: int, unit: UnitRecord) -> dict[str, Any]:
     file = _file(number)
-    return PlannedFile(file, (Span(file, 0, 0, 100, rows=unit.read),))
+    return OpenedFile(file, (Span(file, 0, 0, 100, rows=unit.read),)).row()
 
 
 def _file(number: int) -> InputFile:

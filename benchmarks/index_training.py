@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.common import timed
-from benchmarks.two_levels import two_levels
 from sentence_beam.transforms.index import ExactNeighbours, IndexPlan, cells
 from sentence_beam.transforms.index.kmeans import kmeans
 from sentence_beam.transforms.steps.index.index_folder import Folder
@@ -52,6 +52,28 @@ def print_training(
         f"memory of the element that trains: {grown / rows.nbytes:.2f} of the sample's bytes   bar"
         " 1.3\n"
     )
+
+
+def two_levels(
+    sample: np.ndarray, nlist: int, metric: str, passes: int
+) -> tuple[np.ndarray, float]:
+    """Return the centroids of so many passes over all rows, and CPU seconds of the largest cell."""
+    count = round(nlist**0.5)
+    coarse = kmeans(sample[: cells.COARSE_ROWS * count], count, metric)
+    cell = cells.nearest(sample, coarse, metric)[1][:, 0]
+    lists = cells.allotted(nlist, np.bincount(cell, minlength=count))
+    largest = 0.0
+    parts = []
+    for number in range(count):
+        begun = time.process_time()
+        parts.append(cells.lists_of_cell(sample[cell == number], int(lists[number]), metric))
+        largest = max(largest, time.process_time() - begun)
+    found = np.concatenate(parts)
+    bounds = np.concatenate([[0], np.cumsum(lists)])
+    for _ in range(passes):
+        numbers = cells.nearest_of_cells(sample, coarse, found, bounds, metric)
+        found = cells.middles(sample, numbers, found, metric)
+    return found, largest
 
 
 def rows_scanned(

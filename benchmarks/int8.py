@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import SENTENCES, real_texts, report
-from benchmarks.document_stores import documents
-from benchmarks.documents import tokenizer
+from benchmarks.common import SENTENCES, Row, real_texts, report
+from benchmarks.document_stores import documents, tokenizer
 from benchmarks.encode import CALIBRATION_TEXTS, closeness, processor_seconds
 from benchmarks.exported import exported
 from sentence_beam.pipelines.common import command
@@ -36,7 +35,6 @@ DEPTH = 10  # of nDCG
 PEER = "OpenVINO int8"
 SENTENCE_COLUMNS = ("sentence1", "sentence2")
 Encode = Callable[[list[str]], np.ndarray]
-Row = tuple[str, str, str]
 
 
 def int8_encoder(texts: list[str]) -> Encoder:

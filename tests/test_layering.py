@@ -273,6 +273,14 @@ def test_no_module_imports_itself_through_others() -> None:
     assert not circle, " -> ".join(circle)
 
 
+def test_benchmarks_import_no_test_and_not_themselves_through_others() -> None:
+    imports = {f"benchmarks.{path.stem}": _imports(path) for path in _files("benchmarks")}
+    found = {(name, other) for name, others in imports.items() for other in others}
+    assert not [pair for pair in found if pair[1].split(".")[0] in ("helpers", "tests", "pytest")]
+    circle = _circle({name: imports.keys() & set(others) for name, others in imports.items()})
+    assert not circle, " -> ".join(circle)
+
+
 EARLIER = ("CHANGELOG.md", "tests/test_public_name.py")  # they name what is no module
 
 
@@ -419,6 +427,36 @@ assert not [name for name in names if "sentence_beam" in name], names
 def test_importing_stays_light_changes_no_process_and_registers_nothing() -> None:
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS % STAGES], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# Imports every module, and fails if one of the package sets a variable of the environment meanwhile;
+# third-party packages set some.
+IMPORT_ALL = """
+import csv, importlib, os, pkgutil, sys
+import sentence_beam
+changes = []
+def note(event, arguments):
+    if event in ("os.putenv", "os.unsetenv"):
+        frame = sys._getframe(1)
+        while frame.f_globals["__name__"] in ("os", "_collections_abc"):
+            frame = frame.f_back
+        changes.append((frame.f_globals["__name__"], arguments))
+before = csv.field_size_limit()
+sys.addaudithook(note)
+for module in pkgutil.walk_packages(sentence_beam.__path__, "sentence_beam."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+assert csv.field_size_limit() == before
+ours = [change for change in changes if change[0].startswith("sentence_beam")]
+assert not ours, ours
+"""
+
+
+def test_no_module_changes_the_environment_or_csv_when_it_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
 

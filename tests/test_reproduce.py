@@ -17,7 +17,6 @@ from helpers.commands import Run
 from helpers.fixtures import run
 from helpers.pages import ROOT, Page, names, tables
 
-from benchmarks.shared_pairs import shared_pairs
 from sentence_beam.pipelines.cli import parser_of
 from sentence_beam.pipelines.common import beam_flags
 from sentence_beam.pipelines.common.options import as_options
@@ -266,35 +265,6 @@ def test_a_row_of_the_list_is_a_command_that_there_is_or_a_reason(what: str, mad
             args, _ = beam_flags.parse(parser, words[2:])
         for spec in getattr(args, "poolers", None) or ():
             expand(ModelSettings("minilm"), [spec])
-
-
-def test_the_pairs_that_sets_share_are_those_of_the_page(shared: Path) -> None:
-    (table,) = tables(PAGE.section("## Pairs that were trained on"))
-    rows = [
-        [
-            row.name,
-            f"{row.pairs:,}",
-            f"{row.train:,}",
-            f"{100 * row.train / row.pairs:.1f}",
-            f"{row.dev:,}",
-            f"{row.test:,}",
-        ]
-        for row in shared_pairs(shared / "data" / "sts")
-    ]
-    assert rows == table
-
-
-def test_shared_pairs_are_counted_in_either_order(tmp_path: Path) -> None:
-    for part, pair in (("train", "a\tb"), ("dev", "c\td"), ("test", "e\tf")):
-        (tmp_path / f"stsb-{part}.tsv").write_text(f"score\tsentence1\tsentence2\n1\t{pair}\n")
-    (tmp_path / "sts12-x.tsv").write_text(
-        "score\tsentence1\tsentence2\n1\tb\ta\n2\ta \tb\n3\ta\tc\n4\tc\td\n"
-    )
-    for name in ("sts13", "sts14", "sts15", "sts16"):
-        (tmp_path / f"{name}-x.tsv").write_text("score\tsentence1\tsentence2\n1\tx\ty\n")
-    first, *others = shared_pairs(tmp_path)
-    assert first == ("STS12", 4, 2, 1, 0)
-    assert {row[1:] for row in others} == {(1, 0, 0, 0)}
 
 
 @pytest.fixture(scope="module")

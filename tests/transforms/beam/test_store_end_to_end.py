@@ -184,7 +184,9 @@ def test_an_index_probed_everywhere_is_brute_force_and_finds_every_row(
     store: Store, vectors: np.ndarray
 ) -> None:
     everywhere = dict(store.manifest.data["index"], nprobe=8)
-    store = Store(type(store.manifest).from_data(store.root, {**store.manifest.data, "index": everywhere}))
+    store = Store(
+        type(store.manifest).from_data(store.root, {**store.manifest.data, "index": everywhere})
+    )
     for query, rows in zip(QUERIES, store.search(QUERIES, k=5), strict=True):
         assert {row["id"] for row in rows} <= brute_force(vectors, query, 5)[1]
     searcher = Searcher(store.manifest)

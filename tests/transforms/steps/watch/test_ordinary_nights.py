@@ -1,6 +1,4 @@
-"""Ordinary nights pass the recommended gate, and faults do not: `benchmarks.watch` in small, on
-made-up stores.
-"""
+"""Ordinary nights of made-up stores pass the recommended gate, and faults do not."""
 
 import random
 from pathlib import Path
