@@ -54,7 +54,7 @@ from benchmarks.gpu_speed import (
     index,
     throughput,
 )
-from sentence_beam.transforms.encoder import Encoder, encoder, forward, varlen
+from sentence_beam.transforms.encoder import Encoder, choose_runner, encoder, forward, varlen
 from sentence_beam.transforms.encoder.devices import resolve_devices
 from sentence_beam.transforms.encoder.texts_attention import text_by_text
 from sentence_beam.transforms.index import kmeans
@@ -377,7 +377,7 @@ def two_cpus() -> Iterator[None]:
 
     with (
         patch.object(encoder, "resolve_devices", devices),
-        patch.object(forward, "kernel_for", kernel),
+        patch.object(choose_runner, "kernel_for", kernel),
         patch.object(kmeans, "WORTH_A_GPU", 0),
         patch.object(kmeans, "by_torchs_gpu", lambda *said: kmeans.by_torch(*said, "cpu")),
     ):

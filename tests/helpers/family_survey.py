@@ -30,7 +30,7 @@ from helpers.families import (
 from transformers import AutoTokenizer
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.encoder import Encoder, forward
+from sentence_beam.transforms.encoder import Encoder, choose_runner
 from sentence_beam.transforms.encoder.probe import BatchSharing
 from sentence_beam.transforms.encoder.texts_attention import text_by_text
 
@@ -105,7 +105,7 @@ def in_one_row(folder: Path, expected: np.ndarray) -> tuple[str, float]:
     """How the pass of a GPU takes the family's texts, and how far its vectors are off; 0 where that
     pass is not taken.
     """
-    with patch.object(forward, "kernel_for", lambda _: text_by_text):
+    with patch.object(choose_runner, "kernel_for", lambda _: text_by_text):
         encoder = load(folder)
     if encoder.together is not BatchSharing.PACKED:
         return f"{SHARING[encoder.together]}: {encoder.replicas[0].forward.objection}", 0.0

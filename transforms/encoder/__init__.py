@@ -1,4 +1,16 @@
-"""From texts to vectors: load a model, tokenize, batch, run the forward pass, pool and finish."""
+"""From texts to vectors: load a model, tokenize, batch, run the forward pass, pool and finish.
+
+Five modules run a model's blocks. `choose_runner` takes the first that serves model and device,
+and tests it against `padded` when the model is loaded; where they differ, `padded` it is.
+
+| module | models | device and dtype | texts of a batch |
+|---|---|---|---|
+| `packed` | the BERT family | CPU | packed, equally long ones together in attention |
+| `varlen` | the BERT family | GPU, 16 bits, torch from 2.11 on | packed |
+| `one_row` | others that take positions and another attention function | as `varlen` | in one row |
+| `padded` | all | all | padded to the longest of the batch |
+| `openvino_pass` | a quantised copy | CPU, for `--dtype int8` alone | padded |
+"""
 
 from sentence_beam.transforms.base.imports import uncollected
 

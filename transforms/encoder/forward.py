@@ -8,22 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentence_beam.transforms.base.errors import OptionError, UnfitModelError, first_line
-from sentence_beam.transforms.encoder import bert
+from sentence_beam.transforms.base.errors import OptionError, UnfitModelError
 from sentence_beam.transforms.encoder.batch_memory import token_bytes
 from sentence_beam.transforms.encoder.batches import Batch
+from sentence_beam.transforms.encoder.choose_runner import choose_runner, embedding_rows
 from sentence_beam.transforms.encoder.layer_hooks import LayerStates
-from sentence_beam.transforms.encoder.one_row import OneRowRunner
-from sentence_beam.transforms.encoder.packed import PackedRunner
-from sentence_beam.transforms.encoder.padded import ByLength, PaddedRunner
-from sentence_beam.transforms.encoder.probe import BatchSharing, Probe, Runner
+from sentence_beam.transforms.encoder.padded import ByLength
+from sentence_beam.transforms.encoder.probe import BatchSharing, Runner
 from sentence_beam.transforms.encoder.prompt_template import BareTemplateStates
 from sentence_beam.transforms.encoder.tokenize import TextTokenizer
-from sentence_beam.transforms.encoder.varlen import (
-    VarlenRunner,
-    describe_missing_kernel,
-    kernel_for,
-)
 from sentence_beam.transforms.pooling.pooler import Needs
 from sentence_beam.transforms.pooling.states import BareMask, TokenStates
 from sentence_beam.transforms.pooling.transfer import to_device
@@ -80,8 +73,10 @@ class Forward:
         self.together = BatchSharing.PACKED
         self.objection = ""
         if needs.layers or needs.heads:
-            made = _make_runner(files, models, tokenizer, needs)
-            self.runner, self.together, self.objection = made
+            chosen = choose_runner(files, models, tokenizer, needs)
+            self.runner = chosen.runner
+            self.together = chosen.together
+            self.objection = chosen.objection
         self._bare = None
         if needs.bare_mask and tokenizer.template is not None:
             self._bare_length = len(tokenizer.template.bare.ids)
@@ -136,45 +131,6 @@ class Forward:
         return self._bare(batch.lengths - self._bare_length)
 
 
-def _make_runner(
-    files: ModelFiles, models: ByLength, tokenizer: TextTokenizer, needs: Needs
-) -> tuple[Runner, BatchSharing, str]:
-    """Return a pass over the blocks, which texts may share a batch, and an objection.
-
-    It is a pass without padding if one exists and agrees with the model's own pass. Else it is that
-    one, and the objection says why.
-    """
-    model: Any = models.shortest
-    unpadded, objection = unpadded_runner(files, model, tokenizer, needs)
-    padded = PaddedRunner(models, needs, files.layers, tokenizer)
-    probe = Probe(padded, _sound_ids(model, tokenizer.plain_ids(embedding_rows(model))), files)
-    if unpadded is not None:
-        in_one_row = isinstance(unpadded, OneRowRunner)
-        objection = probe.objection(unpadded, many=in_one_row)
-        if not objection:
-            if isinstance(unpadded, OneRowRunner):
-                unpadded.fuse_norms()
-            return unpadded, BatchSharing.PACKED, ""
-    return padded, probe.together(), objection
-
-
-def unpadded_runner(
-    files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs
-) -> tuple[Runner | None, str]:
-    """Return a pass without padding, None if there is none; and why a possible one failed."""
-    kernel = kernel_for(model)
-    if files.family in bert.FAMILIES and kernel is not None:
-        return VarlenRunner(model, needs, kernel), ""
-    if files.family in bert.FAMILIES and next(model.parameters()).device.type == "cpu":
-        return PackedRunner(model, needs), ""
-    if kernel is None:
-        return None, describe_missing_kernel(model)
-    try:
-        return OneRowRunner(files, model, needs, tokenizer.gives_types, kernel), ""
-    except Exception as error:  # models raise any type for inputs that they are not made for
-        return None, first_line(error)
-
-
 def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -> None:
     known = tokenizer.vocabulary
     rows = embedding_rows(model)
@@ -193,23 +149,6 @@ def _check_embedding_width(files: ModelFiles, model: Any) -> None:
             f"{files.folder}: token embeddings of {files.family} have {width} components, not the "
             f"{files.embedding} of its configuration; use a pooler of the model's layers"
         )
-
-
-def _sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
-    """Return the token ids with finite embeddings, all if there are none.
-
-    A row of NaN spoils a few texts, not the model.
-    """
-    rows = model.get_input_embeddings().weight[torch.from_numpy(ids)]
-    finite = torch.isfinite(rows).all(dim=1).cpu().numpy()
-    if not finite.any():
-        return ids
-    return ids[finite]
-
-
-def embedding_rows(model: Any) -> int:
-    """Return the number of token ids that the model knows."""
-    return model.get_input_embeddings().weight.shape[0]
 
 
 def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:

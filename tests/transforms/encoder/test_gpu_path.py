@@ -13,7 +13,7 @@ from helpers.families import save_family
 from helpers.stub_device import Counts, StubTensor, stub_gpu
 from helpers.tiny_models import save_tiny_model
 
-from sentence_beam.transforms.encoder import Encoder, forward, replica
+from sentence_beam.transforms.encoder import Encoder, choose_runner, replica
 from sentence_beam.transforms.encoder import encoder as encoders
 from sentence_beam.transforms.encoder.one_row import OneRowRunner
 from sentence_beam.transforms.encoder.probe import BatchSharing
@@ -40,7 +40,7 @@ def on_gpus(model: str, gpus: int, monkeypatch: pytest.MonkeyPatch, **options: A
         patch.setattr(
             encoders, "resolve_devices", lambda _: [torch.device("cuda", n) for n in range(gpus)]
         )
-        patch.setattr(forward, "kernel_for", lambda _: attention)
+        patch.setattr(choose_runner, "kernel_for", lambda _: attention)
         patch.setattr(replica, "free_memory", lambda _: 10**10)
         patch.setattr(replica, "TOKENS_PER_ALIKE_BATCH", {"cuda": 64})
         return Encoder.load(model, dtype="float32", device="cuda", **options)
@@ -119,7 +119,7 @@ def test_a_padded_pass_does_not_ask_the_device_whether_there_is_padding(
     save_family(family, tmp_path / family)
     expected = Encoder.load(model, pooler="mean", dtype="float32", device="cpu").encode(TEXTS)
     with stub_gpu(monkeypatch) as counts:
-        monkeypatch.setattr(forward, "unpadded_runner", lambda *_: (None, ""))
+        monkeypatch.setattr(choose_runner, "unpadded_runner", lambda *_: (None, ""))
         encoder = on_gpus(model, 1, monkeypatch, pooler="mean", tokens_per_batch=64)
         assert encoder.replicas[0].forward.together is BatchSharing.PADDED
         found = _embedded(encoder, counts)

@@ -16,7 +16,7 @@ import torch
 from helpers.families import make_model, word_tokenizer
 from helpers.family_survey import TEXTS, TOLERANCE, error_of, load, reference, several_ways
 
-from sentence_beam.transforms.encoder import Encoder, forward, texts_attention, varlen
+from sentence_beam.transforms.encoder import Encoder, choose_runner, texts_attention, varlen
 from sentence_beam.transforms.encoder.one_row import OneRowRunner
 from sentence_beam.transforms.encoder.texts_attention import text_by_text
 
@@ -77,7 +77,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[tuple[Window, bool]]:
         found.add((window_size, enable_gqa))
         return text_by_text(*parts, window_size=window_size, enable_gqa=enable_gqa, **said)
 
-    monkeypatch.setattr(forward, "kernel_for", lambda _: kernel)
+    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: kernel)
     return found
 
 
@@ -144,7 +144,7 @@ def test_an_older_torch_has_no_word_for_heads_that_share_keys(
     monkeypatch.setattr(varlen, "find_kernel", lambda: older)
     on_gpu = SimpleNamespace(device=torch.device("cuda"), dtype=torch.bfloat16)
     kernel = varlen.kernel_for(SimpleNamespace(parameters=lambda: iter([on_gpu])))
-    monkeypatch.setattr(forward, "kernel_for", lambda _: kernel)
+    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: kernel)
     folder = _save("qwen3", tmp_path / "m", **GROUPED)
     encoder = load(folder)
     assert _runs_in_one_row(encoder), encoder.replicas[0].forward.objection
@@ -177,7 +177,7 @@ def test_a_kernel_with_other_windows_is_found_out(
             *parts, window_size=(before + 1 if before >= 0 else before, after), **said
         )
 
-    monkeypatch.setattr(forward, "kernel_for", lambda _: one_more)
+    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: one_more)
     folder = _save("mistral", tmp_path / "m", sliding_window=70)
     assert not _runs_in_one_row(load(folder))
     assert "fails at windows of (3, 0)" in caplog.text
@@ -192,7 +192,7 @@ def test_other_layers_and_poolers(
     folder = str(_save("qwen3", tmp_path / "m", **GROUPED))
     found = Encoder.load(folder, pooler=pooler, dtype="float32", device="cpu")
     assert _runs_in_one_row(found) == (pooler != "static")
-    monkeypatch.setattr(forward, "kernel_for", lambda _: None)
+    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: None)
     padded = Encoder.load(folder, pooler=pooler, dtype="float32", device="cpu")
     np.testing.assert_allclose(found.encode(TEXTS), padded.encode(TEXTS), atol=2e-5)
 
@@ -206,7 +206,7 @@ def test_single_heads(
 ) -> None:
     folder = str(_save(family, tmp_path / "m", **changes))
     encoders = [Encoder.load(folder, pooler="ditto:2-1", dtype="float32", device="cpu")]
-    monkeypatch.setattr(forward, "kernel_for", lambda _: None)
+    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: None)
     encoders.append(Encoder.load(folder, pooler="ditto:2-1", dtype="float32", device="cpu"))
     assert [_runs_in_one_row(encoder) for encoder in encoders] == [True, False]
     np.testing.assert_allclose(*(encoder.encode(TEXTS) for encoder in encoders), atol=2e-5)

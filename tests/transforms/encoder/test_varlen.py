@@ -1,6 +1,7 @@
 """The GPU's forward pass, with its attention kernel replaced by a literal one, against the model's
 own.
 
+Covers transforms/encoder/choose_runner.py.
 Covers transforms/encoder/forward.py.
 """
 
@@ -17,7 +18,7 @@ from helpers.tiny_models import save_tiny_model
 from torch import Tensor
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.encoder import Encoder, devices, forward
+from sentence_beam.transforms.encoder import Encoder, choose_runner, devices
 from sentence_beam.transforms.encoder import encoder as encoders
 from sentence_beam.transforms.encoder.devices import resolve_devices
 from sentence_beam.transforms.encoder.varlen import VarlenRunner
@@ -54,7 +55,7 @@ def literal_attention(
 @pytest.fixture
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass that a GPU takes."""
-    monkeypatch.setattr(forward, "kernel_for", lambda _: literal_attention)
+    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: literal_attention)
 
 
 @pytest.mark.usefixtures("on_a_gpu")
@@ -73,7 +74,7 @@ def test_the_same_vectors_as_the_models_own_pass(
             assert isinstance(encoder.replicas[0].forward.runner, VarlenRunner), pooler
             assert found.stats.padded == found.stats.real
         with monkeypatch.context() as patch:
-            patch.setattr(forward, "unpadded_runner", lambda *_: (None, ""))
+            patch.setattr(choose_runner, "unpadded_runner", lambda *_: (None, ""))
             padded = Encoder.load(model, pooler=pooler, dtype="float32")
         np.testing.assert_allclose(found.vectors, padded.encode(TEXTS), atol=2e-5, err_msg=pooler)
 
@@ -90,7 +91,7 @@ def test_a_pass_that_does_not_agree_is_not_taken(
         "only supports Ampere": refuse,
     }
     for said, kernel in kernels.items():
-        monkeypatch.setattr(forward, "kernel_for", lambda _, kernel=kernel: kernel)
+        monkeypatch.setattr(choose_runner, "kernel_for", lambda _, kernel=kernel: kernel)
         encoder = Encoder.load(model, pooler="mean", dtype="float32")
         assert not isinstance(encoder.replicas[0].forward.runner, VarlenRunner)
         assert said in caplog.records[-1].getMessage()
