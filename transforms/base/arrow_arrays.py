@@ -41,9 +41,10 @@ def table_of(
     file = pq.ParquetFile(
         pa.BufferReader(data), page_checksum_verification=True, read_dictionary=list(repeated)
     )
-    if columns is None:
-        return file.read()
-    return file.read(list(columns))
+    wanted = None if columns is None else list(columns)
+    # A thread of Arrow may let go of Python's bytes after the read has returned; if the process
+    # ends just then, it aborts, and its exit status is lost (Arrow's issue 34314).
+    return file.read(wanted, use_threads=False)
 
 
 def stream_bytes(table: pa.Table) -> bytes:

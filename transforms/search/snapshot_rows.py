@@ -92,7 +92,8 @@ class SnapshotRows:
     def _sampled_type(self, column: str) -> str | None:
         for number in range(min(SAMPLED_SHARDS, len(self._manifest.shards))):
             with open_numbered(self._manifest, number) as parquet:
-                texts = parquet.read_row_group(0, [column]).column(0).drop_null().to_pylist()
+                rows = parquet.read_row_group(0, [column], use_threads=False)
+            texts = rows.column(0).drop_null().to_pylist()
             if texts:
                 return word_for_numbers(texts)
         return None
@@ -103,7 +104,7 @@ class SnapshotRows:
         Returns None if the first row group has none.
         """
         with open_numbered(self._manifest, 0) as parquet:
-            values = parquet.read_row_group(0, [column]).drop_null()
+            values = parquet.read_row_group(0, [column], use_threads=False).drop_null()
         if not len(values):
             return None
         return python_rows(values.slice(0, 1))[0][column]

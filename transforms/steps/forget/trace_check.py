@@ -137,7 +137,8 @@ def _columns_of(path: str, is_shard: bool) -> Iterator[pa.Table]:
         elif path.endswith(".parquet"):
             file = pq.ParquetFile(pa.BufferReader(storage.read_bytes(path)))
             wanted = ("id", *HASHES, "text")
-            yield file.read([name for name in file.schema_arrow.names if name in wanted])
+            names = [name for name in file.schema_arrow.names if name in wanted]
+            yield file.read(names, use_threads=False)
         elif path.endswith(".queries"):
             known = KnownQueries.from_bytes(storage.read_bytes(path))
             hashes = np.concatenate([known.texts, known.crowded])

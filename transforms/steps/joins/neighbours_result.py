@@ -145,7 +145,7 @@ def tables_of(folder: str, files: list[dict[str, Any]]) -> Iterator[pa.Table]:
         path = storage.join(folder, file["path"])
         with storage.storage_of(path).open(path) as raw, _refuse_damage(path):
             parquet = pq.ParquetFile(pa.PythonFile(raw))
-            for batch in parquet.iter_batches(ROWS_AT_ONCE):
+            for batch in parquet.iter_batches(ROWS_AT_ONCE, use_threads=False):
                 yield pa.Table.from_batches([batch]).replace_schema_metadata()
 
 

@@ -56,7 +56,7 @@ def inspect_shard(data: bytes) -> ShardInfo:
         raise SentenceBeamError("not an embedding shard (no magic bytes at its start)")
     with refuse_damage("not an embedding shard"):
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        table = parquet.read()
+        table = parquet.read(use_threads=False)
         metadata = parquet.schema_arrow.metadata or {}
         space = json.loads(metadata[b"space"])
         counts = json.loads(metadata[b"counts"])
@@ -187,7 +187,7 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
     names = parquet.schema_arrow.names
     if columns is not None:
         names = [name for name in columns if name in names]
-    return parquet.read(names)
+    return parquet.read(names, use_threads=False)
 
 
 def check_shard(path: str, sha256: str | None, checksum: str = "") -> None:

@@ -63,7 +63,7 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
             f"{option} {path}: its vectors are of another space; embed both with the same options"
         )
     columns = [name for name in ("id", COLUMN) if name in known]
-    table = parquet.read(columns)
+    table = parquet.read(columns, use_threads=False)
     if written is not None:
         table = decoder(schema, path, columns)(table)
     names = table.column("id").cast(pa.string()).to_pylist() if "id" in columns else []
