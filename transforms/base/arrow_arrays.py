@@ -43,7 +43,7 @@ def table_of(
     )
     wanted = None if columns is None else list(columns)
     # A thread of Arrow may let go of Python's bytes after the read has returned; if the process
-    # ends just then, it aborts, and its exit status is lost (Arrow's issue 34314).
+    # ends just then, it aborts, and its exit status is lost.
     return file.read(wanted, use_threads=False)
 
 
