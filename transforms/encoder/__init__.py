@@ -1,7 +1,7 @@
 """From texts to vectors: load a model, tokenize, batch, run the forward pass, pool and finish.
 
 Five modules run a model's blocks. `choose_runner` takes the first that serves model and device,
-and tests it against `padded` when the model is loaded; where they differ, `padded` it is.
+and tests it when the model is loaded: if it differs from `padded`, that is taken.
 
 | module | models | device and dtype | texts of a batch |
 |---|---|---|---|
