@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def neighbours(
-    store: StrPath,
+    store: StrPath | None = None,
     *,
     output: StrPath,
     k: int = NEIGHBOURS,

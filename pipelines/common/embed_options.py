@@ -15,15 +15,12 @@ WHAT = {
 }
 EXAMPLES = {
     "embed": (
-        "sentence-beam embed --input 'corpus/*.parquet' --store store",
-        (
-            "sentence-beam embed --input notes.txt --store store --model BAAI/bge-small-en-v1.5"
-            " --index auto"
-        ),
+        "sentence-beam embed reviews/",
+        "sentence-beam embed 'corpus/*.parquet' --store corpus --index auto",
     ),
     "plan": (
-        "sentence-beam plan --input 'corpus/*.parquet'",
-        "sentence-beam plan --input 'corpus/*.parquet' --store store --pooler mean",
+        "sentence-beam plan reviews/",
+        "sentence-beam plan 'corpus/*.parquet' --store corpus --pooler mean",
     ),
 }
 
