@@ -13,6 +13,7 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.input_lines import (
     bad_lines,
     beside_lines,
+    column_lines,
     lacking_lines,
     syntax_lines,
 )
@@ -91,6 +92,7 @@ def lines(prediction: Prediction, store: str, price: float | None = None) -> lis
     return [
         _files_line(prediction.plan.counts),
         *beside_lines(prediction.plan.counts.beside),
+        *column_lines(prediction.resolved.found),
         *lacking_lines(prediction.plan.counts.lacking),
         *syntax_lines(prediction.files),
         *bad_lines(prediction.plan.counts.bad),

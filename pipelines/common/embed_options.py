@@ -8,10 +8,7 @@ from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptio
 KINDS = {"embed": EmbedOptions, "plan": PlanOptions}
 WHAT = {
     "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
-    "plan": (
-        "Estimate what embed would do with the same options, and how long it takes; nothing is"
-        " written."
-    ),
+    "plan": "Estimate the work and time of embed with the same options; write nothing.",
 }
 EXAMPLES = {
     "embed": (

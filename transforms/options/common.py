@@ -99,8 +99,10 @@ JSON_ROWS = Declared(
     kind=values.dotted,
     metavar="NAME",
 )
-TEXT_COLUMN = Declared("column with the text (default: text)", metavar="NAME")
-ID_COLUMN = Declared("column with the id (default: made of path and position)", metavar="NAME")
+TEXT_COLUMN = Declared(
+    "column with the text (default: text, else the only one that can be it)", metavar="NAME"
+)
+ID_COLUMN = Declared("column with the id (default: id, else path and row)", metavar="NAME")
 QUERY_ID_COLUMN = Declared(
     "column with the name of a query in the result (default: its text)", metavar="NAME"
 )
