@@ -18,6 +18,7 @@ from sentence_beam.transforms.corpus.column_checks import NO_KINDS
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
 from sentence_beam.transforms.corpus.formats.registry import columns_of, reader_of
+from sentence_beam.transforms.corpus.row_blocks import Columns
 
 TEXT = "text"
 NAMES = (
@@ -75,24 +76,36 @@ class Samples:
 def find_columns(files: Sequence[InputFile], text: bool = True, ids: bool = False) -> FoundColumns:
     """Return the columns of text and ids in files, as far as they are looked for.
 
-    Files that cannot be read are left out. Among many files some are opened. Raises OptionError
-    with the columns if no text is found.
+    Files that cannot be read are left out. Among many files some are opened.
     """
-    found = _found_in(files, text, ids)
-    if text and found.text is None:
-        _check_text(files, found.texts)
-    return found
+    samples = read_samples(files)
+    if not samples.values:
+        return FoundColumns()
+    found_id = find_id(samples) if ids else None
+    found_text = find_text(samples, found_id) if text else None
+    texts = _texts_in(samples) if text and found_text is None else ()
+    other = find_other_id(samples, found_text) if ids and found_id is None else None
+    return FoundColumns(found_text, found_id, texts, other, ids)
 
 
 def text_column_of(files: Sequence[InputFile], named: str | None) -> str:
     """Return the column of text in files: the one that is named, else the one that is found."""
-    if named is not None:
-        return named
-    return find_columns(files).text or TEXT
+    return columns_of_files(files, named, "").text
 
 
-def _check_text(files: Sequence[InputFile], texts: Sequence[str]) -> None:
-    """Raise OptionError for the first opened file that has rows and no column `text`."""
+def columns_of_files(files: Sequence[InputFile], text: str | None, ids: str | None) -> Columns:
+    """Return the columns that are named, else those that are found; "" for `ids`: none."""
+    if text is not None and ids is not None:
+        return Columns(text, ids or None)
+    found = find_columns(files, text is None, ids is None)
+    return Columns(text or found.text or TEXT, ids or found.id)
+
+
+def check_text(files: Sequence[InputFile], texts: Sequence[str]) -> None:
+    """Raise OptionError for the first opened file that has rows and no column `text`.
+
+    The message names the columns, with a value each, and a template that joins the first `texts`.
+    """
     for file in _some(files):
         if not reader_of(file).has_columns:
             continue
@@ -115,17 +128,6 @@ def _joining(texts: Sequence[str]) -> str:
 def _some(files: Sequence[InputFile]) -> Sequence[InputFile]:
     """Return the files to open."""
     return files[:: max(1, -(-len(files) // FILES))]
-
-
-def _found_in(files: Sequence[InputFile], text: bool, ids: bool) -> FoundColumns:
-    samples = read_samples(files)
-    if not samples.values:
-        return FoundColumns()
-    found_id = find_id(samples) if ids else None
-    found_text = find_text(samples, found_id) if text else None
-    texts = _texts_in(samples) if text and found_text is None else ()
-    other = find_other_id(samples, found_text) if ids and found_id is None else None
-    return FoundColumns(found_text, found_id, texts, other, ids)
 
 
 def read_samples(files: Sequence[InputFile]) -> Samples:

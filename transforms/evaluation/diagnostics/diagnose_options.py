@@ -122,7 +122,7 @@ class DiagnoseOptions:
     delimiter: str | None = option(_of_input(DELIMITER), default=None)
     csv: str | None = option(_of_input(CSV), default=None)
     json_rows: str | None = option(_of_input(JSON_ROWS), default=None)
-    text_column: str = option(_of_input(TEXT_COLUMN), default="text")
+    text_column: str | None = option(_of_input(TEXT_COLUMN), default=None)
     device: str = option(DEVICE, default="auto")
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from sentence_beam.transforms.calibration.fitting import SHOWN_ROWS
 from sentence_beam.transforms.calibration.methods import AFFINE
 from sentence_beam.transforms.corpus import InputFile, match_inputs
 from sentence_beam.transforms.corpus.files import check_distinct
+from sentence_beam.transforms.corpus.found_columns import text_column_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.options.common import default_store
 from sentence_beam.transforms.space import DEFAULT_MODEL, resolve_model
@@ -116,13 +117,13 @@ def calibration_job(
     return FitJob(run, spec, output, gather, narrow=narrow, fitted_on=fitted_on)
 
 
-def count_job(options: FitOptions, run: str, output: str) -> CountJob:
+def count_job(options: FitOptions, files: Sequence[InputFile], run: str, output: str) -> CountJob:
     """Return the job that counts tokens with the tokenizer of the model as it is here."""
     model = options.model or DEFAULT_MODEL
     tokenizer = tokenizer_digest(resolve_model(model, options.revision))
     if os.path.isdir(model):
         model = os.path.abspath(model)
-    text_column = options.text_column or "text"
+    text_column = text_column_of(files, options.text_column)
     return CountJob(run, options.method, model, options.revision, tokenizer, text_column, output)
 
 

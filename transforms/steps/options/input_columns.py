@@ -6,7 +6,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.find import find_inputs
-from sentence_beam.transforms.corpus.found_columns import FoundColumns, find_columns
+from sentence_beam.transforms.corpus.found_columns import FoundColumns, check_text, find_columns
 from sentence_beam.transforms.corpus.lake_parts import LakePart
 from sentence_beam.transforms.corpus.lakes import absolute_input
 from sentence_beam.transforms.corpus.syntax import Syntax
@@ -27,7 +27,10 @@ def with_columns(
     in_memory = any(map(storage.is_rows, options.input))
     if previous is not None or in_memory or not (seeks_text or seeks_ids):
         return options, FoundColumns()
-    found = find_columns(_files(options), seeks_text, seeks_ids)
+    files = _files(options)
+    found = find_columns(files, seeks_text, seeks_ids)
+    if seeks_text and found.text is None:
+        check_text(files, found.texts)
     return replace(
         options,
         text_column=options.text_column or found.text,
