@@ -216,12 +216,14 @@ class TableColumns(FileColumns):
 def _has_values(kind: pa.DataType) -> bool:
     """Whether samples have the values of a column of this type: texts, numbers, dates."""
     kind = plain_type(kind)
-    return is_string(kind) or pa.types.is_primitive(kind) or isinstance(kind, pa.UuidType)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    is_day = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    return is_string(kind) or is_number or is_day or isinstance(kind, pa.UuidType)
 
 
 def _values_of(column: pa.Array) -> list[Any]:
     """Return values as Python has them: whole numbers as numbers, others as text."""
     kind = plain_type(column.type)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return column.to_pylist()
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return list(column.to_pylist())
     return decoded(as_strings(column))[0]
