@@ -1,14 +1,15 @@
 """Find the columns of text and ids in the first rows of files, if no option names them.
 
 The text is the column `text`, else the only column of strings, else the only one whose name is in
-`NAMES`. Such a column, except `text`, has to read like a text: most of its values have several
-words, and no other column of strings has longer values on average. So a title, a link or a note
-beside the text is not taken for it. Ids are in a column of `ID_NAMES` that has a value of its own
-in each row. Two candidates are none.
+`NAMES`, else the only one whose name ends so, as `review_text` and `comments` do. Such a column,
+except `text`, has to read like a text: most of its values have several words, and no other column
+of strings has longer values on average. So a title, a link or a note beside the text is not taken
+for it. Ids are in a column of `ID_NAMES` that has a value of its own in each row. Two candidates
+are none.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s.*\d:\d\d", re.I)
 _NO_WORDS = frozenset(("true", "false", "yes", "no", "nan", "null", "none", "n/a", "na"))
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")  # of a name
 _INDEX = re.compile(r"__index_level_\d+__")  # that pandas adds
 
 
@@ -173,32 +175,49 @@ def find_text(samples: Samples, ids: str | None = None) -> str | None:
     if TEXT in samples.values:
         return TEXT
     strings = [name for name, some in samples.values.items() if name != ids and _are_strings(some)]
-    candidates = _candidates(strings)
-    if len(candidates) != 1 or not samples.are_everywhere(candidates[0]):
-        return None
-    name = candidates[0]
-    if not _are_texts(samples.values[name]):
-        return None
+    if len(strings) == 1:
+        return strings[0] if _reads_like_text(strings[0], strings, samples) else None
+    for is_named in (_is_text, _has_name, _ends_in_name):
+        candidates = _named(strings, is_named)
+        if len(candidates) > 1:
+            return None
+        if candidates and _reads_like_text(candidates[0], strings, samples):
+            return candidates[0]
+    return None
+
+
+def _reads_like_text(name: str, strings: Sequence[str], samples: Samples) -> bool:
+    """Whether a column that all files have has several words in a value, and the longest values."""
+    if not samples.are_everywhere(name) or not _are_texts(samples.values[name]):
+        return False
     length = _mean_length(samples.values[name])
-    if any(_mean_length(samples.values[other]) > length for other in strings):
-        return None
-    return name
+    return all(_mean_length(samples.values[other]) <= length for other in strings)
 
 
 def _texts_in(samples: Samples) -> tuple[str, ...]:
     return tuple(name for name, some in samples.values.items() if _are_texts(some))
 
 
-def _candidates(strings: Sequence[str]) -> Sequence[str]:
-    """Return the columns of strings that may be the text; those inside of others come second."""
-    if len(strings) == 1:
-        return strings
-    for names in ((TEXT,), NAMES):
-        named = [name for name in strings if name.rpartition(".")[2].lower() in names]
-        outer = [name for name in named if "." not in name]
-        if outer or named:
-            return outer or named
-    return ()
+def _named(strings: Sequence[str], is_named: Callable[[str], bool]) -> Sequence[str]:
+    """Return the columns with such a name; those inside of others only if there are no others."""
+    named = [name for name in strings if is_named(name.rpartition(".")[2])]
+    return [name for name in named if "." not in name] or named
+
+
+def _is_text(name: str) -> bool:
+    return name.lower() == TEXT
+
+
+def _has_name(name: str) -> bool:
+    return name.lower() in NAMES
+
+
+def _ends_in_name(name: str) -> bool:
+    """Whether a name ends in a word of `NAMES`, or its plural: `reviewText`, `Review Text`."""
+    words = _PART.findall(name)
+    if _is_text(name) or _has_name(name) or not words:
+        return False
+    return words[-1].lower().removesuffix("s") in (TEXT, *NAMES)
 
 
 def find_id(samples: Samples) -> str | None:
