@@ -57,7 +57,7 @@ def column_lines(found: FoundColumns) -> list[str]:
         told.append(f"ids from file and row ({name} would do: --id-column {shlex.quote(name)})")
     elif found.has_ids:
         told.append("ids from file and row")
-    if not told:
+    if not told or told == ["text text"]:
         return []
     return [line("columns", "; ".join(told))]
 

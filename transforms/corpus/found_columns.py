@@ -229,11 +229,14 @@ def find_id(samples: Samples) -> str | None:
 
 
 def find_other_id(samples: Samples, text: str | None) -> str | None:
-    """Return the first column other than the text that could have ids, None if there is none."""
-    for name in samples.values:
-        if name != text and name.lower().endswith(LIKE_IDS) and _has_ids(samples, name):
-            return name
-    return None
+    """Return a column other than the text that could have ids, None if there is none.
+
+    Its name says so, or else its values, as `T-101` and links do.
+    """
+    names = [name for name in samples.values if name != text and _has_ids(samples, name)]
+    named = [name for name in names if name.lower().endswith(LIKE_IDS)]
+    like_ids = [name for name in names if all(map(_is_like_id, samples.values[name]))]
+    return next(iter([*named, *like_ids]), None)
 
 
 def _has_ids(samples: Samples, name: str) -> bool:
@@ -267,6 +270,12 @@ def _are_texts(values: Sequence[Any]) -> bool:
     """Whether most values have several words."""
     filled = _filled(values)
     return 2 * sum(map(_has_words, filled)) > len(filled)
+
+
+def _is_like_id(value: Any) -> bool:
+    if not _is_string(value) or len(value.split()) > 1:
+        return False
+    return "://" in value or any(map(str.isdigit, value))
 
 
 def _has_words(value: Any) -> bool:

@@ -50,8 +50,8 @@ beir_corpus              | text         | _id    | _id:hash title~70 text~1200
 beir_queries             | text         | _id    | _id:hash text~50
 msmarco_v2               | passage      | (pid)  | pid:hash passage~330 docid:same
 wikipedia                | text         | id     | id:number url:link title~20 text~2800
-cc_news                  | text         | -      | title~60 text~2300 domain:label date:date description~160 url:link image_url:link
-c4                       | text         | -      | text~2100 timestamp:date url:link
+cc_news                  | text         | (url)  | title~60 text~2300 domain:label date:date description~160 url:link image_url:link
+c4                       | text         | (url)  | text~2100 timestamp:date url:link
 cnn_dailymail            | ?            | id     | article~3900 highlights~300 id:hash
 xsum                     | document     | id     | document~2200 summary~125 id:number
 multi_news               | document     | -      | document~9800 summary~1300
@@ -83,7 +83,7 @@ gmail_export             | Body         | -      | From:mail To:mail Subject~45 
 github_issues            | ?            | id     | id number title~60 body~900 user:label labels:list
 shop_products            | description  | id     | id sku:hash name~40 price description~350 image:link
 job_postings             | description  | (job_id) | job_id company_name:name description~3700 max_salary location~15 job_posting_url:link
-chat_log                 | message      | -      | ts channel:label user:hash message~80
+chat_log                 | message      | -      | ts channel:label user:same message~80
 """
 KINDS: dict[str, list[Any]] = {
     "#": [7, 8],
