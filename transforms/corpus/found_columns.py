@@ -60,7 +60,7 @@ class FoundColumns:
 
 
 @dataclass(frozen=True)
-class Samples:
+class FirstRows:
     """The first rows of files: the values of each column of all, and the columns of each file.
 
     `nulls` are the columns that have a null after these rows, as far as the files say.
@@ -132,33 +132,33 @@ def _some(files: Sequence[InputFile]) -> Sequence[InputFile]:
     return files[:: max(1, -(-len(files) // FILES))]
 
 
-def read_samples(files: Sequence[InputFile]) -> Samples:
+def read_samples(files: Sequence[InputFile]) -> FirstRows:
     """Return the first rows of files; none if a file of plain text is among them."""
     opened = _some(files)
     if not all(reader_of(file).has_columns for file in opened):
-        return Samples()
+        return FirstRows()
     rows = max(LEAST_ROWS, ROWS // max(1, len(opened)))
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         samples = list(pool.map(lambda file: _read_sample(file, rows), opened))
     return _joined([one for one in samples if one.values])
 
 
-def _read_sample(file: InputFile, rows: int) -> Samples:
+def _read_sample(file: InputFile, rows: int) -> FirstRows:
     try:
         check_first_bytes(file)
         columns = reader_of(file).columns(file)
         values = {name: some for name, some in columns.first_values(rows).items() if _is_own(name)}
         nulls = frozenset(name for name in ID_NAMES if columns.has_nulls(name))
     except SentenceBeamError:
-        return Samples()
-    return Samples(values, [frozenset(values)], nulls)
+        return FirstRows()
+    return FirstRows(values, [frozenset(values)], nulls)
 
 
 def _is_own(name: str) -> bool:
     return not _INDEX.fullmatch(name)
 
 
-def _joined(samples: Iterable[Samples]) -> Samples:
+def _joined(samples: Iterable[FirstRows]) -> FirstRows:
     values: dict[str, list[Any]] = {}
     names: list[frozenset[str]] = []
     nulls: frozenset[str] = frozenset()
@@ -167,10 +167,10 @@ def _joined(samples: Iterable[Samples]) -> Samples:
         nulls |= one.nulls
         for name, some in one.values.items():
             values.setdefault(name, []).extend(some)
-    return Samples(values, names, nulls)
+    return FirstRows(values, names, nulls)
 
 
-def find_text(samples: Samples, ids: str | None = None) -> str | None:
+def find_text(samples: FirstRows, ids: str | None = None) -> str | None:
     """Return the column of text, None if none is found; `ids` is the column of ids."""
     if TEXT in samples.values:
         return TEXT
@@ -186,7 +186,7 @@ def find_text(samples: Samples, ids: str | None = None) -> str | None:
     return None
 
 
-def _reads_like_text(name: str, strings: Sequence[str], samples: Samples) -> bool:
+def _reads_like_text(name: str, strings: Sequence[str], samples: FirstRows) -> bool:
     """Whether a column that all files have has several words in a value, and the longest values."""
     if not samples.are_everywhere(name) or not _are_texts(samples.values[name]):
         return False
@@ -194,7 +194,7 @@ def _reads_like_text(name: str, strings: Sequence[str], samples: Samples) -> boo
     return all(_mean_length(samples.values[other]) <= length for other in strings)
 
 
-def _texts_in(samples: Samples) -> tuple[str, ...]:
+def _texts_in(samples: FirstRows) -> tuple[str, ...]:
     return tuple(name for name, some in samples.values.items() if _are_texts(some))
 
 
@@ -220,7 +220,7 @@ def _ends_in_name(name: str) -> bool:
     return words[-1].lower().removesuffix("s") in (TEXT, *NAMES)
 
 
-def find_id(samples: Samples) -> str | None:
+def find_id(samples: FirstRows) -> str | None:
     """Return the column of `ID_NAMES` with an id in each row, None if there is no such column."""
     named = [name for name in ID_NAMES if _has_ids(samples, name)]
     if len(named) != 1:
@@ -228,7 +228,7 @@ def find_id(samples: Samples) -> str | None:
     return named[0]
 
 
-def find_other_id(samples: Samples, text: str | None) -> str | None:
+def find_other_id(samples: FirstRows, text: str | None) -> str | None:
     """Return a column other than the text that could have ids, None if there is none.
 
     Its name says so, or else its values, as `T-101` and links do.
@@ -239,7 +239,7 @@ def find_other_id(samples: Samples, text: str | None) -> str | None:
     return next(iter([*named, *like_ids]), None)
 
 
-def _has_ids(samples: Samples, name: str) -> bool:
+def _has_ids(samples: FirstRows, name: str) -> bool:
     """Whether each row that was read has a value of its own in a column."""
     values = samples.values.get(name, ())
     if not values or name in samples.nulls or not samples.are_everywhere(name):

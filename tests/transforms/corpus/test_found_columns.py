@@ -14,7 +14,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.collection_rows import list_files
 from sentence_beam.transforms.corpus.found_columns import (
     FoundColumns,
-    Samples,
+    FirstRows,
     check_text,
     columns_of_files,
     find_columns,
@@ -126,7 +126,7 @@ CASES = [[cell.strip() for cell in row.split("|")] for row in HEADERS.strip().sp
 )
 def test_headers_as_people_have_them(text: str, ids: str, header: str) -> None:
     values = dict(map(sample, header.split()))
-    samples = Samples(values, [frozenset(values)])
+    samples = FirstRows(values, [frozenset(values)])
     found_id = find_id(samples)
     found = find_text(samples, found_id)
     assert (found or "?") == text
@@ -140,7 +140,7 @@ def test_few_are_asked() -> None:
 
 
 def text_of(**values: list[Any]) -> str | None:
-    return find_text(Samples(values, [frozenset(values)]))
+    return find_text(FirstRows(values, [frozenset(values)]))
 
 
 LONG = ["a text of several words", "and another one of them"]
@@ -173,7 +173,7 @@ def test_the_text(expected: str | None, values: dict[str, list[Any]]) -> None:
 
 def test_a_column_that_not_every_file_has_is_not_taken() -> None:
     values = {"body": LONG, "id": [1, 2]}
-    samples = Samples(values, [frozenset(values), frozenset(["other"])])
+    samples = FirstRows(values, [frozenset(values), frozenset(["other"])])
     assert find_text(samples) is None
     assert find_id(samples) is None
 
@@ -194,7 +194,7 @@ def test_a_column_that_not_every_file_has_is_not_taken() -> None:
     ],
 )
 def test_the_id(expected: str | None, values: dict[str, list[Any]], nulls: tuple[str]) -> None:
-    assert find_id(Samples(values, [frozenset(values)], frozenset(nulls))) == expected
+    assert find_id(FirstRows(values, [frozenset(values)], frozenset(nulls))) == expected
 
 
 # --- in files
