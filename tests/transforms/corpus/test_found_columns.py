@@ -13,8 +13,8 @@ from helpers.corpora import write_bytes
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.collection_rows import list_files
 from sentence_beam.transforms.corpus.found_columns import (
-    FoundColumns,
     FirstRows,
+    FoundColumns,
     check_text,
     columns_of_files,
     find_columns,
