@@ -45,8 +45,7 @@ def parser() -> argparse.ArgumentParser:
     return options.command(
         "search",
         "Find the rows nearest to a query.",
-        "sentence-beam search --store store --query 'a man is eating' --where \"lang = 'en' AND"
-        ' year >= 2020"',
+        "sentence-beam search 'does the battery last' --where \"lang = 'en' AND year >= 2020\"",
         "sentence-beam search --store store --queries questions.txt --output hits.jsonl",
         kind=SearchOptions,
     )

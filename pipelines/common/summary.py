@@ -3,7 +3,12 @@
 from typing import Any
 
 from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
-from sentence_beam.pipelines.common.input_lines import files_lines, header_lines, type_lines
+from sentence_beam.pipelines.common.input_lines import (
+    column_lines,
+    files_lines,
+    header_lines,
+    type_lines,
+)
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.measures import EMBED_PARTS
 from sentence_beam.transforms.base.numbers import counted
@@ -26,6 +31,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     before = resolved.previous.index if resolved.previous is not None else None
     return [
         *files_lines(result.input),
+        *column_lines(resolved.found),
         rows_line(result.ledger),
         *_work_lines(resolved, result),
         *header_lines(resolved, result),

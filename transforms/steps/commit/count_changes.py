@@ -34,7 +34,7 @@ from sentence_beam.transforms.store.runs.changed_rows import (
 )
 from sentence_beam.transforms.store.runs.changes import buckets_for, repeated
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
-from sentence_beam.transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
+from sentence_beam.transforms.store.runs.deletes import KeyedRows, RowKeys, replaced_keys, rows_gone
 from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 from sentence_beam.transforms.store.runs.result import read_result
@@ -185,7 +185,7 @@ def keys_of_gate(run: Run, differ: Differing | None) -> RowKeys | None:
         return None
     last = last_snapshot(run)
     files = read_plan(run.root, run.id).files
-    return row_keys(run.options, last, files) if last is not None else None
+    return replaced_keys(run.options, last, files) if last is not None else None
 
 
 def hashes_of(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKey, Packed]]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentence_beam.transforms import storage
@@ -10,6 +10,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.corpus.arrow_types import type_of
 from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.found_columns import FoundColumns
 from sentence_beam.transforms.corpus.lakes import absolute_input, is_table, version_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Machine, Space
@@ -22,6 +23,7 @@ from sentence_beam.transforms.steps.options.chosen_options import (
     choose,
     columns_of_options,
 )
+from sentence_beam.transforms.steps.options.input_columns import with_columns
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.option_conflicts import check
 from sentence_beam.transforms.store.calibrations import keep_calibration
@@ -48,7 +50,8 @@ class Resolved:
     """A run before it starts: job, index to build, last snapshot, and calibration to apply.
 
     `erased` is the coming list of erased rows if some of them are allowed to return. `passed_over`
-    names a prompt of the model that rows do not get, though it seems to be theirs.
+    names a prompt of the model that rows do not get, though it seems to be theirs. `found` are the
+    columns that no option names.
     """
 
     job: EmbedJob
@@ -57,6 +60,7 @@ class Resolved:
     calibration: Calibration | None = None
     erased: ForgottenRows | None = None
     passed_over: str | None = None
+    found: FoundColumns = field(default_factory=FoundColumns)
 
     @property
     def space(self) -> Space:
@@ -87,6 +91,7 @@ def resolve_run(
     """
     if run_id is None:
         run_id = new_run(storage.absolute(options.store))
+    options, found = with_columns(options, previous)
     choice = choose(options, previous, local)
     check(options, choice, previous)
     run = _run(options, choice, previous, run_id)
@@ -99,6 +104,7 @@ def resolve_run(
         choice.calibration,
         _erased_rows(options, previous),
         choice.passed_over,
+        found,
     )
 
 

@@ -45,7 +45,9 @@ def column_names(text: str) -> tuple[str, ...]:
 class VectorOptions:
     """The input files, the columns of a row, and what decides its vector."""
 
-    input: tuple[str, ...] = option(named_input("what to embed"), group=INPUT, kw_only=False)
+    input: tuple[str, ...] = option(
+        named_input("what to embed", bare=True), group=INPUT, kw_only=False
+    )
     input_version: int | None = option(
         "version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the"
         " current one)",

@@ -216,8 +216,9 @@ def check_deletes(run: Run, deleted: int) -> None:
     rows = counted(run.previous_rows, "row")
     raise DataGateError(
         f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes"
-        f" {run.gates.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1"
-        f" lets them go, and `sentence-beam rollback -1 --store {run.root}` brings them back"
+        f" {run.gates.max_deletes:g} allows; see whether all input is there{keep}, or name another"
+        f" --store for another collection; --max-deletes 1 lets them go, and `sentence-beam"
+        f" rollback -1 --store {run.root}` brings them back"
     )
 
 
