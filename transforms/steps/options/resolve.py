@@ -13,6 +13,7 @@ from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.lakes import absolute_input, is_table, version_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Machine, Space
+from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
 from sentence_beam.transforms.steps.index.decisions import least_ram
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.chosen_options import (
@@ -48,7 +49,8 @@ class Resolved:
     """A run before it starts: job, index to build, last snapshot, and calibration to apply.
 
     `erased` is the coming list of erased rows if some of them are allowed to return. `passed_over`
-    names a prompt of the model that rows do not get, though it seems to be theirs.
+    names a prompt of the model that rows do not get, though it seems to be theirs; `missing` are
+    prompts that the model was trained with, and that rows or queries do not get.
     """
 
     job: EmbedJob
@@ -57,6 +59,7 @@ class Resolved:
     calibration: Calibration | None = None
     erased: ForgottenRows | None = None
     passed_over: str | None = None
+    missing: TrainedPrompts | None = None
 
     @property
     def space(self) -> Space:
@@ -99,6 +102,7 @@ def resolve_run(
         choice.calibration,
         _erased_rows(options, previous),
         choice.passed_over,
+        choice.missing,
     )
 
 
