@@ -5,11 +5,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.pages import tables
 from helpers.prompted import set_prompts
 from helpers.tiny_models import edit_json, save_tiny_model
 
 from sentence_beam.transforms.space import resolve_model
 from sentence_beam.transforms.space.trained_prompts import (
+    FAMILIES,
     TrainedPrompts,
     find_trained_prompts,
     quote,
@@ -166,3 +168,17 @@ def test_a_prompt_is_quoted_for_the_shell(text: str) -> None:
     if "\n" not in text:
         assert shlex.split(quote(text)) == [text]
     assert len(quote(text).splitlines()) == 1
+
+
+def test_the_page_lists_the_families() -> None:
+    page = (Path(__file__).parents[3] / "docs/models.md").read_text(encoding="utf8")
+    listed = {}
+    for row in tables(page.partition("### Prompts that no folder registers")[2])[0]:
+        prompts = [cell.replace("\\|", "|").strip("`") for cell in row[1:]]
+        listed |= dict.fromkeys(row[0].split(", "), prompts)
+    assert set(listed) == {family.title for family in FAMILIES}
+    for family in FAMILIES:
+        if "\n" in family.query:
+            assert listed[family.title][1].startswith("Instruct: ")
+        else:
+            assert listed[family.title] == [family.document, family.query], family.title
