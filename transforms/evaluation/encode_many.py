@@ -96,13 +96,13 @@ class ModelSettings:
             return None
         return replace(self, prompt=modules.document_prompt)
 
-    def for_queries(self, given: str | None = None) -> "ModelSettings | None":
+    def for_queries(self, query_prompt: str | None = None) -> "ModelSettings | None":
         """Return the settings for queries, or None if they are those of documents.
 
-        `given` is their prompt, None for the model's.
+        If `query_prompt` is None, queries get the model's prompt.
         """
         files = resolve_model(self.model, self.revision)
-        prompt = _query_prompt(files) if given is None else given
+        prompt = _query_prompt(files) if query_prompt is None else query_prompt
         of_documents = _document_prompt(files) if self.prompt is None else self.prompt
         if prompt == of_documents and not files.modules.routes:
             return None

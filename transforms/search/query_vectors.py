@@ -146,7 +146,7 @@ class QueryEncoder:
             return None
         if trained is None:
             return None
-        return replace(trained, document="").missing(*self._manifest.options.given_prompts)
+        return replace(trained, document="").missing(*self._manifest.options.user_prompts)
 
     def vectors(self, texts: list[str]) -> np.ndarray:
         """Return the vectors of queries, float32 [q, dim].

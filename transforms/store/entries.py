@@ -75,7 +75,7 @@ class RememberedOptions(JsonEntry):
     metric: str | None = None
 
     @property
-    def given_prompts(self) -> tuple[str | None, str | None]:
+    def user_prompts(self) -> tuple[str | None, str | None]:
         """The prompts of rows and queries that a user gave; None for one that is the model's."""
         prompt = None if "prompt" in self.own_prompts else self.prompt
         query_prompt = None if "query_prompt" in self.own_prompts else self.query_prompt

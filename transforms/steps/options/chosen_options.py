@@ -196,7 +196,7 @@ def _missing_prompts(
     trained = files.trained_prompts
     if trained is None or any(part.rewrites_text for part in pooler.parts):
         return None
-    return trained.missing(*remembered.given_prompts)
+    return trained.missing(*remembered.user_prompts)
 
 
 def _as_exported(options: EmbedOptions) -> EmbedOptions:
