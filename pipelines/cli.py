@@ -83,7 +83,8 @@ def usage() -> str:
                 f"`sentence-beam completion {'|'.join(SHELLS)}` prints a script that completes"
                 " commands and options,"
             ),
-            "`sentence-beam --version` the version.",
+            "`sentence-beam --version` the version. For programs: --json, and docs/llms.txt in the",
+            "repository, which lists commands and pages.",
         ]
     )
 

@@ -32,7 +32,7 @@ from sentence_beam.transforms.corpus.collection_rows import plan_reading
 from sentence_beam.transforms.corpus.query_rows import QueryFiles
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.options.common import NEIGHBOURS
-from sentence_beam.transforms.search import NO_QUERY_PROMPT, Searcher
+from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.steps.joins.nearest_rows import (
     NeighboursJob,
     StoredBlock,
@@ -220,8 +220,8 @@ def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, An
 
 
 def _print_prompt_note(options: NeighboursOptions, store: Store) -> None:
-    if Searcher(store.manifest, options.model, options.query_prompt).queries.lacks_prompt:
-        aside(f"note: {NO_QUERY_PROMPT}")
+    if note := Searcher(store.manifest, options.model, options.query_prompt).queries.prompt_note:
+        aside(f"note: {note}")
 
 
 def _files(

@@ -675,7 +675,6 @@ def test_readme_is_short() -> None:
 def test_every_page_is_listed() -> None:
     pages = set(DOCS) - {ROOT / "docs" / "index.md"}
     assert pages <= {path for path, _ in BY_NAME["docs/index.md"].links}
-    assert pages <= {path for path, _ in BY_NAME["README.md"].links}
 
 
 def test_nothing_is_said_twice() -> None:

@@ -92,13 +92,28 @@ def prompts_note(resolved: Resolved) -> str | None:
     """Return the line about the prompts of rows and queries; None if the model has none."""
     run = resolved.job.run
     told = describe_prompts(run.space.prompt, run.options.query_prompt)
-    name = resolved.passed_over
-    if name is None:
+    advice = missing_prompts(resolved)
+    if advice is None:
         return told or None
-    return (
-        f"{told or 'rows none, queries none'}; the model's prompt {name!r} is not used: say"
-        f" --prompt-name {name} to put it before rows, or --prompt ''"
-    )
+    return f"{told or 'rows none, queries none'}; {advice}"
+
+
+def missing_prompts(resolved: Resolved) -> str | None:
+    """Return what is said about prompts that the model has or was trained with, but does not get.
+
+    It ends with the options that give them, and those that say that none is wanted.
+    """
+    name = resolved.passed_over
+    if name is not None:
+        return (
+            f"the model's prompt {name!r} is not used: say --prompt-name {name} to put it before"
+            " rows, or --prompt ''"
+        )
+    missing = resolved.missing
+    if missing is None:
+        return None
+    none = "--query-prompt ''" if resolved.space.prompt else "--prompt ''"
+    return f"{missing.request()}: say {missing.options}, or {none} if none is wanted"
 
 
 def int8_note(resolved: Resolved) -> str | None:

@@ -11,6 +11,7 @@ from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
 from sentence_beam.transforms.space import (
     AUTO,
+    ModelFiles,
     PoolerSpec,
     Recipe,
     Space,
@@ -20,6 +21,7 @@ from sentence_beam.transforms.space import (
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.int8_model import INT8
 from sentence_beam.transforms.space.st_modules import StModules
+from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.auto import (
     AUTOMATIC,
@@ -62,6 +64,7 @@ class Choice:
     run.
 
     `passed_over` names a prompt of the model that rows do not get, though it seems to be theirs.
+    `missing` are prompts that the model was trained with, and that rows or queries do not get.
     """
 
     options: RememberedOptions
@@ -73,6 +76,7 @@ class Choice:
     unit_tokens: int
     gates: UsedGates
     passed_over: str | None
+    missing: TrainedPrompts | None
 
 
 def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
@@ -100,8 +104,9 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
     chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
     chosen |= _chosen_prompts(options, chosen, space, files.modules)
     chosen |= {"truncate_dim": recipe.truncate_dim, **gates.remembered}
+    remembered = RememberedOptions(**chosen)
     return Choice(
-        options=RememberedOptions(**chosen),
+        options=remembered,
         recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
         space=space,
         calibration=calibration,
@@ -110,6 +115,7 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
         unit_tokens=decide_unit_tokens(options.unit_tokens, stored.unit_tokens, workers),
         gates=gates.used,
         passed_over=files.modules.passed_over if "prompt" in chosen["own_prompts"] else None,
+        missing=_missing_prompts(files, remembered, recipe.pooler),
     )
 
 
@@ -178,6 +184,19 @@ def _chosen_prompts(
     if "query_prompt" in own:
         prompts["query_prompt"] = modules.query_prompt
     return {**prompts, "own_prompts": tuple(own)}
+
+
+def _missing_prompts(
+    files: ModelFiles, remembered: RememberedOptions, pooler: PoolerSpec
+) -> TrainedPrompts | None:
+    """Return the prompts of the model's training that rows and queries lack.
+
+    A pooler with a template takes no prompts.
+    """
+    trained = files.trained_prompts
+    if trained is None or any(part.rewrites_text for part in pooler.parts):
+        return None
+    return trained.missing(*remembered.user_prompts)
 
 
 def _as_exported(options: EmbedOptions) -> EmbedOptions:

@@ -14,6 +14,7 @@ from sentence_beam.transforms.corpus.found_columns import FoundColumns
 from sentence_beam.transforms.corpus.lakes import absolute_input, is_table, version_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Machine, Space
+from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
 from sentence_beam.transforms.steps.index.decisions import least_ram
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.chosen_options import (
@@ -51,7 +52,8 @@ class Resolved:
 
     `erased` is the coming list of erased rows if some of them are allowed to return. `passed_over`
     names a prompt of the model that rows do not get, though it seems to be theirs. `found` are the
-    columns that no option names.
+    columns that no option names. `missing` are prompts that the model was trained with, and that
+    rows or queries do not get.
     """
 
     job: EmbedJob
@@ -61,6 +63,7 @@ class Resolved:
     erased: ForgottenRows | None = None
     passed_over: str | None = None
     found: FoundColumns = field(default_factory=FoundColumns)
+    missing: TrainedPrompts | None = None
 
     @property
     def space(self) -> Space:
@@ -105,6 +108,7 @@ def resolve_run(
         _erased_rows(options, previous),
         choice.passed_over,
         found,
+        choice.missing,
     )
 
 

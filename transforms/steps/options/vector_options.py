@@ -160,7 +160,7 @@ class VectorOptions:
         default=None,
     )
     chunks: str | None = option(
-        "how documents are cut into pieces, a vector each: none, sentences,"
+        "how documents are cut into pieces, a vector each: none, sentences[:tokens=N],"
         " budget[:tokens=N,overlap=M,by=text|markdown,ends=greedy|stable,combine=none|mean] or"
         " late[:window=N,overlap=M,...] (default: none, a row is one text)",
         kind=ChunksSpec.parse,
