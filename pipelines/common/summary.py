@@ -4,6 +4,7 @@ from typing import Any
 
 from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
 from sentence_beam.pipelines.common.input_lines import files_lines, header_lines, type_lines
+from sentence_beam.pipelines.common.origin_lines import origin_lines
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.measures import EMBED_PARTS
 from sentence_beam.transforms.base.numbers import counted
@@ -25,6 +26,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     """Return the lines about a run of `embed`, one fact a line."""
     before = resolved.previous.index if resolved.previous is not None else None
     return [
+        *origin_lines(resolved),
         *files_lines(result.input),
         rows_line(result.ledger),
         *_work_lines(resolved, result),

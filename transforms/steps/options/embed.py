@@ -133,6 +133,14 @@ class EmbedOptions(VectorOptions):
         group=STORED,
         default=False,
     )
+    like: str | None = option(
+        "a new store takes the input and options of this one; those that are given differ, and a"
+        " given --model brings its own for vectors (default: none)",
+        kind=values.filled,
+        metavar="STORE",
+        group=STORED,
+        default=None,
+    )
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(
         TOKENS_PER_BATCH, group=MACHINE, advanced=True, default=None
@@ -159,7 +167,7 @@ class EmbedOptions(VectorOptions):
 
         def __init__(
             self,
-            input: StrPath | Iterable[StrPath],
+            input: StrPath | Iterable[StrPath] = (),
             **options: Unpack[EmbedKeywords],
         ) -> None: ...
 
@@ -199,7 +207,7 @@ class PlanOptions(EmbedOptions):
 
         def __init__(
             self,
-            input: StrPath | Iterable[StrPath],
+            input: StrPath | Iterable[StrPath] = (),
             *,
             store: StrPath = "",
             price_per_hour: float | None = None,

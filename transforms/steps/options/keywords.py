@@ -65,6 +65,7 @@ class PlanKeywords(WriteKeywords, total=False):
     partition: str | None
     max_bad_files: float
     append: bool
+    like: StrPath | None
 
 
 class EmbedKeywords(PlanKeywords, total=False):

@@ -45,7 +45,12 @@ def column_names(text: str) -> tuple[str, ...]:
 class VectorOptions:
     """The input files, the columns of a row, and what decides its vector."""
 
-    input: tuple[str, ...] = option(named_input("what to embed"), group=INPUT, kw_only=False)
+    input: tuple[str, ...] = option(
+        named_input("what to embed", "that of the store's last run; not with --append"),
+        group=INPUT,
+        kw_only=False,
+        default=(),
+    )
     input_version: int | None = option(
         "version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the"
         " current one)",
