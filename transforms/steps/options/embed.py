@@ -134,8 +134,7 @@ class EmbedOptions(VectorOptions):
         default=False,
     )
     like: str | None = option(
-        "a new store takes the input and options of this one; those that are given differ, and a"
-        " given --model brings its own for vectors (default: none)",
+        "take the options of this store, and its input, for a new one (default: none)",
         kind=values.filled,
         metavar="STORE",
         group=STORED,

@@ -46,7 +46,7 @@ class VectorOptions:
     """The input files, the columns of a row, and what decides its vector."""
 
     input: tuple[str, ...] = option(
-        named_input("what to embed", "that of the store's last run; not with --append"),
+        named_input("what to embed", "as in the last run"),
         group=INPUT,
         kw_only=False,
         default=(),
