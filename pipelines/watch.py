@@ -53,8 +53,7 @@ def parser() -> argparse.ArgumentParser:
         "Keep queries in a store, whose answers each run is compared by before it commits.",
         "sentence-beam watch --store store --draw 300",
         "sentence-beam watch --store store --queries questions.tsv",
-        "sentence-beam watch --store store --report answers.html",
-        "sentence-beam watch --store new --like store",
+        "sentence-beam watch --store new --like store --report answers.html",
         kind=WatchOptions,
     )
 

@@ -40,7 +40,7 @@ PRICE_PER_HOUR = Declared(
 )
 DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
-    f"rejected rows allowed before the run fails (default: {RememberedOptions.max_rejects:g})",
+    f"share of rows that may be rejected (default: {RememberedOptions.max_rejects:g})",
     kind=values.fraction,
     metavar="FRACTION",
 )
@@ -82,7 +82,7 @@ JSON_ROWS = Declared(
     metavar="NAME",
 )
 TEXT_COLUMN = Declared("column with the text (default: text)", metavar="NAME")
-ID_COLUMN = Declared("column with the id (default: made of path and position)", metavar="NAME")
+ID_COLUMN = Declared("column with the id (default: path and position)", metavar="NAME")
 QUERY_ID_COLUMN = Declared(
     "column with the name of a query in the result (default: its text)", metavar="NAME"
 )

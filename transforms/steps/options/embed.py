@@ -134,7 +134,7 @@ class EmbedOptions(VectorOptions):
         default=False,
     )
     like: str | None = option(
-        "take the options of this store, and its input, for a new one (default: none)",
+        "make a new store like this one (default: none)",
         kind=values.filled,
         metavar="STORE",
         group=STORED,

@@ -33,7 +33,7 @@ def compare_stores(old: Manifest, new: Manifest, watched: WatchedQueries) -> Com
     k = old.watch.k
     asked = ask(new, final_vectors(watched, new), k, searched_part(old))
     before = sampled(read_answers(old.root, old.watch), asked.rows)
-    rows = _Rows(old, new)
+    rows = _RowsElsewhere(old, new)
     places = changed_places(rows.key, before, asked.answers)
     rows.read([old[place] for old, (lost, _) in zip(before, places, strict=True) for place in lost])
     queries = [
@@ -45,7 +45,7 @@ def compare_stores(old: Manifest, new: Manifest, watched: WatchedQueries) -> Com
     return ComparedAnswers(queries, figures_of(queries, asked, k))
 
 
-class _Rows:
+class _RowsElsewhere:
     """The rows of the answers of one store in another one."""
 
     def __init__(self, old: Manifest, new: Manifest):
