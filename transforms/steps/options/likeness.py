@@ -10,14 +10,15 @@ from sentence_beam.transforms.base.option import declared_in, flag_of
 from sentence_beam.transforms.corpus.column_types import KeptColumn
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.steps.options.embed import PARTITIONS, EmbedOptions
+from sentence_beam.transforms.steps.options.stored import NEVER_TAKEN
 from sentence_beam.transforms.store.entries import LikeEntry, RememberedOptions
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.commit import Run
 
 ERASED = "erased rows"
-# Remembered fields that are no options, and the rows of a trial, which no later run takes.
-NO_OPTIONS = ("keep_types", "own_prompts", "limit")
+# Remembered fields that are no options of their own, and options that no other store takes.
+NOT_COMPARED = ("keep_types", "own_prompts", *NEVER_TAKEN)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def first_likeness(run: Run, index: IndexRequest | None) -> Likeness | None:
         return None
     own = _by_flag(run, run.globs, index)
     theirs = run.like.options
-    taken = [flag for flag in own if own[flag] == theirs[flag] != DEFAULTS[flag]]
+    taken = [flag for flag in own if own[flag] == theirs.get(flag) != DEFAULTS[flag]]
     return Likeness(run.like.store, True, tuple(taken), _different(own, theirs))
 
 
@@ -98,7 +99,7 @@ def _by_flag(
 
 def _remembered(options: RememberedOptions) -> dict[str, Any]:
     """Return remembered options by name, None for a model's own prompts; columns have types."""
-    values = {name: value for name, value in asdict(options).items() if name not in NO_OPTIONS}
+    values = {name: value for name, value in asdict(options).items() if name not in NOT_COMPARED}
     columns = [KeptColumn(name, options.keep_types.get(name)) for name in options.keep_columns]
     own = dict.fromkeys(options.own_prompts)
     return {**values, **own, "keep_columns": [str(column) for column in columns]}
@@ -112,7 +113,8 @@ def _flags(values: dict[str, Any]) -> dict[str, Any]:
 
 def _different(own: dict[str, Any], others: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return both values of those that differ, by flag."""
-    return {flag: (own[flag], others[flag]) for flag in own if own[flag] != others[flag]}
+    both = {flag: (own[flag], others.get(flag)) for flag in own}
+    return {flag: pair for flag, pair in both.items() if pair[0] != pair[1]}
 
 
 DEFAULTS = _flags(

@@ -2,6 +2,7 @@
 one is made like.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sentence_beam.transforms.base.errors import OptionError
@@ -17,6 +18,7 @@ OF_A_MODEL = (
     "model", "revision", "pooler", "prompt", "query_prompt", "own_prompts", "max_tokens",
     "normalize", "truncate_dim", "precision", "dtype", "metric",
 )  # fmt: skip
+NEVER_TAKEN = ("limit",)  # remembered options that are a store's own, whatever it is made like
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def stored_for(options: EmbedOptions, previous: Manifest | None) -> Stored:
         return Stored()
     like = open_store(options.like).manifest
     stored = replace(_stored_in(like), like=like)
+    stored = replace(stored, options=_with_defaults(stored.options, NEVER_TAKEN))
     if options.model is not None:
         return _without_model(stored)
     return stored
@@ -90,9 +93,14 @@ def _stored_in(snapshot: Manifest) -> Stored:
 
 def _without_model(stored: Stored) -> Stored:
     """Return the values without those that another model brings itself."""
-    defaults = RememberedOptions()
-    own = {name: getattr(defaults, name) for name in OF_A_MODEL}
+    options = _with_defaults(stored.options, OF_A_MODEL)
     index = stored.index
     if index is not None:
         index = replace(index, metric="auto")
-    return replace(stored, options=replace(stored.options, **own), dtype=None, index=index)
+    return replace(stored, options=options, dtype=None, index=index)
+
+
+def _with_defaults(options: RememberedOptions, names: Sequence[str]) -> RememberedOptions:
+    """Return the options, some of them with the values that they have in a new store."""
+    defaults = RememberedOptions()
+    return replace(options, **{name: getattr(defaults, name) for name in names})
