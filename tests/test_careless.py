@@ -35,11 +35,11 @@ xyzzy                                 | 2 | there are embed
 help embedd                           | 2 | did you mean embed?
 completion                            | 2 | name one shell of bash, zsh, fish
 completion tcsh                       | 2 | name one shell of bash, zsh, fish
-embed                                 | 2 | required: --input, --store
+embed                                 | 2 | required: --store
 embed --input x                       | 2 | required: --store
-embed --store s                       | 2 | required: --input
+embed --store s                       | 2 | name one by --input
 embed --imput x --store s             | 2 | did you mean --input?
-embed -i x -s s                       | 2 | required: --input, --store
+embed -i x -s s                       | 2 | required: --store
 embed a.csv s                         | 2 | unknown argument a.csv; did you mean --input a.csv?
 search s 'a dog'                      | 2 | unknown argument s; did you mean --store s?
 search --store s 'a dog'              | 2 | unknown argument a dog; did you mean --query 'a dog'?
@@ -95,7 +95,7 @@ EMBED --pooler                        | 2 | expected one argument
 EMBED --runner=SparkleRunner          | 2 | SparkleRunner
 EMBED --config nowhere.toml           | 2 | nowhere.toml
 EMBED --chunk budget                  | 2 | did you mean --chunks?
-plan                                  | 2 | required: --input
+plan                                  | 2 | name one by --input
 fit --store s --output o              | 2 | required: --method
 fit --store s --method tfdf --output o | 2 | tfdf
 search --store s                      | 2 | one of the arguments --query --queries --id --query-vectors is required
