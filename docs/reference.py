@@ -53,6 +53,7 @@ OPTIONS = {
     "--input-filter": "inputs.md#tables-of-iceberg-and-delta-lake",
     "--hidden": "inputs.md#patterns",
     "--id-column": "inputs.md",
+    "--like": "recipes/change-model.md",
     "--keep-columns": "inputs.md",
     "--keep-text": "embedding.md#the-text-in-the-store",
     "--model MODEL": "poolers.md#models",

@@ -18,6 +18,7 @@ from sentence_beam.pipelines.common.input_lines import (
     syntax_lines,
 )
 from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.origin_lines import origin_lines
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.pipelines.common.summary import prompts_note
 from sentence_beam.pipelines.common.tables import wrapped
@@ -57,7 +58,7 @@ def run_plan(
     local = engines.in_process(beam_options)
     resolved = resolve_run(options, previous, new_run(), local=local)
     look_by = partial(look_by_workers, beam_options=beam_options) if not local else look
-    prediction = predict(resolved, options.calibration, look_by)
+    prediction = predict(resolved, look_by)
     root = resolved.job.root
     values = {
         "store": root,
@@ -69,6 +70,7 @@ def run_plan(
         "index_size": index_size(prediction),
         "cost": None if price is None else price_of(prediction.seconds, price),
         **speeds(prediction.pace),
+        "like": resolved.likeness.to_json() if resolved.likeness is not None else None,
     }
     return CommandOutput(wrapped(lines(prediction, root, price)), values, always=True)
 
@@ -90,6 +92,7 @@ def lines(prediction: Prediction, store: str, price: float | None = None) -> lis
     """Return the lines about a plan, one fact a line; estimates follow "about"."""
     space = prediction.resolved.space
     return [
+        *origin_lines(prediction.resolved),
         _files_line(prediction.plan.counts),
         *beside_lines(prediction.plan.counts.beside),
         *column_lines(prediction.resolved.found),

@@ -35,8 +35,8 @@ xyzzy                                 | 2 | there are embed
 help embedd                           | 2 | did you mean embed?
 completion                            | 2 | name one shell of bash, zsh, fish
 completion tcsh                       | 2 | name one shell of bash, zsh, fish
-embed                                 | 2 | required: --input
-embed --store s                       | 2 | required: --input
+embed                                 | 2 | name one by --input
+embed --store s                       | 2 | name one by --input
 embed --imput x --store s             | 2 | did you mean --input?
 embed -i x -s s                       | 2 | unknown option -i
 search 'a dog'                        | 2 | store holds no store
@@ -91,7 +91,7 @@ EMBED --pooler                        | 2 | expected one argument
 EMBED --runner=SparkleRunner          | 2 | SparkleRunner
 EMBED --config nowhere.toml           | 2 | nowhere.toml
 EMBED --chunk budget                  | 2 | did you mean --chunks?
-plan                                  | 2 | required: --input
+plan                                  | 2 | name one by --input
 fit --store s --output o              | 2 | required: --method
 fit --store s --method tfdf --output o | 2 | tfdf
 search --store s                      | 2 | one of the arguments --query --queries --id --query-vectors is required

@@ -9,6 +9,7 @@ from sentence_beam.pipelines.common.input_lines import (
     header_lines,
     type_lines,
 )
+from sentence_beam.pipelines.common.origin_lines import origin_lines
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.measures import EMBED_PARTS
 from sentence_beam.transforms.base.numbers import counted
@@ -30,6 +31,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     """Return the lines about a run of `embed`, one fact a line."""
     before = resolved.previous.index if resolved.previous is not None else None
     return [
+        *origin_lines(resolved),
         *files_lines(result.input),
         *column_lines(resolved.found),
         rows_line(result.ledger),

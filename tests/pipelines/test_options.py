@@ -86,7 +86,7 @@ def test_a_misspelt_flag_is_named_before_the_required_one_that_it_stands_for(
     )
     run("search", "--stroe", store, "--query", "x").failed(2, "--stroe", "did you mean --store?")
     run("search", "--store", store, "--querry=x").failed(2, "--querry", "did you mean --query?")
-    run("embed", "--store", store, "--job_name", "x").failed(2, "required: --input")
+    run("embed", "--store", store, "--job_name", "x").failed(2, "name one by --input")
     run("embed", "--store", store, "--xyzzy", "x").failed(2, "unknown option --xyzzy")
 
 

@@ -54,7 +54,7 @@ PRICE_PER_HOUR = Declared(
 )
 DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
-    f"rejected rows allowed before the run fails (default: {RememberedOptions.max_rejects:g})",
+    f"share of rows that may be rejected (default: {RememberedOptions.max_rejects:g})",
     kind=values.fraction,
     metavar="FRACTION",
 )

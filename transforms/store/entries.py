@@ -191,6 +191,14 @@ class ForgottenEntry(JsonEntry):
     run: str
 
 
+@dataclass(frozen=True)
+class LikeEntry(JsonEntry):
+    """The store like which this one was made, and what that store had then, by option."""
+
+    store: str
+    options: dict[str, Any]
+
+
 def _calibration(value: Any, where: str) -> str:
     """Return the folder of a calibration, relative to the store."""
     if isinstance(value, str) and layout.is_a("calibrations", f"{value}/{_OF_CALIBRATION}"):

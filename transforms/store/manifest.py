@@ -28,6 +28,7 @@ from sentence_beam.transforms.store.entries import (
     CanaryEntry,
     ForgottenEntry,
     Input,
+    LikeEntry,
     RangesEntry,
     RememberedOptions,
     RunName,
@@ -91,6 +92,7 @@ class Manifest(JsonEntry):
     watch: WatchEntry | None = field(default=None, metadata=SPARSE)
     changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
     forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
+    like: LikeEntry | None = field(default=None, metadata=SPARSE)
     format: int = FORMAT
 
     @classmethod

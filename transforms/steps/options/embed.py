@@ -133,6 +133,13 @@ class EmbedOptions(VectorOptions):
         group=STORED,
         default=False,
     )
+    like: str | None = option(
+        "make a new store like this one (default: none)",
+        kind=values.filled,
+        metavar="STORE",
+        group=STORED,
+        default=None,
+    )
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(
         TOKENS_PER_BATCH, group=MACHINE, advanced=True, default=None
@@ -159,7 +166,7 @@ class EmbedOptions(VectorOptions):
 
         def __init__(
             self,
-            input: StrPath | Iterable[StrPath],
+            input: StrPath | Iterable[StrPath] = (),
             **options: Unpack[EmbedKeywords],
         ) -> None: ...
 
@@ -193,7 +200,7 @@ class PlanOptions(EmbedOptions):
 
         def __init__(
             self,
-            input: StrPath | Iterable[StrPath],
+            input: StrPath | Iterable[StrPath] = (),
             *,
             price_per_hour: float | None = None,
             beam_flags: Sequence[str] = (),

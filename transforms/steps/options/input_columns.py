@@ -15,17 +15,18 @@ from sentence_beam.transforms.store.manifest import Manifest
 
 
 def with_columns(
-    options: EmbedOptions, previous: Manifest | None
+    options: EmbedOptions, source: Manifest | None
 ) -> tuple[EmbedOptions, FoundColumns]:
     """Return the options with the columns of text and ids, and what was found of them.
 
-    A store that has a snapshot remembers its columns, and rows in memory have been looked at.
+    `source` is the snapshot whose options are taken: its columns are remembered. Rows in memory
+    have been looked at.
     Raises OptionError if no column of text is found.
     """
     seeks_text = options.text_column is None and options.text_template is None
     seeks_ids = options.id_column is None
     in_memory = any(map(storage.is_rows, options.input))
-    if previous is not None or in_memory or not (seeks_text or seeks_ids):
+    if source is not None or in_memory or not (seeks_text or seeks_ids):
         return options, FoundColumns()
     files = _files(options)
     found = find_columns(files, seeks_text, seeks_ids)

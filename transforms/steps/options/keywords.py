@@ -66,6 +66,7 @@ class EmbedKeywords(WriteKeywords, total=False):
     partition: str | None
     max_bad_files: float
     append: bool
+    like: StrPath | None
 
 
 class RowsKeywords(EmbedKeywords, total=False):

@@ -172,7 +172,7 @@ class ForgetOptions:
 
 @options
 class WatchOptions:
-    """The options of `watch`: new queries, none any more, or a page about those that there are."""
+    """The options of `watch`: new queries, none any more, or a comparison of answers."""
 
     store: str = option(STORE, kw_only=False, default=None)
     queries: str | None = option(
@@ -191,14 +191,27 @@ class WatchOptions:
     remove: bool = option(
         "watch no queries any more (default: no)", exclusive=WATCHED, default=False
     )
+    like: str | None = option(
+        "compare this store's answers with those of STORE, by its watched queries (default: none)",
+        kind=values.filled,
+        metavar="STORE",
+        exclusive=WATCHED,
+        default=None,
+    )
     k: int = option(named_k(f"answers for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     report: str | None = option(
-        "write a page with the answers that changed most since the snapshot before (default: none)",
+        "write a page with the answers that changed most since the snapshot before, or that differ"
+        " most from those of --like (default: none)",
         metavar="FILE",
         default=None,
     )
     model: str | None = option(STORES_MODEL, default=None)
     beam_flags: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        read(self)
+        if self.like is not None and self.k != NEIGHBOURS:
+            raise OptionError("-k: each query has as many answers as in --like; leave -k out")
 
     @property
     def changes(self) -> bool:

@@ -46,7 +46,10 @@ class VectorOptions:
     """The input files, the columns of a row, and what decides its vector."""
 
     input: tuple[str, ...] = option(
-        named_input("what to embed", bare=True), group=INPUT, kw_only=False
+        named_input("what to embed", "as in the last run", bare=True),
+        group=INPUT,
+        kw_only=False,
+        default=(),
     )
     input_version: int | None = option(
         "version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the"

@@ -17,6 +17,7 @@ from sentence_beam.transforms.store.entries import (
     CanaryEntry,
     ForgottenEntry,
     Input,
+    LikeEntry,
     RangesEntry,
     RememberedOptions,
     WatchEntry,
@@ -64,7 +65,7 @@ class Run:
     apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
     refers. `watch` has the watched queries; the last snapshot's answers until the coming ones are
     known; `changes` are not known until the end. `forgotten` names the rows that were erased and
-    are not to return.
+    are not to return, `like` the store like which this one was made.
 
     `leased` says that the run took the store's lease, and so must still have it at the end. Of the
     shards that are carried over, those from the place `check_from` on the round up to
@@ -97,6 +98,7 @@ class Run:
     watch: WatchEntry | None = None
     changes: ChangesEntry | None = None
     forgotten: ForgottenEntry | None = None
+    like: LikeEntry | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -286,6 +288,7 @@ def coming_manifest(
         watch=run.watch,
         changes=run.changes,
         forgotten=run.forgotten,
+        like=run.like,
     )
 
 
