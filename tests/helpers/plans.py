@@ -78,8 +78,8 @@ def looked_at(job: EmbedJob) -> list[Any]:
 
 def planned(job: EmbedJob) -> list[dict[str, Any]]:
     """The files of a plan as it is checked, each with its spans."""
-    files, types = put_together(look_at_all(job), job)
-    return rows_of(files, types)
+    whole = put_together(look_at_all(job), job)
+    return rows_of(whole.files, whole.types)
 
 
 def rows_of(files: pa.Table, types: Any = ()) -> list[dict[str, Any]]:

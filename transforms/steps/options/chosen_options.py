@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sentence_beam.transforms.base.option import Remembered, declared_in
+from sentence_beam.transforms.base.values import NO_BUDGET
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
@@ -161,6 +162,8 @@ def _chosen_options(options: EmbedOptions, remembered: RememberedOptions) -> dic
     for name in ("csv", "json_rows"):
         chosen[name] = chosen[name] or None  # "" goes back to what each file shows
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
+    if chosen["budget"] == NO_BUDGET:
+        chosen["budget"] = None
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(parse_pooler(chosen["pooler"]))
     chosen["chunks"] = ChunksSpec.parse(chosen["chunks"])

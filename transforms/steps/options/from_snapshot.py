@@ -42,6 +42,7 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
         ranges=manifest.ranges,
         watch=manifest.watch,
         forgotten=manifest.forgotten,
+        estimate=manifest.estimate,
         check_from=manifest.check_from,
         gates=UsedGates(max_rejects=1.0),  # these rows passed it in the run that embedded them
         leased=True,
@@ -62,6 +63,7 @@ def record_plan(
         snapshot=manifest.run,
         checked=checked,
         written=now(),
+        group_bits=manifest.group_bits,
     )
     write_plan(manifest.root, run_id, all_carried(manifest.read_files()), notes)
 

@@ -103,6 +103,8 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
         made=tally.made,
         own_rows=tally.own_rows,
         devices=sorted(tally.devices),
+        pending=plan.pending,
+        budget=asdict(plan.notes.budget) if plan.notes.budget else None,
         moved=moved_json,
     )
 
