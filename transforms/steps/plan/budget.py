@@ -230,16 +230,12 @@ def _kept(pending: pa.Table, last: LastFiles, costs: _Costs, at: np.ndarray) -> 
     """
     before = last.files.take(pa.array(costs.at[at]))
     is_same = mask_array(costs.is_same[at])
-    is_empty = mask_array((numbers(before, "units") == 0) & ~is_valid(before, "group"))
     rows = as_carried(before)
-    for name in ("folder", "source", "ms"):
+    for name in ("folder", "source", "cut", "ms"):
         rows = with_column(rows, name, pending.column(name))
     rows = with_column(rows, "group", before.column("group"))
     rows = with_column(
         rows, "version", pc.if_else(is_same, pending.column("version"), before.column("version"))
-    )
-    rows = with_column(
-        rows, "cut", pc.if_else(is_empty, pending.column("cut"), before.column("cut"))
     )
     for name in ("pending_bytes", "pending_tokens"):
         rows = with_column(rows, name, pc.if_else(is_same, NO_COUNT, pending.column(name)))

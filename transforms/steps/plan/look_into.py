@@ -93,8 +93,8 @@ def _row(file: InputFile, last: Row | None, job: EmbedJob, to_check: bool) -> Ro
 
 
 def _has_cut(last: Row) -> bool:
-    """Whether the last snapshot says how a file is cut: it has its rows, or has it pending."""
-    return last["size"] > 0 or last["pending_bytes"] is not None
+    """Whether the last snapshot says how a file is cut; an empty file was not."""
+    return bool(last["size"] or last["pending_bytes"])
 
 
 def _is_same(file: InputFile, last: Row, job: EmbedJob) -> bool:
