@@ -126,17 +126,17 @@ def _check_budget(options: EmbedOptions, choice: Choice, previous: Manifest | No
     if budget is None:
         return
     if options.limit is not None:
-        why = "--limit takes the first rows alone"
+        why = "--limit takes the first rows alone, whatever waits"
     elif choice.partition == "content":
-        why = "--partition content has no units of single files, which could wait"
+        why = "--partition content has no units of single files that could wait"
     elif options.reembed and previous is not None:
-        why = "--reembed makes every row new, and pending files would keep rows of another space"
+        why = "--reembed makes every row new, and pending files would keep their old vectors"
     else:
         return
-    remembered = ""
+    mend = "leave one of them out"
     if options.budget is None and previous is not None:
-        remembered = f", which {previous.root} remembers"
-    raise OptionError(f"--budget {budget:,}{remembered}: {why}; say --budget none")
+        mend = f"{previous.root} remembers the budget, say --budget none too"
+    raise OptionError(f"--budget {budget}: {why}; {mend}")
 
 
 def _check_same_space(options: EmbedOptions, choice: Choice, previous: Manifest) -> None:

@@ -4,7 +4,6 @@ Files that share units or names of shards are taken together. A pending file kee
 last snapshot has of it. Files whose vectors the last snapshot has cost nothing and never wait.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +13,11 @@ import pyarrow.compute as pc
 from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.base.columns import (
     column,
+    equals,
     is_valid,
     lookup,
     numbers,
+    numbers_of,
     rows_at,
     sum_by_place,
     texts,
@@ -31,7 +32,7 @@ from sentence_beam.transforms.steps.plan.planned import as_carried
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, span_values
 from sentence_beam.transforms.store.tables.file_rows import compare, same_bytes
 from sentence_beam.transforms.store.tables.names import key_texts
-from sentence_beam.transforms.store.tables.table_columns import COUNT
+from sentence_beam.transforms.store.tables.table_columns import COUNT, TEXT
 
 # Options and fields of the space whose change leaves the pooled vectors of unchanged files.
 KEEP_VECTORS = {
@@ -39,6 +40,7 @@ KEEP_VECTORS = {
     "precision", "calibration", "dim",
 }  # fmt: skip
 NO_COUNT = pa.scalar(None, COUNT)
+NO_GROUP = pa.scalar(None, TEXT)
 
 
 @dataclass(frozen=True)
@@ -97,22 +99,6 @@ def within_budget(files: pa.Table, last: LastFiles, job: EmbedJob) -> Budgeted:
     return Budgeted(files, expected, waiting)
 
 
-def count_runs(waiting: Sequence[float], budget: float) -> int:
-    """Return the number of runs of a budget that files with these tokens take, in order.
-
-    >>> count_runs([3, 3, 3], 6), count_runs([9, 1, 1], 6), count_runs([], 6)
-    (2, 2, 0)
-    """
-    runs = 0
-    room = 0.0
-    for tokens in waiting:
-        if not runs or tokens > room:
-            runs += 1
-            room = budget
-        room -= tokens
-    return runs
-
-
 def _costs(files: pa.Table, last: LastFiles, job: EmbedJob) -> _Costs:
     at = last.places_of(files)
     is_read = is_valid(files, "spans") & ~is_valid(files, "bad")
@@ -123,8 +109,9 @@ def _costs(files: pa.Table, last: LastFiles, job: EmbedJob) -> _Costs:
     is_known &= set(job.read_again) <= KEEP_VECTORS
     tokens = np.where(is_known, 0, _estimated(files, job.run.estimate.share))
     is_moved = is_valid(files, "was") & is_known
-    must = is_read & (last.damaged(at) | is_moved | _lost_a_member(at, last))
-    return _Costs(at, is_read, is_same, tokens, _parts(files, last, at), must)
+    is_regrouped = _is_regrouped(files, last, at)
+    must = is_read & (last.damaged(at) | is_moved | is_regrouped | _lost_a_member(at, last))
+    return _Costs(at, is_read, is_same, tokens, _parts(files, last, at, is_regrouped), must)
 
 
 def _estimated(files: pa.Table, share: float) -> np.ndarray:
@@ -136,6 +123,14 @@ def _estimated(files: pa.Table, share: float) -> np.ndarray:
     parents = pc.list_parent_indices(column(files, "spans")).to_numpy(zero_copy_only=False)
     tokens = sum_by_place(parents, len(files), of_spans)
     return np.where(tokens > 0, np.maximum(1, np.rint(tokens * share)), 0).astype(np.int64)
+
+
+def _is_regrouped(files: pa.Table, last: LastFiles, at: np.ndarray) -> np.ndarray:
+    """Return which files are in another group than before, because there are more groups now."""
+    now = column(files, "group")
+    before = last.groups_at(at)
+    has_both = numbers_of(pc.and_(now.is_valid(), before.is_valid()))
+    return has_both & ~equals(now, before)
 
 
 def _lost_a_member(at: np.ndarray, last: LastFiles) -> np.ndarray:
@@ -150,13 +145,16 @@ def _lost_a_member(at: np.ndarray, last: LastFiles) -> np.ndarray:
     return np.append(is_fewer, False)[now]
 
 
-def _parts(files: pa.Table, last: LastFiles, at: np.ndarray) -> np.ndarray:
+def _parts(
+    files: pa.Table, last: LastFiles, at: np.ndarray, is_regrouped: np.ndarray
+) -> np.ndarray:
     """Return a number for each file, equal for those that are taken together, int64 [n].
 
-    These share a group, now or in the last snapshot, or one has shards with the other's name.
+    These share a group, now or in the last snapshot, or one has shards with the other's name. New
+    files of a group need not come with the regrouped ones.
     """
     before = last.groups_at(at)
-    now = column(files, "group")
+    now = pc.if_else(mask_array(is_regrouped), NO_GROUP, column(files, "group"))
     links = [lookup(before, before), lookup(now, now)]
     shards_of = column(rows_at(last.files, at), "shards_of")
     if shards_of.null_count < len(shards_of):

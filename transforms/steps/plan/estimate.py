@@ -9,9 +9,9 @@ from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.space.int8_model import INT8
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import Resolved
-from sentence_beam.transforms.steps.plan.budget import count_runs
 from sentence_beam.transforms.steps.plan.look import Looked, look
 from sentence_beam.transforms.steps.plan.pace import Pace, measure
+from sentence_beam.transforms.store.runs.recorded_plan import count_runs
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from sentence_beam.transforms.corpus.beside import Beside, merged
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.groups import AnySpan
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.budget import count_runs
 from sentence_beam.transforms.steps.plan.checked import WholePlan, checked_plan
 from sentence_beam.transforms.steps.plan.elements import (
     PlannedFiles,
@@ -85,7 +84,7 @@ def _budget_notes(whole: WholePlan, job: EmbedJob) -> BudgetNotes | None:
     """Return the notes about the budget of a run; None if it has none."""
     if job.budget is None:
         return None
-    return BudgetNotes(job.budget, whole.expected, count_runs(whole.waiting, job.budget))
+    return BudgetNotes(job.budget, whole.expected, whole.waiting)
 
 
 def stands(items: list[Any], job: EmbedJob) -> bool:

@@ -295,11 +295,11 @@ def coming_manifest(
         forgotten=run.forgotten,
         pending=plan.pending,
         group_bits=plan.notes.group_bits,
-        estimate=_estimate(run, plan, settled.tally),
+        estimate=estimate_after(run, plan, settled.tally),
     )
 
 
-def _estimate(run: Run, plan: RecordedPlan, tally: Tally) -> TokenEstimate:
+def estimate_after(run: Run, plan: RecordedPlan, tally: Tally) -> TokenEstimate:
     """Return the sums of estimated tokens after a run; one with a limit reads parts of spans."""
     if run.options.limit is not None:
         return run.estimate

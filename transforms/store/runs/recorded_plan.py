@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -65,11 +65,39 @@ ROWS_AT_ONCE = 10_000  # of which objects are made
 
 @dataclass(frozen=True)
 class BudgetNotes:
-    """The budget of a run in tokens, the estimated ones that it takes, and the runs after it."""
+    """The budget of a run in tokens, and the estimated ones that it takes.
+
+    `waiting` are those of what it leaves to later runs, in order: a file, or files that share
+    units.
+    """
 
     tokens: int
     expected: int
-    runs: int
+    waiting: tuple[int, ...] = ()
+
+    def to_result(self, share: float) -> dict[str, int]:
+        """Return the budget as results have it: with the number of `runs` that the rest takes.
+
+        `share` corrects the tokens of what waits.
+        """
+        runs = count_runs([share * tokens for tokens in self.waiting], self.tokens)
+        return {"tokens": self.tokens, "expected": self.expected, "runs": runs}
+
+
+def count_runs(waiting: Iterable[float], budget: float) -> int:
+    """Return the number of runs of a budget that files with these tokens take, in order.
+
+    >>> count_runs([3, 3, 3], 6), count_runs([9, 1, 1], 6), count_runs([], 6)
+    (2, 2, 0)
+    """
+    runs = 0
+    room = 0.0
+    for tokens in waiting:
+        if not runs or tokens > room:
+            runs += 1
+            room = budget
+        room -= tokens
+    return runs
 
 
 def _time(value: Any, where: str) -> str:
