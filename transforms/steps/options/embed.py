@@ -91,7 +91,7 @@ class EmbedOptions(VectorOptions):
         default=None,
     )
     budget: int | str | None = option(
-        "estimated tokens that a run may embed; other files wait (default: none)",
+        "tokens that a run may embed (default: none)",
         kind=values.budget,
         metavar="TOKENS|none",
         group=STORED,
