@@ -77,6 +77,7 @@ OPTIONS = {
     "--append": "embedding.md#files-that-are-added",
     "--max-deletes": "nightly.md#deleted-rows",
     "--max-unknown": "embedding.md#unknown-words",
+    "--budget": "cost.md#a-ceiling-for-a-night",
     "--max-drift": "exactness.md#the-canary",
     "--max-answer-change": "watch.md#gates",
     "--allow-forgotten": "erasing.md#rows-that-return",

@@ -93,6 +93,12 @@ def _table(summaries: list[RunSummary], states: list[str]) -> list[str]:
             (*row[:-1], _percents(summary.answers_beyond), row[-1])
             for row, summary in zip(rows, summaries, strict=True)
         ]
+    if any(summary.pending and summary.pending.files for summary in summaries):
+        shown.insert(-1, Column("pending", spare=7, right=True))
+        rows = [
+            (*row[:-1], _pending_files(summary), row[-1])
+            for row, summary in zip(rows, summaries, strict=True)
+        ]
     if any(summary.tables for summary in summaries):
         shown.insert(-1, Column("table version", spare=8))
         rows = [
@@ -119,6 +125,10 @@ def _percents(share: float | None) -> str:
     if share is None:
         return ""
     return f"{100 * share:.1f} %"
+
+
+def _pending_files(summary: RunSummary) -> str:
+    return _number(summary.pending.files if summary.pending else None, ",")
 
 
 def versions(summary: RunSummary) -> str:

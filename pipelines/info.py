@@ -21,6 +21,7 @@ from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.result import COMMITTED
 
 DIGITS = 16  # of a space's id
+OF_THE_INPUT = ("input", "pending", "index")
 OF_THE_MODEL = (
     "model",
     "revision",
@@ -56,7 +57,7 @@ def _info(options: InfoOptions) -> CommandOutput:
 def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:
     """The facts about a store, a line each."""
     told = [("store", info["store"]), ("snapshot", _snapshot(info))]
-    told += [(name, value) for name, value in facts(manifest) if name not in ("input", "index")]
+    told += [(name, value) for name, value in facts(manifest) if name not in OF_THE_INPUT]
     told += [
         ("space", f"{info['space']['id'][:DIGITS]}, pooled {info['space']['pooled_id'][:DIGITS]}"),
         ("rows" if info["rows"].get("pieces") is None else "documents", rows_line(info["rows"])),
@@ -64,7 +65,7 @@ def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:
         ("options", options_line(info["options"], info["partition"])),
         ("bytes", _bytes(info)),
     ]
-    told += [(name, value) for name, value in facts(manifest) if name in ("input", "index")]
+    told += [(name, value) for name, value in facts(manifest) if name in OF_THE_INPUT]
     told.append(("last run", _last_run(info["last_run"])))
     told += [("damaged", fault) for fault in info["faults"]]
     return [line(name, value) for name, value in told if value]

@@ -4,6 +4,7 @@ import argparse
 import sys
 import uuid
 from functools import partial
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -23,12 +24,13 @@ from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.pipelines.common.summary import prompts_note
 from sentence_beam.pipelines.common.tables import wrapped
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.numbers import amount
+from sentence_beam.transforms.base.numbers import amount, counted
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.base.progress import duration
 from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam.plan import LookAt
 from sentence_beam.transforms.report.costs import price_of
+from sentence_beam.transforms.report.snapshot_section import describe_pending
 from sentence_beam.transforms.steps.index.decisions import budgets_of
 from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
@@ -69,6 +71,7 @@ def run_plan(
         "dim": resolved.space.dim,
         "index_size": index_size(prediction),
         "cost": None if price is None else price_of(prediction.seconds, price),
+        "budget": budget_values(prediction, price),
         **speeds(prediction.pace),
         "like": resolved.likeness.to_json() if resolved.likeness is not None else None,
     }
@@ -104,6 +107,7 @@ def lines(prediction: Prediction, store: str, price: float | None = None) -> lis
         _time_line(prediction),
         *_cost_lines(prediction, price),
         *_pace_lines(prediction.pace),
+        *_budget_lines(prediction, price),
         line("index", index_name(prediction)),
         *_index_size_lines(prediction),
         line("space", f"{space.id[:16]} ({space.dim} dimensions)"),
@@ -167,6 +171,38 @@ def _cost_lines(prediction: Prediction, price: float | None) -> list[str]:
         return []
     cost = price_of(prediction.seconds, price)
     return [line("cost", f"{_at_most(prediction)}about {cost:,.2f}, at {price:g} an hour")]
+
+
+def budget_values(prediction: Prediction, price: float | None) -> dict[str, Any] | None:
+    """Return the budget, and the runs that the input takes with their time and cost; None without
+    one.
+    """
+    budget = prediction.resolved.job.budget
+    if budget is None:
+        return None
+    seconds = prediction.seconds_of_all
+    return {
+        "tokens": budget,
+        "runs": prediction.runs,
+        "seconds": seconds,
+        "cost": None if price is None else price_of(seconds, price),
+    }
+
+
+def _budget_lines(prediction: Prediction, price: float | None) -> list[str]:
+    """Return the lines about the runs that a budget takes, and the files that this one leaves."""
+    budget = budget_values(prediction, price)
+    if budget is None:
+        return []
+    text = f"{budget['tokens']:,} tokens a run: {counted(budget['runs'], 'run')}"
+    text += f", {_at_most(prediction)}about {duration(budget['seconds'])} in all"
+    if budget["cost"] is not None:
+        text += f" and {budget['cost']:,.2f}"
+    lines = [line("budget", text)]
+    pending = describe_pending(prediction.plan.counts.pending)
+    if pending:
+        lines.append(line("pending", pending))
+    return lines
 
 
 def speeds(pace: Pace | None) -> dict[str, float | None]:

@@ -28,14 +28,17 @@ BAD_FILES = 10  # so many are named in the summary
 REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
-def files_lines(input_counts: dict[str, Any] | None) -> list[str]:
-    """The lines about the files of a run's input, and those beside them that are not taken."""
+def files_lines(input_counts: dict[str, Any] | None, pending: int = 0) -> list[str]:
+    """The lines about the files of a run's input, and those beside them that are not taken.
+
+    `pending` files are left to later runs.
+    """
     if input_counts is None:
         return []
     bad = input_counts.get("bad", {})
     empty = f", {input_counts['empty']:,} of them empty" if input_counts["empty"] else ""
     lines = [
-        line("files", f"{input_counts['files'] - len(bad):,} taken{empty}"),
+        line("files", f"{input_counts['files'] - len(bad) - pending:,} taken{empty}"),
         *beside_lines(input_counts["beside"]),
     ]
     lines += [

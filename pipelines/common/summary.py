@@ -16,11 +16,12 @@ from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.nvidia import find_driver
 from sentence_beam.transforms.base.progress import duration
 from sentence_beam.transforms.base.summary_lines import line
-from sentence_beam.transforms.report.snapshot_section import describe_prompts
+from sentence_beam.transforms.report.snapshot_section import describe_pending, describe_prompts
 from sentence_beam.transforms.report.store_report import summary_of
 from sentence_beam.transforms.space.chunks_spec import LATE_TOKENS
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.counts import NONE_PENDING
 from sentence_beam.transforms.store.int8_models import kept_facts
 from sentence_beam.transforms.store.runs.result import Result
 
@@ -32,8 +33,9 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     before = resolved.previous.index if resolved.previous is not None else None
     return [
         *origin_lines(resolved),
-        *files_lines(result.input),
+        *files_lines(result.input, result.pending.files if result.pending else 0),
         *column_lines(resolved.found),
+        *budget_lines(result),
         rows_line(result.ledger),
         *_work_lines(resolved, result),
         *header_lines(resolved, result),
@@ -44,6 +46,26 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         *answer_lines(resolved.job.root, result),
         *_path_lines(resolved.job.root, result),
     ]
+
+
+def budget_lines(result: Result) -> list[str]:
+    """The lines about the budget, what was embedded of it, and the files that are left."""
+    lines = []
+    left = describe_pending(result.pending or NONE_PENDING)
+    budget = result.budget
+    if budget is not None:
+        lines.append(
+            line(
+                "budget",
+                f"{budget['tokens']:,} tokens: {budget['expected']:,} expected,"
+                f" {result.ledger['real']:,} embedded",
+            )
+        )
+        if left:
+            left = f"{left}: {counted(budget['runs'], 'more run', 'more runs')} of this budget"
+    if left:
+        lines.append(line("pending", left))
+    return lines
 
 
 def _work_lines(resolved: Resolved, result: Result) -> list[str]:

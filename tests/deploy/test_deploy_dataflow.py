@@ -101,7 +101,7 @@ VALUES = {
     "input": "gs://b/{a,b}/*.parquet", "store": "gs://b/store", "limit": "10", "input-version": "17", "max-tokens": "512", "dim": "64",
     "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "max-deletes": "1",
     "device": "cuda:own", "max-drift": "1e-7", "max-answer-change": ".05", "max-unknown": "0.3",
-    "max-bad-files": "2", "disk_size_gb": "100", "number_of_worker_harness_threads": "2", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
+    "budget": "2.5B", "max-bad-files": "2", "disk_size_gb": "100", "number_of_worker_harness_threads": "2", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
 }  # fmt: skip
 
 

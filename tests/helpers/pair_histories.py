@@ -410,9 +410,8 @@ class History:
             ]
         if name == "layout" or value in ("told", "all"):
             return []
-        if name == "truncate-dim":
-            return ["--dim", value]
-        return [f"--{name}", value]
+        flag = "--dim" if name == "truncate-dim" else f"--{name}"
+        return [flag, value]
 
     # What the store has to hold.
 
@@ -431,9 +430,22 @@ class History:
             files[name] = tuple(map(HeldRow, ids, rows))
         for name in bad:
             files |= self._as_it_was(name, held, files)
+        self._wait(files, held)
         if "limit" in asked:
             files = _limited(files, int(asked["limit"]))
         return State(now, files, "limit" in asked)
+
+    def _wait(
+        self,
+        files: dict[str, tuple[HeldRow, ...]],
+        held: Mapping[str, tuple[HeldRow, ...]],
+    ) -> None:
+        """Files that wait for a later run have the rows that they had."""
+        for file in files_of(self.store):
+            if file["pending_bytes"] is not None:
+                files.pop(file["path"])
+                if file["path"] in held:
+                    files[file["path"]] = held[file["path"]]
 
     @property
     def state_before(self) -> State | None:

@@ -71,6 +71,7 @@ LASTING: Mapping[str, Row] = {
     ),
     "keep-text": Row(YES_NO, ("--keep-text",)),
     "hidden": Row(("no", "yes"), ("--hidden",)),
+    "budget": Row(("none", "60", "300"), ("--budget",)),
     "unit-tokens": Row(("120", "400", "6000"), ("--unit-tokens",)),
     "index": Row(("none", "Flat", "SQ8", "IVF2,Flat", "auto"), ("--index",)),
     "metric": Row(("cosine", "ip", "l2"), ("--metric",)),
@@ -187,6 +188,9 @@ def reasons(
     now = {**(held or START), **{name: value for name, value in asked.items() if name in LASTING}}
     changed = [name for name in LASTING if held is not None and now[name] != held[name]]
     found = _of_options(now)
+    has_budget = now["budget"] != "none"
+    if has_budget and "limit" in asked:
+        found.append(Reason(frozenset({"budget", "limit"}), 2))
     if held is None:
         return found
     given = {*changed, *(name for name in asked if name in PASSING)}
@@ -198,6 +202,9 @@ def reasons(
     again = [name for name in changed if name in READ_AGAIN]
     again += ["reembed"] if "reembed" in asked else []
     again += ["limit"] if limited or "limit" in asked else []
+    if has_budget:
+        # only if files wait, or would
+        found += [Reason(frozenset({"budget", name}), 2, sure=name == "reembed") for name in again]
     if "append" in asked:
         found += [Reason(frozenset({"append", name}), 2) for name in again]
         found += (
@@ -218,9 +225,9 @@ def reasons(
         found.append(Reason(frozenset({"bad file"}), 1))
     if asked.get("deletes") == "too many":
         # a limited store may have few rows beside those of the first file, which stays
-        found.append(Reason(frozenset({"deletes"}), 3, sure=not limited))
+        found.append(Reason(frozenset({"deletes"}), 3, sure=not limited and not has_budget))
     if "rejects" in asked:
-        found.append(Reason(frozenset({"rejects"}), 3))
+        found.append(Reason(frozenset({"rejects"}), 3, sure=not has_budget))
     return found
 
 
@@ -231,6 +238,8 @@ def _of_options(now: Mapping[str, str]) -> list[Reason]:
         "late" in now["chunks"] or "combine=mean" in now["chunks"],
     )
     found = []
+    if now["budget"] != "none" and now["partition"] == "content":
+        found.append(Reason(frozenset({"budget", "partition"}), 2))
     if kind == "late" and now["max-tokens"] == "9":
         found.append(Reason(frozenset({"chunks", "max-tokens"}), 2))
     if now["chunk-prefix"] and kind in ("none", "late"):

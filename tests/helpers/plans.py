@@ -20,6 +20,7 @@ from sentence_beam.transforms.steps.options.resolve import read_again
 from sentence_beam.transforms.steps.plan.look import look_at_all
 from sentence_beam.transforms.steps.plan.whole_plan import put_together, record
 from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.counts import NO_ESTIMATE
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
@@ -54,6 +55,7 @@ def job_of(
             "started": now(), "previous": previous.run if previous else None,
             "version": previous.version if previous else None, "previous_digest": previous.digest if previous else None,
             "generation": (previous.generation if previous else 0) + reembed,
+            "estimate": previous.estimate if previous else NO_ESTIMATE,
             "previous_rows": previous.rows.written if previous else 0, "gates": UsedGates(**of_gates), **of_run,
         }
     )  # fmt: skip
@@ -78,8 +80,8 @@ def looked_at(job: EmbedJob) -> list[Any]:
 
 def planned(job: EmbedJob) -> list[dict[str, Any]]:
     """The files of a plan as it is checked, each with its spans."""
-    files, types = put_together(look_at_all(job), job)
-    return rows_of(files, types)
+    whole = put_together(look_at_all(job), job)
+    return rows_of(whole.files, whole.types)
 
 
 def rows_of(files: pa.Table, types: Any = ()) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Numbers as people read them: counts with their noun, and bytes."""
+"""Numbers as people read them: counts with their noun, tokens, and bytes."""
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -22,3 +22,15 @@ def amount(size: int) -> str:
         return counted(size, "byte")
     power = min((len(str(size)) - 1) // 3, 4)
     return f"{size / 1000**power:,.1f} {'kMGT'[power - 1]}B"
+
+
+def tokens_in_short(tokens: float) -> str:
+    """Return a number of tokens in short, with the letters of `--budget`.
+
+    >>> tokens_in_short(1), tokens_in_short(12_345), tokens_in_short(2_000_000_000)
+    ('1 token', '12,345 tokens', '2.0 B tokens')
+    """
+    for least, letter in ((1e9, "B"), (1e6, "M")):
+        if tokens >= least:
+            return f"{tokens / least:,.1f} {letter} tokens"
+    return counted(round(tokens), "token")

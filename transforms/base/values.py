@@ -30,6 +30,8 @@ OPPOSITES = {frozenset(pair) for pair in (("min", "max"), ("new", "old"))}
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(?:([KMGTP])(i?))?B")
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
+TOKENS = {"": 1, **SIZES, "b": 10**9}
+NO_BUDGET = "none"
 
 
 def read(options: "DataclassInstance", kinds: Mapping[str, Kind]) -> None:
@@ -111,6 +113,21 @@ def size(text: str) -> int:
     if match is None or int(match[1]) == 0:
         raise OptionError(f"{text} is not a positive count (as in 50000, 256k or 1M)")
     return int(match[1]) * SIZES.get(match[2].lower(), 1)
+
+
+def budget(text: str) -> int | str:
+    """Read a count of tokens with an optional k, M, B or G (B and G are thousand millions);
+    "none" for no limit.
+    """
+    if text == NO_BUDGET:
+        return text
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmbgKMBG]?)", text)
+    tokens = 0
+    if match is not None:
+        tokens = round(float(match[1]) * TOKENS[match[2].lower()])
+    if tokens < 1:
+        raise OptionError(f"{text} is not a count of tokens (as in 500k, 5M or 2B), nor none")
+    return tokens
 
 
 def filled(text: str) -> str:

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from sentence_beam.transforms.base.measures import EMBED_PARTS, STAGES, Measures
 from sentence_beam.transforms.report.run_history import RunSummary, last_committed
+from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.runs.result import COMMITTED, timestamp
 
 PREFIX = "sentence_beam"
@@ -123,6 +124,17 @@ def _gauges_of_last(last: RunSummary) -> list[Gauge]:
             [({"cause": cause}, count) for cause, count in (last.answer_causes or {}).items()],
         ),
         _gauge("damaged_shards", "old shards that could not be used", last.damaged),
+        *_gauges_of_pending(last.pending),
+    ]
+
+
+def _gauges_of_pending(pending: PendingCounts | None) -> list[Gauge]:
+    if pending is None:
+        return []
+    return [
+        _gauge("pending_files", "files left to later runs by the budget", pending.files),
+        _gauge("pending_bytes", "size of the pending files", pending.bytes),
+        _gauge("pending_tokens", "estimated tokens of the pending files", pending.tokens),
     ]
 
 

@@ -11,6 +11,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damag
 from sentence_beam.transforms.base.json_entries import dataclass_of
 from sentence_beam.transforms.base.measures import Measures
 from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.runs import lease
@@ -50,6 +51,8 @@ class RunSummary:
     Answers to watched queries: `answer_change` is the share of lost answers, `answers_beyond` the
     share beyond growth, `answer_overlap` the mean overlap with the snapshot before, `answer_causes`
     counts the lost ones by cause.
+
+    `pending` counts the files that are left to later runs.
     """
 
     run: str
@@ -91,6 +94,7 @@ class RunSummary:
     answers_beyond: float | None = None
     answer_overlap: float | None = None
     answer_causes: dict[str, int] | None = None
+    pending: PendingCounts | None = None
 
     @property
     def stored(self) -> int | None:
@@ -115,6 +119,7 @@ class RunSummary:
             command=result.command,
             moved=result.moved,
             tables=inputs.get("tables"),
+            pending=result.pending,
             **_answers(result.watch),
         )
         if not result.ledger:
@@ -138,6 +143,7 @@ class RunSummary:
             rejected=manifest.rows.rejected,
             tokens=manifest.tokens.real,
             tables=manifest.input.tables or None,
+            pending=manifest.pending,
             **manifest.work.to_json(),
             **_index(manifest.index),
         )

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.numbers import counted, tokens_in_short
 from sentence_beam.transforms.space import PoolerSpec
+from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.entries import Input
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
@@ -40,9 +42,21 @@ def facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("chunks", _chunks(manifest)),
         ("calibration", _calibration(manifest)),
         ("input", ", ".join(_globs(manifest.input))),
+        ("pending", describe_pending(manifest.pending)),
         ("index", _index(manifest.index)),
     ]
     return [(name, value) for name, value in rows if value]
+
+
+def describe_pending(pending: PendingCounts) -> str:
+    """Return the files that are left to later runs, and their tokens; "" without any.
+
+    >>> describe_pending(PendingCounts(38, 10, 41_200_000)), describe_pending(PendingCounts())
+    ('38 files, about 41.2 M tokens', '')
+    """
+    if not pending.files:
+        return ""
+    return f"{counted(pending.files, 'file')}, about {tokens_in_short(pending.tokens)}"
 
 
 def describe_prompts(prompt: str, query_prompt: str | None) -> str:

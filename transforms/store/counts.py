@@ -43,3 +43,40 @@ class TokenCounts(JsonEntry):
     truncated_rows: int
     lost: int
     unknown: int
+
+
+@dataclass(frozen=True)
+class PendingCounts(JsonEntry):
+    """The files that a snapshot leaves to later runs, because the budget was used up.
+
+    `bytes` are their sizes, `tokens` the estimated tokens that embedding them takes.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    tokens: int = 0
+
+
+NONE_PENDING = PendingCounts()
+
+
+@dataclass(frozen=True)
+class TokenEstimate(JsonEntry):
+    """The tokens that plans of a store's runs estimated, and those that the tokenizer `made`."""
+
+    planned: int = 0
+    made: int = 0
+
+    @property
+    def share(self) -> float:
+        """Tokens made for an estimated one; 1 before the first run."""
+        if not self.planned or not self.made:
+            return 1.0
+        return self.made / self.planned
+
+    def after(self, planned: int, made: int) -> "TokenEstimate":
+        """Return the sums after another run."""
+        return TokenEstimate(self.planned + planned, self.made + made)
+
+
+NO_ESTIMATE = TokenEstimate()

@@ -67,6 +67,7 @@ class RememberedOptions(JsonEntry):
     max_unknown: float | None = field(default=None, metadata=SPARSE)
     max_drift: float | None = field(default=None, metadata=SPARSE)
     max_answer_change: float | None = field(default=None, metadata=SPARSE)
+    budget: int | None = field(default=None, metadata=SPARSE)
     deterministic: bool = False
     query_prompt: str | None = None
     own_prompts: tuple[str, ...] = field(default=(), metadata=SPARSE)

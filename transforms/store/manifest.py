@@ -22,7 +22,15 @@ from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.changes_entry import ChangesEntry
-from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
+from sentence_beam.transforms.store.counts import (
+    NO_ESTIMATE,
+    NONE_PENDING,
+    PendingCounts,
+    RowCounts,
+    TokenCounts,
+    TokenEstimate,
+    WorkCounts,
+)
 from sentence_beam.transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
@@ -93,6 +101,9 @@ class Manifest(JsonEntry):
     changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
     forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
     like: LikeEntry | None = field(default=None, metadata=SPARSE)
+    pending: PendingCounts = NONE_PENDING
+    group_bits: int | None = field(default=None, metadata=SPARSE)
+    estimate: TokenEstimate = field(default=NO_ESTIMATE, metadata=SPARSE)
     format: int = FORMAT
 
     @classmethod

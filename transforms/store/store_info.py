@@ -48,6 +48,7 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
         "model": manifest.options.model,
         "space": manifest.space.to_json(),
         "rows": manifest.rows.to_json(),
+        "pending": manifest.pending.to_json(),
         "columns": _columns(manifest, faults),
         "files": manifest.files.rows,
         "shards": len(manifest.shards),

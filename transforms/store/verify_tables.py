@@ -15,10 +15,11 @@ from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.ledger import Ledger, check_apart
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import KEPT_COUNTS
+from sentence_beam.transforms.store.runs.recorded_plan import pending_in
 from sentence_beam.transforms.store.runs.sums import Sums
 from sentence_beam.transforms.store.tables.file_rows import count_units
 from sentence_beam.transforms.store.tables.names import Owners
-from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, KEYS
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, KEYS, PENDING
 from sentence_beam.transforms.store.tables.table_parts import SCHEMAS, in_turns, read_part
 
 _COUNTED = ("unit", *KEPT_COUNTS, "documents", "pieces_sum", "documents_sum", "path", "form")
@@ -75,7 +76,10 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
 
     Raises SentenceBeamError for a part that is missing or changed.
     """
-    files = manifest.read_files("path", "group", *FILE_COUNTS)
+    files = manifest.read_files("path", "group", *FILE_COUNTS, *PENDING)
+    pending = pending_in(files)
+    if pending != manifest.pending:
+        yield f"files: {pending} by the list of files, the manifest says {manifest.pending}"
     owners = Owners(files.column("path"), files.column("group"))
     counted = {name: np.zeros(len(files), np.int64) for name in FILE_COUNTS}
     sums = Sums(manifest.run)

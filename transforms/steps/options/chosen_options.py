@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sentence_beam.transforms.base.option import Remembered, declared_in
+from sentence_beam.transforms.base.values import NO_BUDGET
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
@@ -20,7 +21,6 @@ from sentence_beam.transforms.space import (
 )
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.int8_model import INT8
-from sentence_beam.transforms.space.model_files import ModelFiles
 from sentence_beam.transforms.space.st_modules import StModules
 from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
 from sentence_beam.transforms.steps.options import EmbedOptions
@@ -154,6 +154,8 @@ def _chosen_options(options: EmbedOptions, remembered: RememberedOptions) -> dic
     for name in ("csv", "json_rows"):
         chosen[name] = chosen[name] or None  # "" goes back to what each file shows
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
+    if chosen["budget"] == NO_BUDGET:
+        chosen["budget"] = None
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(parse_pooler(chosen["pooler"]))
     chosen["chunks"] = ChunksSpec.parse(chosen["chunks"])

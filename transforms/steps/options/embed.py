@@ -90,6 +90,14 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
+    budget: int | str | None = option(
+        "tokens that a run may embed (default: none)",
+        kind=values.budget,
+        metavar="TOKENS|none",
+        group=STORED,
+        remembered=RUN,
+        default=None,
+    )
     max_bad_files: float = option(
         "unreadable files to skip, a number or a share; their rows stay as in the last snapshot"
         " (default: 0)",

@@ -43,6 +43,7 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
         watch=manifest.watch,
         forgotten=manifest.forgotten,
         like=manifest.like,
+        estimate=manifest.estimate,
         check_from=manifest.check_from,
         gates=UsedGates(max_rejects=1.0),  # these rows passed it in the run that embedded them
         leased=True,
@@ -63,6 +64,7 @@ def record_plan(
         snapshot=manifest.run,
         checked=checked,
         written=now(),
+        group_bits=manifest.group_bits,
     )
     write_plan(manifest.root, run_id, all_carried(manifest.read_files()), notes)
 

@@ -27,7 +27,9 @@ class EmbedJob:
     are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an
     engine does work again whose worker died. `max_bad_files`
     is how many input files may be left out because they cannot be read; below 1, which part of
-    them. `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
+    them. `budget` are the estimated tokens of the files that the run takes; it leaves the others
+    to later runs. `table_filter` names the partitions that are taken of a table of Iceberg or Delta
+    Lake.
     """
 
     run: Run
@@ -49,6 +51,7 @@ class EmbedJob:
     hidden: bool = False
     index_asked: IndexSpec | None = None
     max_bad_files: float = 0
+    budget: int | None = None
     table_filter: str | None = None
 
     @property

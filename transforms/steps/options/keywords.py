@@ -37,6 +37,7 @@ class WriteKeywords(TypedDict, total=False):
     max_rejects: float | None
     max_deletes: float | None
     max_unknown: float | None
+    budget: int | str | None
     max_drift: float | None
     max_answer_change: float | None
     allow_forgotten: Sequence[str]

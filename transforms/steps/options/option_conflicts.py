@@ -30,6 +30,7 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
     _check_table_part(options)
     _check_inputs(options, choice)
     _check_limit(options, previous)
+    _check_budget(options, choice, previous)
     if previous is not None and not options.reembed:
         _check_same_space(options, choice, previous)
     _check_calibration(options, choice)
@@ -117,6 +118,25 @@ def _check_limit(options: EmbedOptions, previous: Manifest | None) -> None:
             f"--limit {options.limit} would leave only that many of the {previous.rows.written}"
             f" rows of {previous.root}; choose another --store"
         )
+
+
+def _check_budget(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+    """Raise OptionError for options that a budget rules out, a remembered one too."""
+    budget = choice.options.budget
+    if budget is None:
+        return
+    if options.limit is not None:
+        why = "--limit takes the first rows alone, whatever waits"
+    elif choice.partition == "content":
+        why = "--partition content has no units of single files that could wait"
+    elif options.reembed and previous is not None:
+        why = "--reembed makes every row new, and pending files would keep their old vectors"
+    else:
+        return
+    mend = "leave one of them out"
+    if options.budget is None and previous is not None:
+        mend = f"{previous.root} remembers the budget, say --budget none too"
+    raise OptionError(f"--budget {budget}: {why}; {mend}")
 
 
 def _check_same_space(options: EmbedOptions, choice: Choice, previous: Manifest) -> None:

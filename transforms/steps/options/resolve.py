@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.corpus.arrow_types import type_of
 from sentence_beam.transforms.corpus.buckets import Buckets
@@ -177,7 +178,7 @@ def _after(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
     if options.limit is None:
         run = replace(run, previous_rows=previous.rows.written)
     if not options.reembed:
-        run = replace(run, canary=previous.canary)
+        run = replace(run, canary=previous.canary, estimate=previous.estimate)
     return run
 
 
@@ -188,6 +189,7 @@ def _job(
     differing: tuple[str, ...] = ()
     if previous is not None:
         differing = read_again(run, previous, options.reembed)
+        _check_pending(differing, chosen.budget, previous)
     recipe = choice.recipe
     if options.worker_model:
         recipe = replace(recipe, model=options.worker_model, revision=None)
@@ -213,6 +215,7 @@ def _job(
         retried=not local,
         hidden=chosen.hidden,
         max_bad_files=options.max_bad_files,
+        budget=chosen.budget,
         table_filter=options.input_filter,
         index_asked=index_asked,
     )
@@ -234,6 +237,20 @@ def holding_lease(resolved: Resolved) -> Resolved:
         write_rows(resolved.job.root, resolved.erased)
     job = replace(resolved.job, run=replace(resolved.job.run, leased=True))
     return replace(resolved, job=job)
+
+
+def _check_pending(differing: tuple[str, ...], budget: int | None, previous: Manifest) -> None:
+    """Raise OptionError for a change of every row within a budget while files are pending.
+
+    Pending files would keep rows as the store had them.
+    """
+    files = previous.pending.files
+    if differing and files and budget is not None:
+        verb = "is" if files == 1 else "are"
+        raise OptionError(
+            f"{', '.join(differing)} would change in every row, and {counted(files, 'file')} {verb}"
+            " pending: say --budget none with it, or wait"
+        )
 
 
 def _check_carries(run: Run, previous: Manifest, reembed: bool) -> None:

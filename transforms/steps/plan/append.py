@@ -11,6 +11,7 @@ from sentence_beam.transforms.base.arrow_arrays import mask_array
 from sentence_beam.transforms.base.columns import (
     column,
     equals,
+    is_valid,
     lookup,
     numbers,
     rows_at,
@@ -114,10 +115,11 @@ def files_still_there(files: pa.Table, at: np.ndarray, groups: pa.StringArray) -
     """Return the plan with the current versions of those files of earlier runs, at places
     int64 [n], that are read again because others of their groups have changed.
 
-    Raises OptionError if one of these is gone or has changed.
+    Raises OptionError if one of these is gone, or has changed and was not pending.
     """
     names = groups.to_pylist()
     is_carried = numbers(files, "carried")
+    is_pending = is_valid(files, "pending_bytes")
     paths = full_paths(files).to_pylist()
     changed = {
         group: paths[place]
@@ -128,16 +130,22 @@ def files_still_there(files: pa.Table, at: np.ndarray, groups: pa.StringArray) -
     for place, file in zip(at.tolist(), input_files(files.take(pa.array(at))), strict=True):
         first = changed.get(names[place] or "", file.path)
         why = f"{first} has changed, and shares units with it"
-        rows.append(row_of(_file_now(file, why)) | {"carried": True})
+        now = _file_now(file, why, may_differ=bool(is_pending[place]))
+        rows.append(row_of(now) | {"carried": True})
     return with_rows(files, at, planned_rows(rows))
 
 
-def _file_now(file: InputFile, because: str, mend: str = "") -> InputFile:
-    """Return an unchanged file of an earlier run with its current version."""
+def _file_now(file: InputFile, because: str, mend: str = "", may_differ: bool = False) -> InputFile:
+    """Return a file of an earlier run with its current version.
+
+    Raises OptionError if it is gone, or has changed and was not pending (`may_differ`).
+    """
     entry = storage.storage_of(file.path).stat(file.path)
     fault = "is gone"
     if entry is not None:
         now = replace(file, size=entry.size, checksum=entry.checksum, version=entry.version)
+        if may_differ:
+            return replace(now, checksum=checksum_of(now))
         if now.version == file.version or checksum_of(now) == file.checksum:
             return replace(now, checksum=file.checksum)
         fault = "has changed too"

@@ -1,6 +1,6 @@
 """The plan of a run checked as a whole: renamed files, groups, types, gates, the limit."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +25,17 @@ from sentence_beam.transforms.corpus.files import check_distinct
 from sentence_beam.transforms.corpus.groups import spans_of as spans_in
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.append import check_earlier_shards, with_earlier
+from sentence_beam.transforms.steps.plan.budget import within_budget
 from sentence_beam.transforms.steps.plan.footers import open_rows
-from sentence_beam.transforms.steps.plan.grouped_files import LastFiles, in_groups
+from sentence_beam.transforms.steps.plan.grouped_files import LastFiles, in_groups, max_bits
 from sentence_beam.transforms.steps.plan.kept_types import Types, retyped, types_of
 from sentence_beam.transforms.steps.plan.look_into import look_into_all
-from sentence_beam.transforms.steps.plan.planned import as_carried, with_last, with_spans
+from sentence_beam.transforms.steps.plan.planned import (
+    as_carried,
+    not_pending,
+    with_last,
+    with_spans,
+)
 from sentence_beam.transforms.steps.plan.row_checks import check_files_left, check_plan_rows
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import last_snapshot
@@ -40,14 +46,29 @@ from sentence_beam.transforms.store.tables.file_rows import (
     same_bytes,
 )
 from sentence_beam.transforms.store.tables.names import Owners, file_keys, key_texts
-from sentence_beam.transforms.store.tables.table_columns import FILES
+from sentence_beam.transforms.store.tables.table_columns import FILES, PENDING
 
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
 
 
-def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
-    """Return the rows `PLANNED` sorted by path, each file once, the small ones in groups, cut to
-    the run's limit; and the types that kept columns are read as.
+@dataclass(frozen=True)
+class WholePlan:
+    """A plan that was checked: rows `PLANNED`, and the `types` that kept columns are read as.
+
+    `expected` are the estimated tokens of what a run with a budget takes, `waiting` those of what
+    it leaves to later runs, in order. `group_bits` are those of all files if some are pending.
+    """
+
+    files: pa.Table
+    types: Types
+    expected: int = 0
+    waiting: tuple[int, ...] = ()
+    group_bits: int | None = None
+
+
+def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
+    """Return the plan: sorted by path, each file once, the small ones in groups, cut to the run's
+    limit, and within its budget.
 
     `states` are those of the last snapshot's shards. Raises OptionError if two files do not fit or
     have too few rows for the requested index, DataGateError if they have too few after the last
@@ -64,12 +85,17 @@ def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> tuple[pa.T
     has_carried = (numbers(files, "carried") & (numbers(files, "units") > 0)).any()
     if has_carried and retyped(types, manifest):
         return _read_again(named, states, job)
+    bits = max_bits(files, last.group_bits if job.append else None)
+    budgeted = within_budget(files, last, job)
+    files = budgeted.files
     check_files_left(job, files, manifest, last.files)
     if not job.by_content:
         check_plan_rows(job, files)
     if job.limit is not None:
         files = _limited(files, job.limit, job)
-    return files, types
+    if not is_valid(files, PENDING[0]).any():
+        bits = None  # the groups have them
+    return WholePlan(files, types, budgeted.expected, budgeted.waiting, bits)
 
 
 def last_files(manifest: Manifest | None, states: pa.Table) -> LastFiles:
@@ -86,7 +112,7 @@ def last_files(manifest: Manifest | None, states: pa.Table) -> LastFiles:
     hurt = groups.filter(mask_array(is_damaged)).drop_null()
     is_damaged |= lookup(groups, hurt) >= 0
     shards = dict(zip(at.tolist(), damaged.column("path").to_pylist(), strict=True))
-    return LastFiles(files, is_damaged, shards)
+    return LastFiles(files, is_damaged, shards, manifest.group_bits)
 
 
 def _each_once(files: pa.Table) -> pa.Table:
@@ -181,7 +207,7 @@ def _carried_as(files: pa.Table, at: np.ndarray, last: pa.Table, was: np.ndarray
     """Return the rows of files at places that have the units of other files, int64 [n] each."""
     now = files.take(pa.array(at))
     before = rows_at(last, was)
-    rows = as_carried(before)
+    rows = not_pending(as_carried(before))
     own = key_texts(before.column("path"))
     rows = with_column(rows, "shards_of", pc.coalesce(before.column("shards_of"), own))
     rows = with_column(rows, "was", before.column("path"))
@@ -209,7 +235,7 @@ def _with_former_names(files: pa.Table, last: pa.Table) -> pa.Table:
     return with_column(files, "was", pc.coalesce(files.column("was"), moved))
 
 
-def _read_again(files: pa.Table, states: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
+def _read_again(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
     """Return the plan of reading all files, because the shards have a column in another type."""
     job = replace(job, carry=False, read_again=("keep_columns",))
     listed = files.select(FILES.names)

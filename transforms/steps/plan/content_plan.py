@@ -109,7 +109,7 @@ def _begun(items: list[Any], job: EmbedJob) -> Iterator[Begun]:
     if problems:
         yield from problems
         return
-    files, _ = put_together(items, job)
+    files = put_together(items, job).files
     states = states_in(items)
     last = unchanged(files, states, job)
     if last is not None:

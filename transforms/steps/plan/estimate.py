@@ -11,6 +11,7 @@ from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.steps.plan.look import Looked, look
 from sentence_beam.transforms.steps.plan.pace import Pace, measure
+from sentence_beam.transforms.store.runs.recorded_plan import count_runs
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Estimate:
         return self.pieces
 
     def to_json(self) -> dict[str, Any]:
-        """Return all counts and estimates, without the spans that are measured."""
-        counts = asdict(replace(self.counts, spans=()))
-        del counts["spans"], counts["uncounted"]
+        """Return all counts and estimates, without the spans that are measured, nor what waits."""
+        counts = asdict(replace(self.counts, spans=(), waiting=()))
+        del counts["spans"], counts["waiting"], counts["uncounted"]
         estimates = {"rows": self.rows, "exact_rows": self.exact_rows, "pieces": self.pieces}
         return counts | estimates
 
@@ -62,6 +63,31 @@ class Prediction:
         if self.pace:
             return self.pace.time_for(self.plan.counts.tokens)
         return 0.0
+
+    @property
+    def runs(self) -> int:
+        """Runs of the budget that the input takes, this one included."""
+        waiting = [tokens * self._share for tokens in self.plan.counts.waiting]
+        return 1 + count_runs(waiting, self.resolved.job.budget or 0)
+
+    @property
+    def seconds_of_all(self) -> float:
+        """Estimated seconds of all these runs on this machine."""
+        tokens = self.plan.counts.pending.tokens * self._share
+        if self.pace is None:
+            return self.seconds
+        later = (self.runs - 1) * self.pace.loading + tokens / self.pace.tokens_per_second
+        return self.seconds + later
+
+    @property
+    def _share(self) -> float:
+        """Real tokens over those that pending files are estimated to have.
+
+        The plan has corrected these by the store's earlier runs, if there are any.
+        """
+        if self.pace is None or self.resolved.job.run.estimate.planned:
+            return 1.0
+        return self.pace.real_share
 
     @property
     def real_tokens(self) -> float:

@@ -35,7 +35,12 @@ from sentence_beam.transforms.corpus.groups import (
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.append import files_still_there
 from sentence_beam.transforms.steps.plan.footers import open_rows
-from sentence_beam.transforms.steps.plan.planned import as_carried, planned_rows, row_of
+from sentence_beam.transforms.steps.plan.planned import (
+    as_carried,
+    not_pending,
+    planned_rows,
+    row_of,
+)
 from sentence_beam.transforms.store.runs.recorded_plan import input_files
 from sentence_beam.transforms.store.tables.file_rows import (
     Compared,
@@ -54,11 +59,18 @@ class LastFiles:
     """The files of the last snapshot, and which of them have a damaged shard, bool [n].
 
     Of a group with a damaged shard all are damaged; `shards` has one of each such file or group.
+    `group_bits` are those of the groups that its files would have if none were pending.
     """
 
     files: pa.Table
     is_damaged: np.ndarray
     shards: dict[int, str]
+    group_bits: int | None = None
+
+    @property
+    def bits(self) -> int | None:
+        """The bits of its groups; None without groups."""
+        return max_bits(self.files, self.group_bits)
 
     def places_of(self, files: pa.Table) -> np.ndarray:
         """Return the place of the file of each name, int64 [n]; -1 without one."""
@@ -139,7 +151,7 @@ def _groups_of(
         return pa.nulls(len(files), pa.string())
     tokens = _tokens_by_size(files)
     is_small = is_readable & (SMALL * tokens < job.run.unit_tokens)
-    bits = _bits_of(last.files)
+    bits = last.bits
     if not len(stuck):
         small = int(is_small.sum())
         bits = choose_bits(small, int(tokens[is_small].sum()), job.run.unit_tokens, bits)
@@ -161,10 +173,13 @@ def _tokens_by_size(files: pa.Table) -> np.ndarray:
     return tokens_by_size(numbers(files, "size"), numbers_of(is_plain))
 
 
-def _bits_of(last: pa.Table) -> int | None:
-    """Return the bits of the groups of the last snapshot; None without groups."""
-    names = last.column("group").unique().drop_null().to_pylist()
-    return max((bits_of(name) or 0 for name in names), default=None)
+def max_bits(files: pa.Table, others: int | None = None) -> int | None:
+    """Return the bits of the groups of files, or of `others` if these are more; None without."""
+    names = files.column("group").unique().drop_null().to_pylist()
+    bits = [bits_of(name) or 0 for name in names]
+    if others is not None:
+        bits.append(others)
+    return max(bits, default=None)
 
 
 def _stuck_groups(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.StringArray:
@@ -196,7 +211,7 @@ def _as_they_were(
         _why(row, current, f"it shares units with {full_path(bad[row['group']])}")
         for row, current in zip(had.to_pylist(), now, strict=True)
     ]
-    kept = with_column(as_carried(had), "bad", texts(reasons))
+    kept = with_column(not_pending(as_carried(had)), "bad", texts(reasons))
     kept = with_column(kept, "group", had.column("group"))
     others = files.filter(pc.invert(pc.is_in(files.column("path"), value_set=column(had, "path"))))
     groups = _groups_of(others, last, job, stuck)

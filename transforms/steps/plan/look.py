@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
@@ -32,9 +33,10 @@ from sentence_beam.transforms.steps.plan.look_into import (
 )
 from sentence_beam.transforms.steps.plan.planned import lacking_columns
 from sentence_beam.transforms.steps.plan.whole_plan import problems_in, put_together, states_in
+from sentence_beam.transforms.store.counts import NONE_PENDING, PendingCounts
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.recorded_plan import spans_of
+from sentence_beam.transforms.store.runs.recorded_plan import pending_in, spans_of
 
 MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 
@@ -48,7 +50,8 @@ class Looked:
     tokens. `tokens` are estimated. `carried_rows` are those of carried units; `beside` counts the
     files that lie beside those of the input and are not taken, by reason; `bad` has the files that
     are left out, with the reason, by relative path; `lacking` counts the files that lack a kept
-    column, by its name. `spans` are read to measure the pace.
+    column, by its name. `spans` are read to measure the pace. `pending` counts the files that are
+    left to later runs, `waiting` are their tokens, in order.
     """
 
     files: int = 0
@@ -65,11 +68,15 @@ class Looked:
     bad: dict[str, str] = field(default_factory=dict)
     lacking: dict[str, int] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
+    pending: PendingCounts = NONE_PENDING
+    waiting: tuple[int, ...] = ()
 
     @classmethod
     def from_files(cls, files: pa.Table, beside: Beside, work: Sequence[Span]) -> "Looked":
         """Add up a plan: `work` is embedded."""
-        is_carried = numbers(files, "carried") & ~is_valid(files, "bad")
+        is_pending = is_valid(files, "pending_bytes")
+        is_carried = numbers(files, "carried") & ~is_valid(files, "bad") & ~is_pending
+        sizes = np.where(is_pending, numbers(files, "pending_bytes"), numbers(files, "size"))
         carried_files = int(is_carried.sum())
         bad = files.filter(files.column("bad").is_valid())
         return cls(
@@ -81,12 +88,13 @@ class Looked:
             rows=sum(span.rows or 0 for span in work),
             uncounted=sum(span.tokens for span in work if span.rows is None),
             tokens=sum(span.tokens for span in work),
-            input_bytes=total(files, "size"),
+            input_bytes=int(sizes.sum()),
             carried_rows=total(files, "rows"),
             beside=beside.total(),
             bad=dict(zip(*(bad.column(name).to_pylist() for name in ("path", "bad")), strict=True)),
             lacking=lacking_columns(files),
             spans=tuple(work),
+            pending=pending_in(files),
         )
 
     def to_json(self) -> bytes:
@@ -125,7 +133,8 @@ def _looked(job: EmbedJob, items: list[Any]) -> Looked:
     problems = problems_in(items)
     if problems:
         raise problems[0].error()
-    files, types = put_together(items, job)
+    whole = put_together(items, job)
+    files, types = whole.files, whole.types
     same = content_plan.unchanged(files, states_in(items), job) if job.by_content else None
     unchanged = total(files, "carried")
     if job.by_content and same is None:
@@ -136,7 +145,9 @@ def _looked(job: EmbedJob, items: list[Any]) -> Looked:
         spans = list(spans_of(files, job.syntax, types))
         work = [one for some in spans for one in spans_in(some)]
         units = len(spans)
-    looked = replace(Looked.from_files(files, merged(items), work), units=units)
+    looked = replace(
+        Looked.from_files(files, merged(items), work), units=units, waiting=whole.waiting
+    )
     if job.by_content:
         looked = in_buckets(looked, same, job)
         # some of these have other names

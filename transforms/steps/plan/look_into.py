@@ -20,7 +20,7 @@ from sentence_beam.transforms.steps.plan.footers import (
     checksum_of,
     open_file,
 )
-from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
+from sentence_beam.transforms.steps.plan.planned import NOT_PENDING, planned_rows, row_of
 from sentence_beam.transforms.store.entries import TableEntry, TablePart
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried import ShardCheck, all_states
@@ -81,8 +81,7 @@ def _row_or_left_out(file: InputFile, last: Row | None, job: EmbedJob) -> Row:
 
 def _row(file: InputFile, last: Row | None, job: EmbedJob, to_check: bool) -> Row:
     """Return the row of a file, carried over or opened."""
-    is_kept = last is not None and last["size"] and "reembed" not in job.read_again
-    if last is not None and is_kept:
+    if last is not None and _has_cut(last) and "reembed" not in job.read_again:
         file = replace(file, cut=last["cut"])
     file = replace(file, checksum=checksum_of(file))
     if job.carry and last is not None and _is_same(file, last, job):
@@ -91,6 +90,11 @@ def _row(file: InputFile, last: Row | None, job: EmbedJob, to_check: bool) -> Ro
     if to_check:
         check_readable(opened, job)
     return opened.row()
+
+
+def _has_cut(last: Row) -> bool:
+    """Whether the last snapshot says how a file is cut; an empty file was not."""
+    return bool(last["size"] or last["pending_bytes"])
 
 
 def _is_same(file: InputFile, last: Row, job: EmbedJob) -> bool:
@@ -103,7 +107,7 @@ def carried_row(file: InputFile, last: Row) -> Row:
     """Return the row of a file that is carried over as the last snapshot has it."""
     now = row_of(file)
     named = {name: now[name] for name in ("path", "folder", "source", "version")}
-    return {**last, **named, "group": None, "carried": True}
+    return {**last, **named, **NOT_PENDING, "group": None, "carried": True}
 
 
 def _left_out(file: InputFile, last: Row | None, job: EmbedJob, error: SentenceBeamError) -> Row:
@@ -113,7 +117,7 @@ def _left_out(file: InputFile, last: Row | None, job: EmbedJob, error: SentenceB
     """
     if last is not None and last["size"] and has_counted_rows(last, job):
         _check_can_stay(job, error)
-        return {**last, "group": None, "carried": True, "bad": str(error)}
+        return {**last, **NOT_PENDING, "group": None, "carried": True, "bad": str(error)}
     empty = replace(file, size=0, checksum="", version="", cut=None)
     return row_of(empty) | {"carried": False, "spans": [], "bad": str(error)}
 

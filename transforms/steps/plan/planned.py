@@ -18,7 +18,13 @@ from sentence_beam.transforms.base.measures import Summary, summed
 from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, ROWS_AT_ONCE, SPAN
 from sentence_beam.transforms.store.tables.file_rows import place_of
-from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES, TEXT
+from sentence_beam.transforms.store.tables.table_columns import (
+    COUNT,
+    FILE_COUNTS,
+    FILES,
+    PENDING,
+    TEXT,
+)
 
 LISTED = pa.schema([*FILES, pa.field("last", pa.struct(list(FILES)))])
 PLANNED = pa.schema(
@@ -33,6 +39,7 @@ PLANNED = pa.schema(
     ]
 )
 NO_COUNTS = dict.fromkeys(FILE_COUNTS, 0)
+NOT_PENDING = dict.fromkeys(PENDING)
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ def carried_rows(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
     before = rows_at(last, at)
     for name in ("path", "folder", "source", "version"):
         before = with_column(before, name, listed.column(name))
-    return as_carried(before)
+    return not_pending(as_carried(before))
 
 
 def as_carried(files: pa.Table) -> pa.Table:
@@ -112,6 +119,13 @@ def as_carried(files: pa.Table) -> pa.Table:
         if field.name not in columns:
             columns[field.name] = nulls(rows, field.type)
     return pa.table([columns[name] for name in PLANNED.names], schema=PLANNED)
+
+
+def not_pending(files: pa.Table) -> pa.Table:
+    """Return files of a plan that wait for no later run."""
+    for name in PENDING:
+        files = with_column(files, name, pa.nulls(len(files), COUNT))
+    return files
 
 
 def distinct_values(files: pa.Table, name: str) -> list[Any]:

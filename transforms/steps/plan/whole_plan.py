@@ -1,6 +1,7 @@
 """The plan put together, checked as a whole, written down and handed out; in one process."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -13,7 +14,7 @@ from sentence_beam.transforms.corpus.beside import Beside, merged
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.groups import AnySpan
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.checked import checked_plan
+from sentence_beam.transforms.steps.plan.checked import WholePlan, checked_plan
 from sentence_beam.transforms.steps.plan.elements import (
     PlannedFiles,
     ShardStates,
@@ -27,6 +28,7 @@ from sentence_beam.transforms.store.runs.commit import last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
 from sentence_beam.transforms.store.runs.recorded_plan import (
     PLAN,
+    BudgetNotes,
     PlanNotes,
     Standing,
     has_plan,
@@ -69,11 +71,20 @@ def _recorded(items: list[Any], job: EmbedJob) -> list[Problem]:
     if problems:
         return problems
     try:
-        files, types = put_together(items, job)
+        whole = put_together(items, job)
     except SentenceBeamError as error:
         return [Problem.from_error(error)]
-    write_rows(job, files, notes_of(files, types, beside=merged(items)), states_in(items))
+    notes = notes_of(whole.files, whole.types, beside=merged(items))
+    notes = replace(notes, budget=_budget_notes(whole, job), group_bits=whole.group_bits)
+    write_rows(job, whole.files, notes, states_in(items))
     return []
+
+
+def _budget_notes(whole: WholePlan, job: EmbedJob) -> BudgetNotes | None:
+    """Return the notes about the budget of a run; None if it has none."""
+    if job.budget is None:
+        return None
+    return BudgetNotes(job.budget, whole.expected, whole.waiting)
 
 
 def stands(items: list[Any], job: EmbedJob) -> bool:
@@ -98,8 +109,8 @@ def files_in(items: list[Any]) -> pa.Table:
     return pa.concat_tables([PLANNED.empty_table(), *tables])
 
 
-def put_together(items: list[Any], job: EmbedJob) -> tuple[pa.Table, Types]:
-    """Return the checked plan of what workers have found, and the types of kept columns.
+def put_together(items: list[Any], job: EmbedJob) -> WholePlan:
+    """Return the checked plan of what workers have found.
 
     Raises SentenceBeamError if files do not fit each other or the run.
     """

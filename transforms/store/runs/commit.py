@@ -12,7 +12,13 @@ from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, is_word
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import calibrations, layout
 from sentence_beam.transforms.store.changes_entry import ChangesEntry
-from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
+from sentence_beam.transforms.store.counts import (
+    NO_ESTIMATE,
+    RowCounts,
+    TokenCounts,
+    TokenEstimate,
+    WorkCounts,
+)
 from sentence_beam.transforms.store.entries import (
     CanaryEntry,
     ForgottenEntry,
@@ -43,6 +49,7 @@ from sentence_beam.transforms.store.runs.result import (
     now,
 )
 from sentence_beam.transforms.store.runs.settling import Settled, settle_units
+from sentence_beam.transforms.store.runs.sums import Tally
 from sentence_beam.transforms.store.sealed_json import FENCE, sealed, to_bytes
 from sentence_beam.transforms.store.shards.precision import needs_ranges, of_floats
 from sentence_beam.transforms.store.tables.table_parts import read_table
@@ -65,7 +72,8 @@ class Run:
     apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
     refers. `watch` has the watched queries; the last snapshot's answers until the coming ones are
     known; `changes` are not known until the end. `forgotten` names the rows that were erased and
-    are not to return, `like` the store like which this one was made.
+    are not to return, `like` the store like which this one was made. `estimate` has the tokens of
+    earlier runs in the same space.
 
     `leased` says that the run took the store's lease, and so must still have it at the end. Of the
     shards that are carried over, those from the place `check_from` on the round up to
@@ -99,6 +107,7 @@ class Run:
     changes: ChangesEntry | None = None
     forgotten: ForgottenEntry | None = None
     like: LikeEntry | None = None
+    estimate: TokenEstimate = NO_ESTIMATE
 
     @property
     def key(self) -> tuple[str, str]:
@@ -289,7 +298,17 @@ def coming_manifest(
         changes=run.changes,
         forgotten=run.forgotten,
         like=run.like,
+        pending=plan.pending,
+        group_bits=plan.notes.group_bits,
+        estimate=estimate_after(run, plan, settled.tally),
     )
+
+
+def estimate_after(run: Run, plan: RecordedPlan, tally: Tally) -> TokenEstimate:
+    """Return the sums of estimated tokens after a run; one with a limit reads parts of spans."""
+    if run.options.limit is not None:
+        return run.estimate
+    return run.estimate.after(plan.tokens, tally.made_tokens)
 
 
 def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -25,6 +25,7 @@ from sentence_beam.transforms.base.columns import (
     nulls,
     numbers,
     sum_by_place,
+    total,
 )
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.base.json_entries import dataclass_of, time
@@ -35,10 +36,11 @@ from sentence_beam.transforms.corpus.formats.registry import compression_of
 from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.runs.carried import NOTHING, Checked
 from sentence_beam.transforms.store.tables.file_rows import full_path
 from sentence_beam.transforms.store.tables.names import key_texts, stretches_of
-from sentence_beam.transforms.store.tables.table_columns import COUNT, FILES, TEXT
+from sentence_beam.transforms.store.tables.table_columns import COUNT, FILES, PENDING, TEXT
 
 SPAN = pa.struct(
     [(name, COUNT) for name in ("number", "start", "stop", "rows", "tokens", "offset")]
@@ -61,6 +63,43 @@ ALL = "all"  # of them are
 ROWS_AT_ONCE = 10_000  # of which objects are made
 
 
+@dataclass(frozen=True)
+class BudgetNotes:
+    """The budget of a run in tokens, and the estimated ones that it takes.
+
+    `waiting` are those of what it leaves to later runs, in order: a file, or files that share
+    units.
+    """
+
+    tokens: int
+    expected: int
+    waiting: tuple[int, ...] = ()
+
+    def to_result(self, share: float) -> dict[str, int]:
+        """Return the budget as results have it: with the number of `runs` that the rest takes.
+
+        `share` corrects the tokens of what waits.
+        """
+        runs = count_runs([share * tokens for tokens in self.waiting], self.tokens)
+        return {"tokens": self.tokens, "expected": self.expected, "runs": runs}
+
+
+def count_runs(waiting: Iterable[float], budget: float) -> int:
+    """Return the number of runs of a budget that files with these tokens take, in order.
+
+    >>> count_runs([3, 3, 3], 6), count_runs([9, 1, 1], 6), count_runs([], 6)
+    (2, 2, 0)
+    """
+    runs = 0
+    room = 0.0
+    for tokens in waiting:
+        if not runs or tokens > room:
+            runs += 1
+            room = budget
+        room -= tokens
+    return runs
+
+
 def _time(value: Any, where: str) -> str:
     """Return a time, or "" for none."""
     return value if value == "" else time(value, where)
@@ -76,6 +115,8 @@ class PlanNotes:
     is when it ended.
     `beside` counts the files beside those of the input that were not taken, by reason. `types` are
     those of kept columns that the plan found out, `lacking` counts the files that lack a column.
+    `budget` is that of a run that has one. `group_bits` are those of the groups of all files,
+    if some files are pending.
     """
 
     buckets: Buckets | None = None
@@ -87,6 +128,8 @@ class PlanNotes:
     beside: dict[str, int] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     lacking: dict[str, int] = field(default_factory=dict)
+    budget: BudgetNotes | None = None
+    group_bits: int | None = None
 
     def with_checked(self, checked: Checked) -> "PlanNotes":
         """Return the notes with the counts of the check of carried shards."""
@@ -180,12 +223,16 @@ class RecordedPlan:
         return dict(zip(*(names.to_pylist() for names in unreadable.columns), strict=True))
 
     @property
+    def pending(self) -> PendingCounts:
+        """Counts of the files that are left to later runs."""
+        return pending_in(self.files)
+
+    @property
     def empty_count(self) -> int:
         """The number of input files that could be read and are empty."""
-        is_empty = pc.and_(
-            pc.equal(self.files.column("size"), 0), self.files.column("bad").is_null()
-        )
-        return pc.sum(is_empty).as_py() or 0
+        is_empty = numbers(self.files, "size") == 0
+        is_empty &= ~is_valid(self.files, "bad") & ~is_valid(self.files, PENDING[0])
+        return int(is_empty.sum())
 
     def file(self, relative: str) -> InputFile | None:
         """Return a file by its relative path; None if the plan has none of this name."""
@@ -254,6 +301,12 @@ def input_files(
             types=types,
             cut=row["cut"],
         )
+
+
+def pending_in(files: pa.Table) -> PendingCounts:
+    """Return the counts of pending files among rows of `files` or of a plan."""
+    sizes, tokens = (total(files, name) for name in PENDING)
+    return PendingCounts(int(is_valid(files, PENDING[0]).sum()), sizes, tokens)
 
 
 def planned_spans(files: pa.Table) -> pa.Table:

@@ -13,6 +13,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damag
 from sentence_beam.transforms.base.json_entries import count, dataclass_of, record
 from sentence_beam.transforms.base.measures import Measures
 from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.ledger import Ledger
 from sentence_beam.transforms.store.manifest import Manifest
@@ -74,6 +75,10 @@ class Result:
     Vectors: `pooled` is the id of the pooled vectors' space. `moved` compares the rows that were
     made with those of the calibration's fit (`calibration.moved.Moved`).
 
+    Budget: `pending` counts the files that are left to later runs (None: not known). `budget` has
+    the `tokens` of a run that has one, the `expected` ones of what it took, and the `runs` that the
+    rest takes.
+
     `command` is the command of the run; "" if not known.
     """
 
@@ -106,6 +111,8 @@ class Result:
     command: str = ""
     devices: list[str] = field(default_factory=list)
     watch: dict[str, Any] | None = None
+    pending: PendingCounts | None = None
+    budget: dict[str, int] | None = None
 
 
 def record_result(root: str, result: Result) -> None:
@@ -153,6 +160,7 @@ def result_of_snapshot(manifest: Manifest, note: str) -> Result:
         space=manifest.space.id,
         tokens=tokens.real,
         pooled=manifest.space.pooled_id,
+        pending=manifest.pending,
     )
 
 

@@ -13,7 +13,7 @@ from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.changed_rows import Changes
-from sentence_beam.transforms.store.runs.commit import Run, commit
+from sentence_beam.transforms.store.runs.commit import Run, commit, estimate_after
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.result import (
     COMMITTED,
@@ -103,8 +103,18 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
         made=tally.made,
         own_rows=tally.own_rows,
         devices=sorted(tally.devices),
+        pending=plan.pending,
+        budget=_budget(run, plan, tally),
         moved=moved_json,
     )
+
+
+def _budget(run: Run, plan: RecordedPlan, tally: Tally) -> dict[str, int] | None:
+    """Return the budget of a run; the runs after it have its tokens as this one found them."""
+    if plan.notes.budget is None:
+        return None
+    share = estimate_after(run, plan, tally).share / run.estimate.share
+    return plan.notes.budget.to_result(share)
 
 
 def _measures(

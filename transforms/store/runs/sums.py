@@ -27,7 +27,8 @@ class Tally:
     """The sums over the units of a run.
 
     `units` and `stored` count those of the snapshot, and rows of their shards. `made` units were
-    not carried over; this run made `own_rows` of their rows, and `resumed` counts those of earlier
+    not carried over and have `made_tokens`, those cut off not counted; this run made `own_rows` of
+    their rows, and `resumed` counts those of earlier
     attempts, by their run. `tokens` went through the model in this run, `whole` are all tokens of
     the rows that were not cut off, `truncated` are all truncated rows. `moved` are sums as in a
     unit's record, `damaged` shards that could not be reused. `forms` has a shard of each form,
@@ -42,6 +43,7 @@ class Tally:
     whole: int = 0
     made: int = 0
     own_rows: int = 0
+    made_tokens: int = 0
     resumed: dict[str, int] = field(default_factory=dict)
     moved: tuple[float, ...] = ()
     damaged: frozenset[str] = frozenset()
@@ -97,6 +99,7 @@ class Sums:
         is_own = equals(made.column("run"), pa.array([self._run] * len(made), pa.string()))
         is_named = ~equals(made.column("run"), pa.array([""] * len(made), pa.string()))
         self._own["made"] += len(made)
+        self._own["made_tokens"] += total(made, "tokens") - total(made, "lost")
         self._own["rows"] += int(numbers(made, "rows")[is_own | ~is_named].sum())
         self._own["tokens"] += int(numbers(made, "real")[is_own].sum())
         others = made.column("run").filter(pa.array(is_named & ~is_own))
@@ -150,6 +153,7 @@ class Sums:
             whole=self._kept["tokens"] - self._kept["lost"],
             made=self._own["made"],
             own_rows=self._own["rows"],
+            made_tokens=self._own["made_tokens"],
             resumed=dict(self._resumed),
             moved=self._moved,
             damaged=frozenset(self._damaged),

@@ -19,6 +19,7 @@ SUM = pa.uint64()
 SHA256 = pa.binary(32)
 ROWS_AT_ONCE = 10_000  # made from objects
 FILE_COUNTS = ("units", "rows", "read", "written")
+PENDING = ("pending_bytes", "pending_tokens")
 
 
 def _schema(*columns: tuple[str, pa.DataType, bool]) -> pa.Schema:
@@ -36,6 +37,8 @@ FILES = _schema(
     ("group", TEXT, True),  # the group whose units have its rows
     ("cut", COUNT, True),  # the size of its spans
     ("shards_of", TEXT, True),  # the key in the names of its shards, if it is another file's
+    # of a file that waits for a later run: its size, and the estimated tokens of embedding it
+    *((name, COUNT, True) for name in PENDING),
     # sums over its own units; those of a group stand at the first of its files
     *((name, COUNT, False) for name in FILE_COUNTS),
 )

@@ -102,6 +102,28 @@ REFUSED = {
     "appending to units by content": (
         given(append=True), choice(partition="content"), None, "--append: --partition content",
     ),
+    "a budget of a trial run": (
+        given(limit=5, budget=60), choice(budget=60), None,
+        "--budget 60: --limit takes the first rows alone, whatever waits; leave one of them out",
+    ),
+    "a remembered budget of a trial run": (
+        given(limit=5), choice(budget=60), snapshot(limit=3), "/store remembers the budget",
+    ),
+    "a budget of units by content": (
+        given(budget=60), choice(partition="content", budget=60), None,
+        "--budget 60: --partition content has no units of single files",
+    ),
+    "a remembered budget of units by content": (
+        given(partition="content", reembed=True), choice(partition="content", budget=60),
+        snapshot(), "say --budget none too",
+    ),
+    "a budget of embedding all again": (
+        given(reembed=True, budget=60), choice(budget=60), snapshot(),
+        "--budget 60: --reembed makes every row new",
+    ),
+    "a remembered budget of embedding all again": (
+        given(reembed=True), choice(budget=60), snapshot(), "say --budget none too",
+    ),
 }  # fmt: skip
 
 
@@ -124,6 +146,10 @@ ALLOWED = {
     "a longer output of the same pooled vectors": (
         given(), choice({"normalize": False}), snapshot(),
     ),
+    "embedding all again within a budget, of a new store": (
+        given(reembed=True, budget=60), choice(budget=60), None,
+    ),
+    "all of it at once from now on": (given(reembed=True, budget="none"), choice(), snapshot()),
     "a version of one table": (given(input=("delta:/a",), input_version="3"), choice(), None),
 }  # fmt: skip
 

@@ -9,10 +9,21 @@ import pytest
 from helpers.calibrations import standard_moments
 from helpers.tiny_models import HIDDEN, save_tiny_model
 
+from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration import Calibration, parse_calibration
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.counts import (
+    NONE_PENDING,
+    PendingCounts,
+    RowCounts,
+    TokenCounts,
+    WorkCounts,
+)
+from sentence_beam.transforms.store.entries import Input, TableEntry
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.run_ids import following
 
 
@@ -52,3 +63,34 @@ def test_the_store_gets_a_copy_of_the_calibration(options: EmbedOptions, tmp_pat
     kept = kept_calibration(options.store, resolved.space)
     assert kept is not None
     assert kept.digest == fit.digest
+
+
+def test_a_change_of_every_row_waits_for_pending_files(options: EmbedOptions) -> None:
+    first = resolve_run(replace(options, budget="5k"), None, local=True).job
+    assert (first.budget, first.run.options.budget) == (5000, 5000)
+    root = first.run.root
+    previous = made_up_manifest(first.run, PendingCounts(files=38))
+    assert resolve_run(options, previous, local=True).job.budget == 5000
+    assert resolve_run(replace(options, budget="none"), previous, local=True).job.budget is None
+    others = {"keep_text": False, "truncate_dim": 4, "precision": "float16", "id_column": "n"}
+    for name, value in others.items():
+        changed = replace(options, **{name: value})
+        with pytest.raises(OptionError) as raised:
+            resolve_run(changed, previous, local=True)
+        assert name in str(raised.value).partition(" would change in every row, and ")[0]
+        assert "38 files are pending: say --budget none with it, or wait" in str(raised.value)
+        assert resolve_run(replace(changed, budget="none"), previous, local=True)
+        none_waits = made_up_manifest(first.run, NONE_PENDING)
+        assert resolve_run(changed, none_waits, local=True)
+    assert not Path(root).exists()
+
+
+def made_up_manifest(run: Run, pending: PendingCounts) -> Manifest:
+    """A snapshot of a run without rows."""
+    return Manifest(
+        root=run.root, run="before", previous=None, space=run.space, partition=run.partition,
+        unit_tokens=run.unit_tokens, rows=RowCounts(0, 0, 0), work=WorkCounts(0, 0, 0, 0),
+        tokens=TokenCounts(0, 0, 0, 0, 0), files=TableEntry(), units=TableEntry(), index=None,
+        input=Input(run.globs), options=run.options, started=run.started, finished=run.started,
+        pending=pending,
+    )  # fmt: skip

@@ -195,7 +195,7 @@ def test_so_many_files_may_be_left_out(
         ]
     )
     if not fails:
-        assert len(checked_plan(rows, STATES.empty_table(), job)[0]) == files
+        assert len(checked_plan(rows, STATES.empty_table(), job).files) == files
         return
     with pytest.raises(SentenceBeamError) as caught:
         checked_plan(rows, STATES.empty_table(), job)

@@ -1,0 +1,264 @@
+"""The files that a run takes within its budget; the others are pending, left to later runs.
+
+Files that share units or names of shards are taken together. A pending file keeps the rows that the
+last snapshot has of it. Files whose vectors the last snapshot has cost nothing and never wait.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentence_beam.transforms.base.arrow_arrays import mask_array
+from sentence_beam.transforms.base.columns import (
+    column,
+    equals,
+    is_valid,
+    lookup,
+    numbers,
+    numbers_of,
+    rows_at,
+    sum_by_place,
+    texts,
+    with_column,
+    with_rows,
+)
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.grouped_files import LastFiles
+from sentence_beam.transforms.steps.plan.planned import as_carried
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN, span_values
+from sentence_beam.transforms.store.tables.file_rows import compare, same_bytes
+from sentence_beam.transforms.store.tables.names import key_texts
+from sentence_beam.transforms.store.tables.table_columns import COUNT, TEXT
+
+# Options and fields of the space whose change leaves the pooled vectors of unchanged files.
+KEEP_VECTORS = {
+    "keep_columns", "keep_text", "id_column", "unit_tokens", "normalize", "truncate_dim",
+    "precision", "calibration", "dim",
+}  # fmt: skip
+NO_COUNT = pa.scalar(None, COUNT)
+NO_GROUP = pa.scalar(None, TEXT)
+
+
+@dataclass(frozen=True)
+class Budgeted:
+    """A plan within a budget: its files, and the estimated tokens `expected` of those it takes.
+
+    `waiting` are the tokens of what is left to later runs, in order.
+    """
+
+    files: pa.Table
+    expected: int = 0
+    waiting: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """The cost of each file of a plan, in arrays [n].
+
+    `at` is the place of the file of the same name in the last snapshot, -1 without one; `is_same`
+    says that it has the same bytes. `tokens` are estimated, 0 for those whose vectors are known.
+    Files with the same number `part` are taken together; those that `must` are taken in any case.
+    """
+
+    at: np.ndarray
+    is_read: np.ndarray
+    is_same: np.ndarray
+    tokens: np.ndarray
+    part: np.ndarray
+    must: np.ndarray
+
+
+def within_budget(files: pa.Table, last: LastFiles, job: EmbedJob) -> Budgeted:
+    """Return the plan with the files pending that are beyond the run's budget.
+
+    `files` are rows `PLANNED`, sorted by path. Files are taken in the order of their names as long
+    as their tokens fit, at least one. Raises OptionError if a pending file would keep rows that the
+    run changes.
+    """
+    if job.budget is None:
+        return Budgeted(files)
+    costs = _costs(files, last, job)
+    is_waiting, expected = _choose(costs, job.budget)
+    waits = np.flatnonzero(is_waiting[costs.part] & costs.is_read)
+    is_kept = _has_rows(files, costs.at, last)[waits]
+    if job.read_again and is_kept.any():
+        raise OptionError(
+            f"{', '.join(job.read_again)} would change in every row, and"
+            f" {counted(int(is_kept.sum()), 'file')} beyond --budget {job.budget:,} would stay as"
+            " before: say --budget none with it, or wait"
+        )
+    waiting = _waiting_tokens(files, costs, is_waiting)
+    pending = _with_marks(files.take(pa.array(waits)), costs.tokens[waits])
+    kept = _kept(pending.filter(mask_array(is_kept)), last, costs, waits[is_kept])
+    files = with_rows(files, waits[is_kept], kept)
+    files = with_rows(files, waits[~is_kept], _without_rows(pending.filter(mask_array(~is_kept))))
+    return Budgeted(files, expected, waiting)
+
+
+def _costs(files: pa.Table, last: LastFiles, job: EmbedJob) -> _Costs:
+    at = last.places_of(files)
+    is_read = is_valid(files, "spans") & ~is_valid(files, "bad")
+    is_same = compare(files, last.files, job.columns.path_names).is_same
+    has_rows = (numbers(last.files, "units") > 0) | is_valid(last.files, "group")
+    twins = same_bytes(files, is_read & (at < 0), last.files, has_rows & ~last.is_damaged)
+    is_known = (is_same & ~last.damaged(at)) | (twins >= 0)
+    is_known &= set(job.read_again) <= KEEP_VECTORS
+    tokens = np.where(is_known, 0, _estimated(files, job.run.estimate.share))
+    is_moved = is_valid(files, "was") & is_known
+    is_regrouped = _is_regrouped(files, last, at)
+    must = is_read & (last.damaged(at) | is_moved | is_regrouped | _lost_a_member(at, last))
+    return _Costs(at, is_read, is_same, tokens, _parts(files, last, at, is_regrouped), must)
+
+
+def _estimated(files: pa.Table, share: float) -> np.ndarray:
+    """Return the estimated tokens of the spans of each file, int64 [n].
+
+    `share` is that of the tokens which came of those that earlier plans had estimated.
+    """
+    of_spans = span_values(files, "tokens").to_numpy(zero_copy_only=False)
+    parents = pc.list_parent_indices(column(files, "spans")).to_numpy(zero_copy_only=False)
+    tokens = sum_by_place(parents, len(files), of_spans)
+    return np.where(tokens > 0, np.maximum(1, np.rint(tokens * share)), 0).astype(np.int64)
+
+
+def _is_regrouped(files: pa.Table, last: LastFiles, at: np.ndarray) -> np.ndarray:
+    """Return which files are in another group than before, because there are more groups now."""
+    now = column(files, "group")
+    before = last.groups_at(at)
+    has_both = numbers_of(pc.and_(now.is_valid(), before.is_valid()))
+    return has_both & ~equals(now, before)
+
+
+def _lost_a_member(at: np.ndarray, last: LastFiles) -> np.ndarray:
+    """Return which files were in a group of which another file is deleted, bool [n].
+
+    That one's rows leave the store tonight, so the group is read.
+    """
+    before = column(last.files, "group")
+    names = before.unique().drop_null()
+    now = lookup(last.groups_at(at), names)
+    is_fewer = sum_by_place(now, len(names)) < sum_by_place(lookup(before, names), len(names))
+    return np.append(is_fewer, False)[now]
+
+
+def _parts(
+    files: pa.Table, last: LastFiles, at: np.ndarray, is_regrouped: np.ndarray
+) -> np.ndarray:
+    """Return a number for each file, equal for those that are taken together, int64 [n].
+
+    These share a group, now or in the last snapshot, or one has shards with the other's name. New
+    files of a group need not come with the regrouped ones.
+    """
+    before = last.groups_at(at)
+    now = pc.if_else(mask_array(is_regrouped), NO_GROUP, column(files, "group"))
+    links = [lookup(before, before), lookup(now, now)]
+    shards_of = column(rows_at(last.files, at), "shards_of")
+    if shards_of.null_count < len(shards_of):
+        links.append(lookup(shards_of, key_texts(column(files, "path"))))
+    part = np.arange(len(files))
+    while True:
+        earlier = part.copy()
+        for link in links:
+            place = np.flatnonzero(link >= 0)
+            np.minimum.at(part, link[place], part[place])
+            part[place] = part[link[place]]
+        if (part == earlier).all():
+            return part
+
+
+def _choose(costs: _Costs, budget: int) -> tuple[np.ndarray, int]:
+    """Return which parts wait, bool [n], and the tokens of those that are taken."""
+    files = len(costs.part)
+    tokens = sum_by_place(costs.part, files, costs.tokens)
+    must = np.zeros(files, bool)
+    must[costs.part[costs.must]] = True
+    taken = int(tokens[must].sum())
+    parts = _in_order(costs, (tokens > 0) & ~must)
+    fits = taken + np.cumsum(tokens[parts]) <= budget
+    if not taken:
+        fits[:1] = True
+    is_waiting = np.zeros(files, bool)
+    is_waiting[parts[~fits]] = True
+    return is_waiting, taken + int(tokens[parts[fits]].sum())
+
+
+def _in_order(costs: _Costs, is_wanted: np.ndarray) -> np.ndarray:
+    """Return the wanted parts in order of their first files that cost tokens."""
+    costly = np.flatnonzero((costs.tokens > 0) & is_wanted[costs.part])
+    return costs.part[costly][np.sort(np.unique(costs.part[costly], return_index=True)[1])]
+
+
+def _waiting_tokens(files: pa.Table, costs: _Costs, is_waiting: np.ndarray) -> tuple[int, ...]:
+    """Return the tokens of the parts that wait, and of files pending that are not named, in
+    order.
+    """
+    of_parts = sum_by_place(costs.part, len(files), costs.tokens)
+    parts = _in_order(costs, is_waiting)
+    earlier = np.flatnonzero(is_valid(files, "pending_tokens") & ~costs.is_read)
+    places = np.append(parts, earlier)
+    tokens = np.append(of_parts[parts], numbers(files, "pending_tokens")[earlier])
+    return tuple(tokens[np.argsort(places, kind="stable")].tolist())
+
+
+def _has_rows(files: pa.Table, at: np.ndarray, last: LastFiles) -> np.ndarray:
+    """Return which files have rows that they can keep, bool [n].
+
+    Those that a renamed file has taken over are none.
+    """
+    carried = files.filter(files.column("carried"))
+    is_given = lookup(files.column("path"), carried.column("was")) >= 0
+    return (at >= 0) & ~is_given
+
+
+def _with_marks(files: pa.Table, tokens: np.ndarray) -> pa.Table:
+    """Return files that wait, with the tokens that embedding them takes, int64 [n]."""
+    files = with_column(files, "pending_bytes", column(files, "size"))
+    return with_column(files, "pending_tokens", pa.array(tokens, COUNT))
+
+
+def _kept(pending: pa.Table, last: LastFiles, costs: _Costs, at: np.ndarray) -> pa.Table:
+    """Return the rows of pending files, at places of the plan, that keep their earlier rows.
+
+    A later run sees by version and checksum that they have changed. Unchanged files of a group that
+    waits are not pending.
+    """
+    before = last.files.take(pa.array(costs.at[at]))
+    is_same = mask_array(costs.is_same[at])
+    rows = as_carried(before)
+    for name in ("folder", "source", "cut", "ms"):
+        rows = with_column(rows, name, pending.column(name))
+    rows = with_column(rows, "group", before.column("group"))
+    rows = with_column(
+        rows, "version", pc.if_else(is_same, pending.column("version"), before.column("version"))
+    )
+    for name in ("pending_bytes", "pending_tokens"):
+        rows = with_column(rows, name, pc.if_else(is_same, NO_COUNT, pending.column(name)))
+    return rows
+
+
+def _without_rows(pending: pa.Table) -> pa.Table:
+    """Return the rows of pending files that have no rows in the store yet.
+
+    Their cut stays that of their first night.
+    """
+    count = len(pending)
+    empty = texts([""] * count)
+    spans = PLAN.field("spans").type
+    none = pa.ListArray.from_arrays(
+        pa.array(np.zeros(count + 1, np.int32)), pa.array([], spans.value_type), spans
+    )
+    values = {
+        "checksum": empty,
+        "version": empty,
+        "size": pa.array(np.zeros(count, np.int64)),
+        "spans": none,
+    }
+    for name in ("group", "shards_of", "was", "kept", "keys", "lacks"):
+        values[name] = pa.nulls(count, pending.schema.field(name).type)
+    for name, column_values in values.items():
+        pending = with_column(pending, name, column_values)
+    return pending
