@@ -18,7 +18,8 @@ OF_A_MODEL = (
     "model", "revision", "pooler", "prompt", "query_prompt", "own_prompts", "max_tokens",
     "normalize", "truncate_dim", "precision", "dtype", "metric",
 )  # fmt: skip
-NEVER_TAKEN = ("limit", "budget")  # remembered options that are a store's own, whatever it is made like
+# remembered options that are a store's own, whatever it is made like
+NEVER_TAKEN = ("limit", "budget")
 
 
 @dataclass(frozen=True)
