@@ -6,12 +6,18 @@ BIN := $(VENV)/bin
 # `make test ARGS='-k store -x'` hands options to pytest.
 ARGS ?=
 
-# The package index's torch brings 3.4 GB of CUDA on Linux; PyTorch's own index has a build without:
+# On Linux the package index's torch brings 3.4 GB of CUDA libraries: a .venv for the demo takes 5.6 GB. PyTorch's own
+# index has a build without them, with which it takes 1.9 GB:
 # make TORCH_INDEX=https://download.pytorch.org/whl/cpu demo
 TORCH_INDEX ?=
-torch = $(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt --index-url $(TORCH_INDEX) torch,:)
+torch = $(if $(TORCH_INDEX),$(1)/python -m pip install --quiet --no-deps -c constraints.txt --index-url $(TORCH_INDEX) torch,:)
 
-.PHONY: demo test test-command coverage mutants test-engines faults bench gpu-check lint format docs clean
+# What test-command installs: this folder, or `make SOURCE=git+URL test-command`.
+SOURCE ?= file://$(CURDIR)
+# The interpreters that test-pythons tries.
+PYTHONS ?= python3.11 python3.12 python3.13
+
+.PHONY: demo test test-command test-pythons coverage mutants test-engines faults bench gpu-check lint format docs clean
 
 demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
@@ -32,12 +38,22 @@ test: $(VENV)/dev.stamp
 test-command: $(VENV)/dev.stamp
 	rm -rf build $(COMMAND)
 	$(PYTHON) -m venv $(COMMAND)
-	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt '.[cpu]'
+	$(COMMAND)/bin/python -m pip install --quiet --upgrade pip # before 24.1 it refuses git+file:///
+	@$(call torch,$(COMMAND)/bin)
+	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt 'sentence-beam[cpu] @ $(SOURCE)'
 	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -rs tests/command
-	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt '.[cpu,serve]'
+	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt 'sentence-beam[cpu,serve] @ $(SOURCE)'
 	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/command/test_nights.py -k question
 
-# The same tests, with a table of the lines and branches that they reach, by folder.
+# The same with each Python that is installed; others are named and left out.
+test-pythons: $(VENV)/dev.stamp
+	@for python in $(PYTHONS); do \
+	    if $$python -c pass 2>/dev/null; then \
+	        echo "--- $$python"; $(MAKE) PYTHON=$$python test-command || exit 1; \
+	    else echo "--- $$python: not installed, not tried"; fi; \
+	done
+
+# All tests, with a table of the lines and branches that they reach, by folder.
 coverage: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --dist worksteal --cov --cov-report= $(ARGS)
 	$(BIN)/python tests/coverage_table.py
@@ -93,13 +109,13 @@ clean:
 # A stamp is newer than what its installation was made from, or the installation is brought up to date.
 $(VENV)/cpu.stamp: setup.py constraints.txt | $(BIN)/python
 	@echo "--- install into $(VENV) (some minutes the first time)"
-	@$(torch)
+	@$(call torch,$(BIN))
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu]'
 	@touch $@
 
 $(VENV)/dev.stamp: setup.py constraints.txt | $(BIN)/python
 	@echo "--- install into $(VENV) with what the tests need (some minutes the first time)"
-	@$(torch)
+	@$(call torch,$(BIN))
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu,dev,docs]'
 	@touch $(VENV)/cpu.stamp $@
 

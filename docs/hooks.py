@@ -44,6 +44,19 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     return LINK.sub(on_site, markdown)
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """Point the links of llms.txt, which is no page, at the pages of the site."""
+    path = Path(config.site_dir) / "llms.txt"
+    text = LINK.sub(lambda link: page_url(link[1], config), path.read_text(encoding="utf8"))
+    path.write_text(text, encoding="utf8")
+
+
+def page_url(source: str, config: MkDocsConfig) -> str:
+    """The address of a page, relative to the root of the site."""
+    url: str = File(source, config.docs_dir, config.site_dir, config.use_directory_urls).url
+    return url
+
+
 def in_repository(source: str) -> str:
     """The path in the repository of a file of the site."""
     return source.removeprefix(f"{PLACE}/") if source.startswith(f"{PLACE}/") else f"docs/{source}"

@@ -21,17 +21,11 @@ several names a list. Written by docs/keywords.py from these classes; `make docs
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Required, TypedDict
+from typing import TypedDict
 
 from sentence_beam.transforms.base.values import StrPath
 '''
-STORE = '''
-
-class EmbedKeywords(PlanKeywords, total=False):
-    """The keywords of `embed`."""
-
-    store: Required[StrPath]
-
+ROWS = '''
 
 class RowsKeywords(EmbedKeywords, total=False):
     """The keywords of `embed` for rows in memory."""
@@ -45,16 +39,14 @@ def module() -> str:
     """Return the text of the module."""
     neighbours = keywords(NeighboursOptions, "store", "output", "k")
     write = [*keywords(EmbedOptions, "store", "partition", *REFUSED)]
-    embed = keywords(EmbedOptions, "input", "store")
+    embed = keywords(EmbedOptions, "input")
     more = [line for line in embed if line not in write]
     beside = "of `WriteStore`, beside store and fields"
     write_class = typed_dict("WriteKeywords", "TypedDict", beside, write)
-    plan_class = typed_dict(
-        "PlanKeywords", "WriteKeywords", "of `embed` and `plan`, without the store", more
-    )
+    embed_class = typed_dict("EmbedKeywords", "WriteKeywords", "of `embed` and `plan`", more)
     beside = "of `neighbours`, beside those that it needs"
     neighbours_class = typed_dict("NeighboursKeywords", "TypedDict", beside, neighbours)
-    return f"{HEAD}{write_class}{plan_class}{STORE}{neighbours_class}"
+    return f"{HEAD}{write_class}{embed_class}{ROWS}{neighbours_class}"
 
 
 def typed_dict(name: str, base: str, keywords_of: str, lines: Iterable[str]) -> str:
@@ -82,7 +74,7 @@ def type_of(name: str, field_type: Any, is_path: bool) -> str:
         return text.replace("tuple[str, ...]", "Sequence[str] | Mapping[str, str]")
     if is_path:
         text = text.replace("tuple[str, ...]", "StrPath | Sequence[StrPath]")
-        return text.replace("str |", "StrPath |")
+        return "StrPath" if text == "str" else text.replace("str |", "StrPath |")
     return text.replace("tuple[str, ...]", "Sequence[str]")
 
 

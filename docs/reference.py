@@ -53,6 +53,7 @@ OPTIONS = {
     "--input-filter": "inputs.md#tables-of-iceberg-and-delta-lake",
     "--hidden": "inputs.md#patterns",
     "--id-column": "inputs.md",
+    "--like": "recipes/change-model.md",
     "--keep-columns": "inputs.md",
     "--keep-text": "embedding.md#the-text-in-the-store",
     "--model MODEL": "poolers.md#models",
@@ -145,14 +146,7 @@ k = 5
 The summary goes to stdout; progress, notes and errors go to stderr. `--json` prints the summary as
 one JSON object on one line. If the command fails, it prints none; the exit status says what kind of
 failure it is. With `--quiet` errors are still printed, and so is the result of a command (rows of
-`search`, paths of `files`). The object has `command`, the command's name, and:
-
-| command | fields |
-|---|---|
-| a run that writes | those of its `result.json` ([Layout of a store](store.md)), and `store` |
-| `search`, `history`, `files` | `results`, `runs`, `shards` |
-| `plan` | counts, `seconds`, and the measured `tokens_s`, `host_tokens_s` (tokenizer alone), \
-`device_tokens_s` (model alone) |
+`search`, paths of `files`). [Output as JSON](json.md) lists the fields of every command.
 
 A terminal or notebook shows a bar or a clock, which disappears at the end. Elsewhere, for example
 under systemd or Kubernetes, there is one line a minute.

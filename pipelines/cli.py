@@ -6,7 +6,13 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from sentence_beam.pipelines.common.sigterm import interrupted_by_sigterm, stopped_status
+from sentence_beam.pipelines.common.sigterm import (
+    end_interrupted,
+    interrupted_by_sigterm,
+    lost_interrupts_raised,
+    stopped_status,
+)
+from sentence_beam.transforms.base.errors import STOPPED, TERMINATED
 from sentence_beam.transforms.base.imports import keep_all, uncollected
 from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.base.values import nearest
@@ -77,7 +83,8 @@ def usage() -> str:
                 f"`sentence-beam completion {'|'.join(SHELLS)}` prints a script that completes"
                 " commands and options,"
             ),
-            "`sentence-beam --version` the version.",
+            "`sentence-beam --version` the version. For programs: --json, and docs/llms.txt in the",
+            "repository, which lists commands and pages.",
         ]
     )
 
@@ -154,11 +161,13 @@ def complete(arguments: list[str]) -> int:
     return 0
 
 
-def run() -> int:
+def run(argv: list[str] | None = None) -> int:
     """Return the exit status of `main`, with which the process ends."""
     keep_all()  # no search for garbage in what commands import
-    with interrupted_by_sigterm():
-        code = main()
+    with interrupted_by_sigterm(), lost_interrupts_raised():
+        code = main(argv)
+    if code in (STOPPED, TERMINATED):
+        end_interrupted(code)
     # without it Python searches all imported objects for garbage at the end, which takes seconds
     gc.freeze()
     return code

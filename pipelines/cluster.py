@@ -78,7 +78,7 @@ def cluster(
     `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
     its path is returned. Raises the errors with which `sentence-beam cluster` ends.
     """
-    given = {
+    keywords = {
         "store": store,
         "output": output or "",
         "clusters": clusters,
@@ -88,7 +88,7 @@ def cluster(
         "snapshot": snapshot,
     }
     with as_function(ClusterOptions), unheard():
-        options = options_of(ClusterOptions, "cluster", without_none(given))
+        options = options_of(ClusterOptions, "cluster", without_none(keywords))
         if output is None:
             return run(options)
         _cluster(options)

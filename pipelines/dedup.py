@@ -76,7 +76,7 @@ def dedup(
     `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
     its path is returned. Raises the errors with which `sentence-beam dedup` ends.
     """
-    given = {
+    keywords = {
         "store": store,
         "min_score": min_score,
         "threshold": threshold,
@@ -85,7 +85,7 @@ def dedup(
         "output": output or "",
     }
     with as_function(DedupOptions), unheard():
-        options = options_of(DedupOptions, "dedup", without_none(given))
+        options = options_of(DedupOptions, "dedup", without_none(keywords))
         if output is None:
             return run(options, _selected(options))
         _dedup(options)

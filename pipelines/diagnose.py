@@ -85,13 +85,13 @@ def run(options: DiagnoseCommandOptions) -> "Diagnosis":
 def _diagnose(options: DiagnoseCommandOptions) -> CommandOutput:
     diagnosis = run(options)
     lines = [table(diagnosis.rows), *(f"note: {note}" for note in diagnosis.notes)]
-    said = {
+    values = {
         "source": diagnosis.source,
         "model": diagnosis.model,
         "figures": diagnosis.rows,
         "notes": diagnosis.notes,
     }
-    return CommandOutput(lines, said, always=True)
+    return CommandOutput(lines, values, always=True)
 
 
 def table(rows: list[dict[str, Any]]) -> str:

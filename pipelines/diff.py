@@ -85,13 +85,11 @@ def _answers(old: Manifest, new: Manifest) -> tuple[list[str], dict[str, Any] | 
     """
     if old.watch is None or new.watch is None or old.watch.digest != new.watch.digest:
         return [], None
-    from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots
+    from sentence_beam.transforms.steps.watch.snapshots import changed_queries, compare_snapshots
 
     compared = compare_snapshots(old, new)
     figures = compared.figures
-    changed = [query for query in compared.queries if query.lost]
-    changed.sort(key=lambda query: (-len(query.lost), query.rbo))
-    rows = [row for query in changed for row in _lost_rows(query)]
+    rows = [row for query in changed_queries(compared) for row in _lost_rows(query)]
     causes = f": {causes_in_words(figures.causes)}" if rows else ""
     lines = wrapped([f"{figures.lost:,} of {counted(figures.answers, 'answer')} changed{causes}"])
     if rows:

@@ -50,12 +50,12 @@ ROWS = "rows"
 
 
 @overload
-def embed(input: Rows | Files, **options: Unpack[RowsKeywords]) -> Store: ...
+def embed(input: Rows | Files | None = None, **options: Unpack[RowsKeywords]) -> Store: ...
 
 
 @overload
 def embed(
-    input: Rows | Files, *, beam_flags: Sequence[str], **options: Unpack[RowsKeywords]
+    input: Rows | Files | None = None, *, beam_flags: Sequence[str], **options: Unpack[RowsKeywords]
 ) -> Store | None: ...
 
 
@@ -68,7 +68,7 @@ def embed(input: EmbedOptions, *, beam_flags: Sequence[str]) -> Store | None: ..
 
 
 def embed(
-    input: Rows | Files | EmbedOptions,
+    input: Rows | Files | EmbedOptions | None = None,
     *,
     batch: str | None = None,
     beam_flags: Sequence[str] = (),
@@ -77,8 +77,9 @@ def embed(
     """Embed a collection into a store, or bring the store up to date, and return the new snapshot.
 
     `input`: a pattern of files, or one or several `pathlib.Path`s; or the rows themselves: a pandas
-    or Polars data frame, an Arrow table, a dict of columns, dicts, texts. `options` are those of
-    `sentence-beam embed`, `store=` among them; or all of it is one EmbedOptions.
+    or Polars data frame, an Arrow table, a dict of columns, dicts, texts; None is the input of the
+    store's last run. `options` are those of `sentence-beam embed`, `store=` among them; or all of
+    it is one EmbedOptions.
 
     Rows take the place of all that the store has. With `append=True` they are added; those that
     were added under the same name `batch` are replaced. Without a name the same rows again add
@@ -94,7 +95,9 @@ def embed(
                     " them"
                 )
             return _embedded(input, beam_flags)
-        given = input_of(input, functools.partial(_columns_used, options))
+        given: tuple[str, ...] | pa.Table = ()
+        if input is not None:
+            given = input_of(input, functools.partial(_columns_used, options))
         if isinstance(given, tuple):
             if batch is not None:
                 raise OptionError(
@@ -166,10 +169,10 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
     """Run these options; returns the resolved run, and its result, None if nobody waits for it."""
     root = storage.absolute(options.store)
     run_id = new_run(root)
-    engines.check_shared(beam_options, input=options.input[0], store=root)
     local = engines.in_process(beam_options)
     # a mistake should not touch the store
     resolved = resolve_run(options, read_manifest(root), run_id, local=local)
+    engines.check_shared(beam_options, input=resolved.job.run.globs[0], store=root)
     with writing(root, run_id, beam_options) as writer:
         current = writer.manifest
         version = current.version if current else None
@@ -222,7 +225,9 @@ def _embed(given_options: EmbedOptions, beam_options: PipelineOptions) -> Comman
     root = resolved.job.root
     if result is None:
         return submitted(root, resolved.job.run.id)
-    return CommandOutput(wrapped(summary(resolved, result)), {"store": root, **asdict(result)})
+    likeness = resolved.likeness.to_json() if resolved.likeness is not None else None
+    values = {"store": root, **asdict(result), "like": likeness}
+    return CommandOutput(wrapped(summary(resolved, result)), values)
 
 
 main = command.main(parser, _embed, parse, kind=EmbedOptions)

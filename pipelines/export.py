@@ -204,8 +204,8 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     space.check(
         space_of_files, f"{recipe.model} is not the model of {store.root}", "restore it there"
     )
-    asked = recipe.query_prompt, remembered.metric or "cosine"
-    return write_export(Export(files, space, recipe.pooler, calibration, *asked), folder)
+    query_options = recipe.query_prompt, remembered.metric or "cosine"
+    return write_export(Export(files, space, recipe.pooler, calibration, *query_options), folder)
 
 
 export = function("export", ExportOptions, called(_export))

@@ -63,8 +63,8 @@ def _fit(options: FitOptions, beam_options: PipelineOptions) -> CommandOutput:
 
 
 def _fit_tokens(options: FitOptions, output: str, beam_options: PipelineOptions) -> CommandOutput:
-    job = count_job(options, new_run(), output)
     files = corpus_files(options)
+    job = count_job(options, files, new_run(), output)
     fit = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
     rejected = f", {fit['rejected']:,} rejected" if fit["rejected"] else ""
     rows = f"{fit['documents']:,} in {counted(len(files), 'file')}{rejected}"

@@ -65,7 +65,7 @@ def requested(options: IndexOptions, last: IndexEntry | None) -> IndexRequest:
 
     A named index begins with the defaults. Raises OptionError for an unknown one.
     """
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "metric": options.metric,
         "target_recall": options.target_recall,
         "max_bytes_per_row": options.max_bytes_per_row,
@@ -78,7 +78,7 @@ def requested(options: IndexOptions, last: IndexEntry | None) -> IndexRequest:
         request = last.request
     else:
         request = IndexRequest()
-    return replace(request, **{name: value for name, value in given.items() if value is not None})
+    return replace(request, **{name: value for name, value in values.items() if value is not None})
 
 
 def index_store(

@@ -27,12 +27,12 @@ from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.beam.neighbours import Conclude, Neighbours
-from sentence_beam.transforms.corpus import Span
+from sentence_beam.transforms.corpus import Columns, InputFile, Span
 from sentence_beam.transforms.corpus.collection_rows import plan_reading
 from sentence_beam.transforms.corpus.query_rows import QueryFiles
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.options.common import NEIGHBOURS
-from sentence_beam.transforms.search import NO_QUERY_PROMPT, Searcher
+from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.steps.joins.nearest_rows import (
     NeighboursJob,
     StoredBlock,
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def neighbours(
-    store: StrPath,
+    store: StrPath | None = None,
     *,
     output: StrPath,
     k: int = NEIGHBOURS,
@@ -150,7 +150,11 @@ def run_into(
         sources, what = _stored(store, other)
         job = _of_stored_queries(job, store, other)
     else:
-        sources, what = _files(options, store)
+        queries = _query_files(options)
+        files = queries.list()
+        job = replace(job, columns=queries.columns_in(files))
+        sources, what = _files(options, files, job)
+        _print_prompt_note(options, store)
     _begin(job, what)
     run_id = new_run()
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
@@ -181,10 +185,9 @@ def _job(options: NeighboursOptions, store: Store, output: str) -> NeighboursJob
             " it out"
         )
     Searcher(manifest).check_filter(options.where)
-    columns = _query_files(options).columns
     return NeighboursJob(
         store.root, manifest.run, manifest.digest, output, options.k, options.min_score,
-        columns=columns, model=options.model, query_prompt=options.query_prompt,
+        columns=Columns(), model=options.model, query_prompt=options.query_prompt,
         texts=options.output.endswith(TABLES), where=options.where,
     )  # fmt: skip
 
@@ -216,18 +219,21 @@ def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, An
     return blocks, {"queries": other.manifest.digest}
 
 
-def _files(options: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str, Any]]:
+def _print_prompt_note(options: NeighboursOptions, store: Store) -> None:
+    if note := Searcher(store.manifest, options.model, options.query_prompt).queries.prompt_note:
+        aside(f"note: {note}")
+
+
+def _files(
+    options: NeighboursOptions, files: Sequence[InputFile], job: NeighboursJob
+) -> tuple[list[Span], dict[str, Any]]:
     """The files of queries in spans, and what identifies them."""
-    queries = _query_files(options)
-    files = queries.list()
-    if Searcher(store.manifest, options.model, options.query_prompt).queries.lacks_prompt:
-        aside(f"note: {NO_QUERY_PROMPT}")
-    spans = [span for file in files for span in plan_reading(file, queries.columns)]
+    spans = [span for file in files for span in plan_reading(file, job.columns)]
     if not spans:
         pattern = options.queries[0] if options.queries else ""
         raise OptionError(f"--queries {pattern} holds no query")
     names = [[file.relative, file.size, file.checksum or file.version] for file in files]
-    return spans, {"queries": names, "columns": [options.text_column or "text", options.id_column]}
+    return spans, {"queries": names, "columns": [job.columns.text, options.id_column]}
 
 
 def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:

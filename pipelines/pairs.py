@@ -27,8 +27,8 @@ def parser() -> argparse.ArgumentParser:
     return options.command(
         "pairs",
         "Find the most similar pairs of texts in a collection.",
-        "sentence-beam pairs --input notes.txt -k 20",
-        "sentence-beam pairs --input 'corpus/*.parquet' --output pairs.parquet",
+        "sentence-beam pairs notes.txt -k 20",
+        "sentence-beam pairs 'corpus/*.parquet' --output pairs.parquet",
         "sentence-beam pairs --store store --distinct --min-score 0.9 -k 1000",
         words=specs.of_poolers(),
         kind=PairsOptions,

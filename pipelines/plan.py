@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import tempfile
 import uuid
 from functools import partial
 from typing import Any
@@ -15,15 +14,16 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.input_lines import (
     bad_lines,
     beside_lines,
+    column_lines,
     lacking_lines,
     syntax_lines,
 )
 from sentence_beam.pipelines.common.library import pipeline_function
+from sentence_beam.pipelines.common.origin_lines import origin_lines
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.pipelines.common.summary import prompts_note
 from sentence_beam.pipelines.common.tables import wrapped
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.numbers import amount, counted
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.base.progress import duration
@@ -50,21 +50,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_plan(
-    options: EmbedOptions,
-    beam_options: PipelineOptions,
-    store: bool = True,
-    price: float | None = None,
+    options: EmbedOptions, beam_options: PipelineOptions, price: float | None = None
 ) -> CommandOutput:
     """Return the plan of a run that is not started; nothing is written.
 
-    `store` says whether the store is named, `price` is that of an hour of the machine.
+    `price` is that of an hour of the machine.
     """
     previous = read_manifest(storage.absolute(options.store))
     local = engines.in_process(beam_options)
     resolved = resolve_run(options, previous, new_run(), local=local)
     look_by = partial(look_by_workers, beam_options=beam_options) if not local else look
-    prediction = predict(resolved, options.calibration, look_by)
-    root = resolved.job.root if store else None
+    prediction = predict(resolved, look_by)
+    root = resolved.job.root
     values = {
         "store": root,
         **prediction.plan.to_json(),
@@ -76,6 +73,7 @@ def run_plan(
         "cost": None if price is None else price_of(prediction.seconds, price),
         "budget": budget_values(prediction, price),
         **speeds(prediction.pace),
+        "like": resolved.likeness.to_json() if resolved.likeness is not None else None,
     }
     return CommandOutput(wrapped(lines(prediction, root, price)), values, always=True)
 
@@ -93,12 +91,14 @@ def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
     return read_looked(output, job.root)
 
 
-def lines(prediction: Prediction, store: str | None, price: float | None = None) -> list[str]:
+def lines(prediction: Prediction, store: str, price: float | None = None) -> list[str]:
     """Return the lines about a plan, one fact a line; estimates follow "about"."""
     space = prediction.resolved.space
     return [
+        *origin_lines(prediction.resolved),
         _files_line(prediction.plan.counts),
         *beside_lines(prediction.plan.counts.beside),
+        *column_lines(prediction.resolved.found),
         *lacking_lines(prediction.plan.counts.lacking),
         *syntax_lines(prediction.files),
         *bad_lines(prediction.plan.counts.bad),
@@ -153,9 +153,9 @@ def _work_lines(prediction: Prediction) -> list[str]:
     return [*lines, line("units", units)]
 
 
-def _output_line(prediction: Prediction, store: str | None) -> str:
-    place = f" in {store}" if store else ""
-    return line("output", f"about {shard_bytes(prediction) / 1e6:,.1f} MB of shards{place}")
+def _output_line(prediction: Prediction, store: str) -> str:
+    size = f"about {shard_bytes(prediction) / 1e6:,.1f} MB of shards"
+    return line("output", f"{size} in {store}")
 
 
 def _time_line(prediction: Prediction) -> str:
@@ -239,20 +239,8 @@ def _index_size_lines(prediction: Prediction) -> list[str]:
 
 
 def _plan(given_options: PlanOptions, beam_options: PipelineOptions) -> CommandOutput:
-    is_named = given_options.store != ""
-    if not is_named and not engines.in_process(beam_options):
-        raise OptionError(
-            "plan --runner: workers leave their counts in the store; name it by --store, as for"
-            " embed"
-        )
-    with with_stdin(with_store(given_options), engines.in_process(beam_options)) as options:
-        return run_plan(options, beam_options, is_named, given_options.price_per_hour)
-
-
-def with_store(options: PlanOptions) -> EmbedOptions:
-    """Return the options of the planned run; without a store, with one that does not exist."""
-    nowhere = storage.join(tempfile.gettempdir(), f"no-store-{uuid.uuid4().hex}")
-    return narrowed(EmbedOptions, options, store=options.store or nowhere)
+    with with_stdin(given_options, engines.in_process(beam_options)) as options:
+        return run_plan(narrowed(EmbedOptions, options), beam_options, given_options.price_per_hour)
 
 
 plan = pipeline_function("plan", PlanOptions, _plan)

@@ -45,8 +45,7 @@ def parser() -> argparse.ArgumentParser:
     return options.command(
         "search",
         "Find the rows nearest to a query.",
-        "sentence-beam search --store store --query 'a man is eating' --where \"lang = 'en' AND"
-        ' year >= 2020"',
+        "sentence-beam search 'does the battery last' --where \"lang = 'en' AND year >= 2020\"",
         "sentence-beam search --store store --queries questions.txt --output hits.jsonl",
         kind=SearchOptions,
     )
@@ -86,10 +85,11 @@ def _search(options: SearchOptions) -> CommandOutput:
 
 def _print_notes(where: str | None, searcher: "Searcher", what: dict[str, Any]) -> None:
     """Print what a reader of the results should know: prompt, unknown words, no matching row."""
-    from sentence_beam.transforms.search import NO_QUERY_PROMPT, unknown_queries
+    from sentence_beam.transforms.search import unknown_queries
 
-    if "texts" in what and searcher.queries.lacks_prompt:
-        aside(f"note: {NO_QUERY_PROMPT}")
+    note = searcher.queries.prompt_note if "texts" in what else None
+    if note is not None:
+        aside(f"note: {note}")
     unknown = searcher.queries.unknown(what.get("texts", []))
     if unknown:
         aside(f"note: {unknown_queries(unknown)}")

@@ -9,7 +9,7 @@ from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.progress import aside, news, unwatched
 from sentence_beam.transforms.base.errors import MissingExtraError
 from sentence_beam.transforms.base.extras import pip_line
-from sentence_beam.transforms.search import NO_QUERY_PROMPT, Copies
+from sentence_beam.transforms.search import Copies
 from sentence_beam.transforms.steps.options.search_options import ServeOptions
 
 
@@ -45,8 +45,8 @@ def _serve(options: ServeOptions) -> CommandOutput:
             options.snapshot,
             Copies(options.local),
         )
-        if served.searcher.queries.lacks_prompt:
-            aside(f"note: {NO_QUERY_PROMPT}")
+        if note := served.searcher.queries.prompt_note:
+            aside(f"note: {note}")
         address = address_of(listening)
         application = Application(served, root_path=options.root_path)
         if not is_loopback(listening):

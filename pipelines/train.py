@@ -54,10 +54,10 @@ class _PrintRecipe(argparse.Action):
 def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
     """Return the options of the command line, completed from the recipe that it names."""
     assert isinstance(parser, options.Parser)
-    given = [parser.get_default("recipe")]
-    given += [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
-    given += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
-    name = given[-1] if given and given[-1] in recipes.names() else None
+    names = [parser.get_default("recipe")]
+    names += [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
+    names += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
+    name = names[-1] if names and names[-1] in recipes.names() else None
     if name:
         recipe = config_file.read_options(str(recipes.path_of(name)), "train", TrainCommandOptions)
         parser.take(recipe.own, argv)
@@ -65,20 +65,20 @@ def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[a
 
 
 def _train(command_options: TrainCommandOptions) -> CommandOutput:
-    asked = narrowed(TrainOptions, command_options)
+    options = narrowed(TrainOptions, command_options)
     if command_options.dry_run:
         from sentence_beam.transforms.training.training_estimate import estimate
 
-        training = estimate(asked, news)
+        training = estimate(options, news)
         return CommandOutput(estimated(training), vars(training))
     if command_options.seeds:
         from sentence_beam.transforms.training.seeds import train_seeds
 
-        several = train_seeds(asked, command_options.seeds, news)
+        several = train_seeds(options, command_options.seeds, news)
         return CommandOutput(lines_of_seeds(several), several)
     from sentence_beam.transforms.training.training_run import train
 
-    record = train(asked, news)
+    record = train(options, news)
     return CommandOutput(lines(record), record)
 
 
@@ -105,20 +105,20 @@ def lines(record: dict[str, Any]) -> list[str]:
     steps = f"{record['steps']:,}"
     if record["stopped_early"]:
         steps = f"{steps}, stopped early"
-    said = [line("steps", f"{steps}; weights of step {record['best_step']:,}")]
+    summary = [line("steps", f"{steps}; weights of step {record['best_step']:,}")]
     for label, scores in (("dev", dev_line(record)), ("test", test_line(record))):
         if scores:
-            said.append(line(label, scores))
+            summary.append(line(label, scores))
     use = f"sentence-beam evaluate --task NAME=PATH --cross-encoder {output}"
     if record["space"] is not None:
-        said.append(line("space", f"{record['space'][:16]} ({record['dim']} dimensions)"))
+        summary.append(line("space", f"{record['space'][:16]} ({record['dim']} dimensions)"))
         use = f"sentence-beam embed --model {output}"
-    return [*said, line("model", output), line("use", use)]
+    return [*summary, line("model", output), line("use", use)]
 
 
 def lines_of_seeds(seeds: dict[str, Any]) -> list[str]:
     """Return the closing lines of several trainings."""
-    said = [line("seeds", f"{len(seeds['seeds'])}, all kept: {seeds['output']}/seed-*")]
+    summary = [line("seeds", f"{len(seeds['seeds'])}, all kept: {seeds['output']}/seed-*")]
     for part in ("dev", "test"):
         spread = seeds.get(part)
         if spread:
@@ -126,11 +126,11 @@ def lines_of_seeds(seeds: dict[str, Any]) -> list[str]:
                 f"{seeds['metric']} {spread['mean']:.2f} on average, standard deviation"
                 f" {spread['deviation']:.2f}"
             )
-            said.append(line(part, f"{mean} ({spread['low']:.2f} to {spread['high']:.2f})"))
+            summary.append(line(part, f"{mean} ({spread['low']:.2f} to {spread['high']:.2f})"))
     if seeds["best"] is not None:
         folder = f"{seeds['output']}/seed-{seeds['best']}"
-        said.append(line("best", f"seed {seeds['best']} by dev score: {folder}"))
-    return said
+        summary.append(line("best", f"seed {seeds['best']} by dev score: {folder}"))
+    return summary
 
 
 train = function("train", TrainCommandOptions, _train)

@@ -8,6 +8,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from sentence_beam.pipelines.common import beam_flags, command, engines, options
+from sentence_beam.pipelines.common.answers_of_stores import compare_with_other
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.output import check_file, write_text
@@ -52,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         "Keep queries in a store, whose answers each run is compared by before it commits.",
         "sentence-beam watch --store store --draw 300",
         "sentence-beam watch --store store --queries questions.tsv",
-        "sentence-beam watch --store store --report answers.html",
+        "sentence-beam watch --store new --like store --report answers.html",
         kind=WatchOptions,
     )
 
@@ -61,6 +62,9 @@ def _watch(options: WatchOptions, beam_options: PipelineOptions) -> CommandOutpu
     if options.report is not None:
         check_file(options.report, "--report")
     store = open_store(options.store)
+    if options.like is not None:
+        other = open_store(options.like).manifest
+        return compare_with_other(store.manifest, other, options.model, options.report)
     said = _state(store.manifest)
     if options.changes:
         said = _changed(options, store.root, beam_options)
@@ -175,9 +179,9 @@ def _with_page(said: CommandOutput, options: WatchOptions, path: str) -> Command
         )
     compared = compare_snapshots(old, new, options.model)
     nights = run_summaries(new.root, known_summaries(new.root))
-    html = answers_page(
-        new.root, (old.run, new.run), compared.figures, shown_queries(compared, old, new), nights
-    )
+    sides = (f"snapshot {old.run}", f"snapshot {new.run}")
+    shown = shown_queries(compared, old, new)
+    html = answers_page(new.root, sides, compared.figures, shown, nights)
     write_text(path, html)
     lines = [*said.lines, line("report", path)]
     return CommandOutput(lines, {**said.values, "report": path}, always=said.always)

@@ -35,14 +35,11 @@ xyzzy                                 | 2 | there are embed
 help embedd                           | 2 | did you mean embed?
 completion                            | 2 | name one shell of bash, zsh, fish
 completion tcsh                       | 2 | name one shell of bash, zsh, fish
-embed                                 | 2 | required: --input, --store
-embed --input x                       | 2 | required: --store
-embed --store s                       | 2 | required: --input
+embed                                 | 2 | name one by --input
+embed --store s                       | 2 | name one by --input
 embed --imput x --store s             | 2 | did you mean --input?
-embed -i x -s s                       | 2 | required: --input, --store
-embed a.csv s                         | 2 | unknown argument a.csv; did you mean --input a.csv?
-search s 'a dog'                      | 2 | unknown argument s; did you mean --store s?
-search --store s 'a dog'              | 2 | unknown argument a dog; did you mean --query 'a dog'?
+embed -i x -s s                       | 2 | unknown option -i
+search 'a dog'                        | 2 | store holds no store
 info s                                | 2 | unknown argument s; did you mean --store s?
 embed --input x --stroe s             | 2 | did you mean --store?
 EMBED --batch-size 32                 | 2 | unknown option --batch-size; see --help
@@ -56,7 +53,6 @@ EMBED --dry-run                       | 2 | unknown option --dry-run; say `sente
 EMBED --quite                         | 2 | did you mean --quiet?
 EMBED --jsno                          | 2 | did you mean --json?
 EMBED --xyzzy                         | 2 | unknown option --xyzzy; see --help
-EMBED y.txt                           | 2 | unknown argument y.txt
 EMBED --dtype fp16                    | 2 | did you mean float16?
 EMBED --dtype bf16                    | 2 | did you mean bfloat16?
 EMBED --dtype half                    | 2 | did you mean float16?
@@ -95,11 +91,11 @@ EMBED --pooler                        | 2 | expected one argument
 EMBED --runner=SparkleRunner          | 2 | SparkleRunner
 EMBED --config nowhere.toml           | 2 | nowhere.toml
 EMBED --chunk budget                  | 2 | did you mean --chunks?
-plan                                  | 2 | required: --input
+plan                                  | 2 | name one by --input
 fit --store s --output o              | 2 | required: --method
 fit --store s --method tfdf --output o | 2 | tfdf
 search --store s                      | 2 | one of the arguments --query --queries --id --query-vectors is required
-search --query x                      | 2 | required: --store
+search --query x                      | 2 | store holds no store
 search --store s --querry x           | 2 | did you mean --query?
 search --store s --query x --top-k 5   | 2 | unknown option --top-k; see --help
 search --store s --query x -k 0       | 2 | -k
@@ -360,7 +356,9 @@ def test_a_file_of_options_gives_way_to_flags(run: Run, tmp_path: Path) -> None:
     run("search", "--config", "o.toml").failed(2, "o.toml cannot be read as TOML")
 
 
-def test_a_plan_needs_no_store_and_is_json_where_asked(run: Run, tmp_path: Path) -> None:
+def test_a_plan_without_a_store_is_of_the_default_one_and_is_json_where_asked(
+    run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "x.txt").write_text("a dog\n")
     found = json.loads(
         run("plan", "--input", "x.txt", "--model", "all-MiniLM-L6-v2", "--json").ok().out
@@ -368,7 +366,7 @@ def test_a_plan_needs_no_store_and_is_json_where_asked(run: Run, tmp_path: Path)
     assert (found["command"], found["files"], found["store"], found["dim"]) == (
         "plan",
         1,
-        None,
+        str(tmp_path / "store"),
         384,
     )
     assert found["tokens_s"] > 0

@@ -97,7 +97,7 @@ def actions_of(command: str) -> dict[str, argparse.Action]:
     return {
         action.dest: action
         for action in parser_of(command)._actions
-        if action.dest not in {"help", "help_all", *EVERY}
+        if action.dest not in {"help", "help_all", "bare", *EVERY}
     }
 
 
@@ -264,13 +264,11 @@ def test_commands_write_to_the_store(
 
 
 def test_plan_and_embed_without_a_store_that_is_there(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(made)
-    found = called(
-        "plan", {"input": "x.csv", "store": "", "model": "model", "max_rejects": 1}, capfd
-    )
-    assert (found["store"], found["files"]) == (None, 1)
+    found = sb.plan("x.csv", model="model", max_rejects=1)
+    assert (found["store"], found["files"]) == (str(made / "store"), 1)
     assert sb.plan("x.csv", store="s")["carried_files"] == 1
 
 
@@ -336,8 +334,8 @@ def test_mistaken_arguments_are_type_errors() -> None:
         TypeError, match="unexpected keyword argument 'snapshop'; did you mean snapshot?"
     ):
         sb.info("s", snapshop="x")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'store'"):
-        sb.info()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'method'"):
+        sb.fit(output="x")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="takes 1 positional arguments but 2 were given"):
         sb.info("s", "x")  # type: ignore[misc, call-arg]
 

@@ -60,7 +60,9 @@ def test_help_ends_with_a_few_examples_that_are_understood(run: Run, command: st
 
 @pytest.mark.parametrize(("command", "action"), OPTIONS, ids=[f"{c}-{a.dest}" for c, a in OPTIONS])
 def test_every_default_is_stated(command: str, action: argparse.Action) -> None:
-    if action.required or isinstance(action, argparse._HelpAction):
+    own = parser_of(command).own.get(action.dest)
+    is_needed = action.required or (own is not None and own.is_needed)
+    if is_needed or action.dest == "bare" or isinstance(action, argparse._HelpAction):
         return
     said = action.help or ""
     assert "default:" in said, f"{command} {action.option_strings or action.dest}: {said}"

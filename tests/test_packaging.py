@@ -3,6 +3,7 @@
 import email
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -274,6 +275,29 @@ def test_make_takes_torch_from_an_index_of_its_own_if_one_is_named(
     assert first.endswith(" --no-deps -c constraints.txt --index-url https://example.org/cpu torch")
     assert others == installs() != []
     assert "--index-url" not in str(others)
+
+
+def test_continuous_integration_installs_the_command_from_git() -> None:
+    (line,) = re.findall(r"^make (.*test-command)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    make = shlex.split(f"make --dry-run {line.replace('$PWD', '/here')}")
+    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
+    requirements = re.findall(r"install .*'(sentence-beam.*)'$", done.stdout, re.MULTILINE)
+    assert requirements == [
+        f"sentence-beam[{extras}] @ git+file:///here" for extras in ("cpu", "cpu,serve")
+    ]
+
+
+@pytest.mark.slow
+def test_a_clone_of_the_repository_is_installable(tmp_path: Path) -> None:
+    """Its links between folders arrive as folders of the package."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this folder is no repository")
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(tmp_path)]
+    pip = [sys.executable, "-m", "pip", "wheel", *options, f"git+file://{ROOT}"]
+    subprocess.run(pip, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("sentence_beam-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {f"{PACKAGE}/{part}/__init__.py" for part in PARTS} <= set(names)
 
 
 def test_an_editable_install_is_a_folder_on_the_path_where_type_checkers_and_editors_look(

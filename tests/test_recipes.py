@@ -240,3 +240,29 @@ def test_rows_of_postgresql_in_a_store(monkeypatch: pytest.MonkeyPatch, tmp_path
     wanted = [(str(row.id), row.text, "en", 9.5, moment) for row in rows[:4]]
     names = ("id", "text", "lang", "price", "changed")
     assert sorted(tuple(row[name] for name in names) for row in found) == wanted
+
+
+@pytest.mark.slow
+def test_a_change_of_model_ends_with_the_rows_of_a_store_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Page(ROOT / "docs/recipes/change-model.md")
+    for block in page.blocks:
+        if block.file:
+            Path(block.file).write_text(block.text)
+        for command in block.commands if not block.file else ():
+            assert main(command[1:]) == 0, command
+    new = open_store("new")
+    named = ["--id-column", "id", "--keep-columns", "lang", "--dtype", "float32"]
+    own = ["embed", "--input", "kettles.csv", *named, "--pooler", "first-last", "--store", "own"]
+    assert main(own) == 0
+    rows = open_store("own").dataset().to_table().to_pylist()
+    kept = [row for row in rows if row["id"] != "r5"]  # which the old store erased
+    found = new.dataset().to_table().to_pylist()
+    assert [row["id"] for row in found] == [row["id"] for row in kept]
+    for one, other in zip(found, kept, strict=True):
+        assert one["lang"] == other["lang"]
+        np.testing.assert_allclose(one["embedding"], other["embedding"], atol=2e-5)
+    assert new.space == open_store("own").space != open_store("old").space
+    assert Path("answers.html").exists()

@@ -3,7 +3,6 @@
 import argparse
 import math
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -14,18 +13,17 @@ from apache_beam.runners.runner import create_runner
 
 from sentence_beam.pipelines.common import engines
 from sentence_beam.pipelines.common.beam_parser import beam_parser
-from sentence_beam.pipelines.common.options import RUNNER, check_text
+from sentence_beam.pipelines.common.options import FLAG, RUNNER, Parser, check_text
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import declared_in, flag_of
 from sentence_beam.transforms.base.values import nearest
 from sentence_beam.transforms.steps.options.index_options import IndexOptions
 
 Options = TypeVar("Options", bound=PipelineOptions)
-FLAG = re.compile(r"--?[a-zA-Z]")
 # the flags of `index`, some of which people give to `embed`
 _OF_INDEX = {flag_of(*item) for item in declared_in(IndexOptions).items()}
 # what people write without its flag, in this order
-WITHOUT_FLAG = ("--input", "--store", "--query")
+WITHOUT_FLAG = ("--input", "--store")
 
 
 class OptionsWithViews(PipelineOptions):
@@ -54,14 +52,18 @@ def parse(
     runner.
     """
     check_text(argv)
+    assert isinstance(parser, Parser)
     ours, after = _split(list(argv))
     try:
         args, rest = parser.parse_known_args(ours)
     except OptionError as error:
         raise OptionError(_misspelt(parser, ours) or str(error)) from error
     unknown = beam_parser().parse_known_args(rest)[1] if rest else []
-    if unknown:
-        raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown[0]))
+    words = [text for text in unknown if not FLAG.match(text)]
+    if unknown and not (parser.bare and words == unknown):
+        raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown))
+    parser.take_bare(args, words)
+    rest = _without_words(rest, words)
     accelerator = getattr(args, "accelerator", None)
     return args, pipeline_options(rest, after, accelerator, embeds=hasattr(args, "device"))
 
@@ -119,7 +121,24 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:at], argv[at + 1 :]
 
 
-def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
+def _without_words(rest: list[str], words: list[str]) -> list[str]:
+    """Return Beam's flags and their values: arguments without the words that belong to none."""
+    flags = list(rest)
+    for word in words:
+        places = [place for place, text in enumerate(flags) if text == word]
+        free = [place for place in places if not place or not _is_open(flags[place - 1])]
+        del flags[(free or places)[0]]
+    return flags
+
+
+def _is_open(text: str) -> bool:
+    """Whether a value may follow an argument."""
+    return bool(FLAG.match(text)) and "=" not in text
+
+
+def _unknown(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """Return the error for arguments that neither parser knows: the first flag among them."""
+    flag = next(filter(FLAG.match, unknown), unknown[0])
     if not flag.startswith("-"):
         hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
         return f"unknown argument {flag}{hint}; see --help"
@@ -144,7 +163,7 @@ def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
     strange = [
         flag for flag in flags if flag not in parser._option_string_actions and flag not in beam
     ]
-    lines = (_unknown(parser, flag) for flag in strange)
+    lines = (_unknown(parser, [flag]) for flag in strange)
     return next((line for line in lines if "did you mean" in line), None) or _without_flag(
         parser, argv
     )
@@ -164,7 +183,7 @@ def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | Non
 
 def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     """Return the arguments that are neither flags nor values of flags."""
-    if parser._get_positional_actions():
+    if parser._get_positional_actions() or getattr(parser, "bare", None):
         return []
     words = []
     most = 0.0

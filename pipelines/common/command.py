@@ -18,6 +18,7 @@ from sentence_beam.pipelines.common.options import (
     RUNNER,
     Parser,
     as_options,
+    bare_words,
     check_text,
     every_command,
 )
@@ -48,9 +49,12 @@ def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[arg
     Raises OptionError for a flag that neither knows.
     """
     check_text(argv)
+    assert isinstance(parser, Parser)
     try:
         args, rest = parser.parse_known_args(argv)
-        if not rest:
+        words = bare_words(rest)
+        if words is not None and (parser.bare or not words):
+            parser.take_bare(args, words)
             return (args,)
     except OptionError:
         pass  # Beam's flags are among what it may be about

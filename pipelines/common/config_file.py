@@ -45,8 +45,8 @@ def read_options(path: str, command: str, kind: type) -> FileOptions:
         elif _is_beams(name):
             options.beam.extend(_of_beam(where, f"--{name}", value))
         else:
-            known = [one.replace("_", "-") for one in (*names, *OUTPUT)]
-            raise OptionError(f"{where} is no option of {command}{_meant(key, known)}")
+            allowed = [option.replace("_", "-") for option in (*names, *OUTPUT)]
+            raise OptionError(f"{where} is no option of {command}{_meant(key, allowed)}")
     options.own.update(without_aliases(kind, own))
     return options
 
@@ -106,8 +106,8 @@ def _text(where: str, value: Any) -> str:
     return str(value)
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
-    near = nearest(word, known)
+def _meant(word: str, options: Iterable[str]) -> str:
+    near = nearest(word, options)
     if near:
         return f"; did you mean {near}?"
     return ""

@@ -8,22 +8,16 @@ from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptio
 KINDS = {"embed": EmbedOptions, "plan": PlanOptions}
 WHAT = {
     "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
-    "plan": (
-        "Estimate what embed would do with the same options, and how long it takes; nothing is"
-        " written."
-    ),
+    "plan": "Estimate the work and time of embed with the same options; write nothing.",
 }
 EXAMPLES = {
     "embed": (
-        "sentence-beam embed --input 'corpus/*.parquet' --store store",
-        (
-            "sentence-beam embed --input notes.txt --store store --model BAAI/bge-small-en-v1.5"
-            " --index auto"
-        ),
+        "sentence-beam embed reviews/",
+        "sentence-beam embed 'corpus/*.parquet' --store corpus --index auto",
     ),
     "plan": (
-        "sentence-beam plan --input 'corpus/*.parquet'",
-        "sentence-beam plan --input 'corpus/*.parquet' --store store --pooler mean",
+        "sentence-beam plan reviews/",
+        "sentence-beam plan 'corpus/*.parquet' --store corpus --pooler mean",
     ),
 }
 

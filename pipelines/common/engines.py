@@ -157,34 +157,34 @@ def check_waits(options: PipelineOptions, command: str) -> None:
 
 def prepare(
     options: PipelineOptions,
-    given: Sequence[str],
+    flags: Sequence[str],
     accelerator: str | None = None,
     embeds: bool = True,
 ) -> None:
     """Set what the runner needs and the command line left open.
 
-    `given` are Beam's flags as they were typed, `accelerator` is the hint of `--accelerator`.
+    `flags` are Beam's flags as they were typed, `accelerator` is the hint of `--accelerator`.
     `embeds` says that the job's workers load a model. Raises OptionError if options do not fit each
     other, or the engine does not answer.
     """
-    if not _is_given(given, "save_main_session", "no_save_main_session"):
+    if not _is_given(flags, "save_main_session", "no_save_main_session"):
         options.view_as(SetupOptions).save_main_session = False  # all code is in installed packages
     if in_process(options):
         return
     portable = options.view_as(PortableOptions)
-    if not _is_given(given, "environment_cache_millis"):
+    if not _is_given(flags, "environment_cache_millis"):
         # or the model is loaded again for every stage
         portable.environment_cache_millis = CACHE_MILLIS
     if portable.environment_type == "PROCESS":
         _check_process(portable)
     if runner_of(options) == "flinkrunner" and not portable.job_endpoint:
-        _prepare_flink(options, given)
+        _prepare_flink(options, flags)
     if runner_of(options) == "dataflowrunner":
-        _prepare_dataflow(options, given)
-        _prepare_gpus(options, given, accelerator, embeds)
+        _prepare_dataflow(options, flags)
+        _prepare_gpus(options, flags, accelerator, embeds)
 
 
-def _prepare_dataflow(options: PipelineOptions, given: Sequence[str]) -> None:
+def _prepare_dataflow(options: PipelineOptions, flags: Sequence[str]) -> None:
     setup = options.view_as(SetupOptions)
     image = options.view_as(WorkerOptions).sdk_container_image
     if not (
@@ -194,13 +194,13 @@ def _prepare_dataflow(options: PipelineOptions, given: Sequence[str]) -> None:
             "--runner DataflowRunner: workers need an image that holds sentence-beam and this Beam;"
             " name it by --sdk_container_image (deploy/dataflow/README.md)"
         )
-    if image and not _is_given(given, "sdk_location"):
+    if image and not _is_given(flags, "sdk_location"):
         setup.sdk_location = "container"
 
 
 def _prepare_gpus(
     options: PipelineOptions,
-    given: Sequence[str],
+    flags: Sequence[str],
     accelerator: str | None,
     embeds: bool,
 ) -> None:
@@ -217,14 +217,14 @@ def _prepare_gpus(
     debug = options.view_as(DebugOptions)
     if debug.lookup_experiment("use_multiple_sdk_containers", None) is None:
         debug.add_experiment(ONE_PROCESS)  # else a process, and a model, for each core
-    if not _is_given(given, "number_of_worker_harness_threads"):
+    if not _is_given(flags, "number_of_worker_harness_threads"):
         debug.number_of_worker_harness_threads = GPU_THREADS
 
 
-def _prepare_flink(options: PipelineOptions, given: Sequence[str]) -> None:
+def _prepare_flink(options: PipelineOptions, flags: Sequence[str]) -> None:
     flink = options.view_as(FlinkRunnerOptions)
     slots = _slots(flink.flink_master)
-    if not _is_given(given, "parallelism") and slots:
+    if not _is_given(flags, "parallelism") and slots:
         flink.parallelism = slots
     flink.flink_submit_uber_jar = True  # the job must not end with the process that submitted it
     jar = flink.flink_job_server_jar
@@ -329,5 +329,5 @@ def runner_of(options: PipelineOptions) -> str:
     return str(name or RUNNER).rpartition(".")[2].lower()
 
 
-def _is_given(given: Sequence[str], *names: str) -> bool:
-    return any(word.split("=")[0] in {f"--{name}" for name in names} for word in given)
+def _is_given(flags: Sequence[str], *names: str) -> bool:
+    return any(word.split("=")[0] in {f"--{name}" for name in names} for word in flags)

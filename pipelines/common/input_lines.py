@@ -1,6 +1,7 @@
 """The lines of a summary about the files of the input."""
 
 import contextlib
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.corpus.collection_rows import describe_files
 from sentence_beam.transforms.corpus.formats.registry import FORMATS, columns_of
+from sentence_beam.transforms.corpus.found_columns import FoundColumns
 from sentence_beam.transforms.report.snapshot_section import known_reasons
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
@@ -44,6 +46,23 @@ def files_lines(input_counts: dict[str, Any] | None, pending: int = 0) -> list[s
         for name, version in input_counts.get("tables", {}).items()
     ]
     return [*lines, *lacking_lines(input_counts.get("lacking", {})), *bad_lines(bad)]
+
+
+def column_lines(found: FoundColumns) -> list[str]:
+    """The line about the columns that were found, without an option that names them."""
+    told = []
+    if found.text is not None:
+        told.append(f"text {found.text}")
+    if found.id is not None:
+        told.append(f"ids from {found.id}")
+    elif found.other_id is not None:
+        name = found.other_id
+        told.append(f"ids from file and row ({name} would do: --id-column {shlex.quote(name)})")
+    elif found.has_ids:
+        told.append("ids from file and row")
+    if not told or told == ["text text"]:
+        return []
+    return [line("columns", "; ".join(told))]
 
 
 def lacking_lines(lacking: dict[str, int]) -> list[str]:

@@ -47,14 +47,14 @@ def pipeline_function(
     goes to Beam.
     """
 
-    def run(asked: Any) -> CommandOutput:
+    def run(options: Any) -> CommandOutput:
         from sentence_beam.pipelines.common.beam_flags import (
             options_of_list,  # importing Beam takes two seconds
         )
 
-        accelerator = getattr(asked, "accelerator", None)
-        embeds = hasattr(asked, "device")
-        return job(asked, options_of_list(asked.beam_flags, accelerator, embeds))
+        accelerator = getattr(options, "accelerator", None)
+        embeds = hasattr(options, "device")
+        return job(options, options_of_list(options.beam_flags, accelerator, embeds))
 
     return _named(name, kind, run)
 
@@ -63,11 +63,11 @@ def _named(name: str, kind: Any, job: Callable[[Any], CommandOutput]) -> Callabl
     def call(*arguments: Any, **keywords: Any) -> Any:
         with as_function(kind), unheard():
             options = options_of(kind, name, keywords, arguments)
-            said = job(options)
-        output = getattr(options, "output", None)
-        if output is None:
-            return dict(said.values)
-        return output
+            output = job(options)
+        path = getattr(options, "output", None)
+        if path is None:
+            return dict(output.values)
+        return path
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = (
@@ -79,29 +79,32 @@ def _named(name: str, kind: Any, job: Callable[[Any], CommandOutput]) -> Callabl
 
 
 def object_or_keywords(
-    kind: type[Asked], function: str, given: "DataclassInstance | None", keywords: Mapping[str, Any]
+    kind: type[Asked],
+    function: str,
+    options: "DataclassInstance | None",
+    keywords: Mapping[str, Any],
 ) -> Asked:
     """Return the options of a class from an object that has some of its fields, or from keywords.
 
     Raises TypeError for an object together with keywords.
     """
-    if given is None:
+    if options is None:
         return options_of(kind, function, keywords)
     if keywords:
         first = next(iter(keywords))
-        raise TypeError(f"{function}() got {type(given).__name__} and {first!r}; give one of them")
-    return kind(**{item.name: getattr(given, item.name) for item in fields(given)})
+        raise TypeError(f"{function}() got {type(options).__name__} and {first!r}; give one")
+    return kind(**{item.name: getattr(options, item.name) for item in fields(options)})
 
 
-def signature_of(kind: type["DataclassInstance"], given: str) -> inspect.Signature:
-    """Return the signature of a function that takes an object named `given`, or keywords."""
-    first = inspect.Parameter(given, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+def signature_of(kind: type["DataclassInstance"], first_name: str) -> inspect.Signature:
+    """Return the signature of a function that takes an object named `first_name`, or keywords."""
+    first = inspect.Parameter(first_name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
     parameters = [first]
     for parameter in inspect.signature(kind).parameters.values():
         parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
     return inspect.Signature(parameters)
 
 
-def without_none(given: Mapping[str, Any]) -> dict[str, Any]:
+def without_none(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords that have a value."""
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in keywords.items() if value is not None}

@@ -1,6 +1,7 @@
 """The options that commands share, their parser, and the types of their values."""
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Asked = TypeVar("Asked", bound="DataclassInstance")
 RUNNER = "FnApiRunner"
+FLAG = re.compile(r"--?[a-zA-Z]")
 EXAMPLES = "examples:"
 
 
@@ -28,10 +30,12 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are OptionError, one line, and whose help has two lengths.
 
     --help leaves out the options of `advanced`, if there are any, and `words`, the text on SPECs;
-    --help-all shows everything. `own` are the options that a class declares, by field.
+    --help-all shows everything. `own` are the options that a class declares, by field. `bare` is
+    the field of the option that takes the arguments without a flag, None if there is none.
     """
 
     advanced: list[argparse.Action]
+    bare: str | None = None
     own: dict[str, "_OwnOption"]
     words: str = ""
 
@@ -39,6 +43,49 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **keywords)
         self.advanced = []
         self.own = {}
+        self._shown: list[argparse.Action] = []
+
+    def show_bare(
+        self, group: argparse._ActionsContainer, name: str, flag: str, metavar: str | None
+    ) -> None:
+        """Show in a group of the help that an option takes the arguments without a flag.
+
+        Python's parser takes none of them once a flag has come first: see `take_bare`.
+        """
+        self.bare = name
+        help = f"the same as {flag}"
+        action = group.add_argument(
+            "bare", nargs="*", metavar=metavar, default=argparse.SUPPRESS, help=help
+        )
+        self._shown.append(action)
+
+    def _get_positional_actions(self) -> list[argparse.Action]:
+        return [one for one in super()._get_positional_actions() if one not in self._shown]
+
+    def take_bare(self, arguments: argparse.Namespace, words: Sequence[str]) -> None:
+        """Give arguments without a flag to the option that takes them, in place of a file's values.
+
+        Raises OptionError if that option is required and has no value.
+        """
+        if self.bare is None:
+            return
+        own = self.own[self.bare]
+        values = getattr(arguments, self.bare)
+        if words:
+            if own.is_taken:
+                values = None
+            setattr(arguments, self.bare, [*(values or ()), *words])
+            self._leave_out_excluded(arguments, own)
+        elif values is None and own.is_needed:
+            self.error(f"the following arguments are required: {own.action.option_strings[0]}")
+
+    def _leave_out_excluded(self, arguments: argparse.Namespace, own: "_OwnOption") -> None:
+        """Leave out values of a file that an option of the same set excludes."""
+        if own.exclusive is None:
+            return
+        for name, other in self.own.items():
+            if other.is_taken and other is not own and other.exclusive is own.exclusive:
+                setattr(arguments, name, None)
 
     def take(self, values: Mapping[str, Any], argv: Sequence[str]) -> dict[str, Any]:
         """Take values of options from a file, except what `argv` or an earlier file gives.
@@ -100,6 +147,7 @@ class _OwnOption:
     action: argparse.Action
     flags: set[str]
     exclusive: argparse._MutuallyExclusiveGroup | None = None
+    is_needed: bool = False
     is_taken: bool = False
 
     def take(self, value: Any) -> None:
@@ -185,6 +233,8 @@ def add_options(parser: Parser, kind: type["DataclassInstance"]) -> None:
     groups: dict[str | None, argparse._ActionsContainer] = {None: parser}
     sets: dict[Exclusive, argparse._MutuallyExclusiveGroup] = {}
     declarations = declared_in(kind)
+    # which the class checks: whether words are given is known when all flags are read
+    unchecked = {one.exclusive for one in declarations.values() if one.bare}
     for item in fields(kind):
         if item.name not in declarations:
             continue
@@ -195,12 +245,16 @@ def add_options(parser: Parser, kind: type["DataclassInstance"]) -> None:
         exclusive = None
         if declared.exclusive is not None:
             if declared.exclusive not in sets:
-                sets[declared.exclusive] = container.add_mutually_exclusive_group(
-                    required=declared.exclusive.required
-                )
+                required = declared.exclusive.required and declared.exclusive not in unchecked
+                sets[declared.exclusive] = container.add_mutually_exclusive_group(required=required)
             container = exclusive = sets[declared.exclusive]
         action = _add_option(container, item, declared)
-        parser.own[item.name] = _OwnOption(action, {*action.option_strings}, exclusive)
+        parser.own[item.name] = _OwnOption(
+            action, {*action.option_strings}, exclusive, is_required(item)
+        )
+        if declared.bare:
+            flag = flag_of(item.name, declared)
+            parser.show_bare(groups[declared.group], item.name, flag, declared.metavar)
         if declared.advanced:
             parser.advanced.append(action)
 
@@ -218,7 +272,7 @@ def _add_option(
         if not is_required(item):
             how["nargs"] = "?"
         return container.add_argument(item.name, **how)
-    required = is_required(item) and declared.exclusive is None
+    required = is_required(item) and declared.exclusive is None and not declared.bare
     action = container.add_argument(
         flag_of(item.name, declared), dest=item.name, required=required, **how
     )
@@ -273,6 +327,19 @@ def value(kind: values.Kind) -> values.Kind:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return parsed
+
+
+def bare_words(rest: Sequence[str]) -> list[str] | None:
+    """Return the arguments without a flag among those left; None if a flag is among them.
+
+    After `--` every argument is one.
+    """
+    at = len(rest)
+    if "--" in rest:
+        at = rest.index("--")
+    if any(map(FLAG.match, rest[:at])):
+        return None
+    return [*rest[:at], *rest[at + 1 :]]
 
 
 def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:

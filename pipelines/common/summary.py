@@ -3,7 +3,13 @@
 from typing import Any
 
 from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
-from sentence_beam.pipelines.common.input_lines import files_lines, header_lines, type_lines
+from sentence_beam.pipelines.common.input_lines import (
+    column_lines,
+    files_lines,
+    header_lines,
+    type_lines,
+)
+from sentence_beam.pipelines.common.origin_lines import origin_lines
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.measures import EMBED_PARTS
 from sentence_beam.transforms.base.numbers import counted
@@ -26,7 +32,9 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     """Return the lines about a run of `embed`, one fact a line."""
     before = resolved.previous.index if resolved.previous is not None else None
     return [
+        *origin_lines(resolved),
         *files_lines(result.input, result.pending.files if result.pending else 0),
+        *column_lines(resolved.found),
         *budget_lines(result),
         rows_line(result.ledger),
         *_work_lines(resolved, result),
@@ -108,13 +116,28 @@ def prompts_note(resolved: Resolved) -> str | None:
     """Return the line about the prompts of rows and queries; None if the model has none."""
     run = resolved.job.run
     told = describe_prompts(run.space.prompt, run.options.query_prompt)
-    name = resolved.passed_over
-    if name is None:
+    advice = missing_prompts(resolved)
+    if advice is None:
         return told or None
-    return (
-        f"{told or 'rows none, queries none'}; the model's prompt {name!r} is not used: say"
-        f" --prompt-name {name} to put it before rows, or --prompt ''"
-    )
+    return f"{told or 'rows none, queries none'}; {advice}"
+
+
+def missing_prompts(resolved: Resolved) -> str | None:
+    """Return what is said about prompts that the model has or was trained with, but does not get.
+
+    It ends with the options that give them, and those that say that none is wanted.
+    """
+    name = resolved.passed_over
+    if name is not None:
+        return (
+            f"the model's prompt {name!r} is not used: say --prompt-name {name} to put it before"
+            " rows, or --prompt ''"
+        )
+    missing = resolved.missing
+    if missing is None:
+        return None
+    none = "--query-prompt ''" if resolved.space.prompt else "--prompt ''"
+    return f"{missing.request()}: say {missing.options}, or {none} if none is wanted"
 
 
 def int8_note(resolved: Resolved) -> str | None:

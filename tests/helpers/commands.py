@@ -16,8 +16,7 @@ from typing import Any
 import helpers.few_words  # noqa: F401
 import pytest
 
-from sentence_beam.pipelines.cli import main
-from sentence_beam.pipelines.common.sigterm import interrupted_by_sigterm
+from sentence_beam.pipelines.cli import main, run
 
 # Children of one process that has done all imports: a run that is to be killed begins at once.
 FORKS = multiprocessing.get_context("forkserver")
@@ -130,9 +129,7 @@ def in_child(arguments: list[str], err: str = os.devnull) -> None:
     for number, path in ((1, os.devnull), (2, err)):
         with open(path, "w") as out:
             os.dup2(out.fileno(), number)
-    with interrupted_by_sigterm():
-        status = main(arguments)
-    sys.exit(status)
+    sys.exit(run(arguments))
 
 
 @contextlib.contextmanager

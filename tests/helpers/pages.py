@@ -19,7 +19,10 @@ _TABLE = re.compile(r"^\|.*\|\n\|[-|]+\|\n((?:\|.*\|\n?)+)", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
 _STATUS = re.compile(r"^\$ echo \$\?\n(\d+)\n", re.MULTILINE)
-FILES = ("csv",)  # languages of blocks that are files, which the paragraph before them names
+FILES = (
+    "csv",
+    "jsonl",
+)  # languages of blocks that are files, which the paragraph before them names
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,31 @@ class History:
             before: set[Item] = set()
             for _ in range(runs):
                 before = self.go_on(before)
+            self._make_like()
         except BaseException as error:
             raise AssertionError("\n".join(["after these commands:", *self.steps])) from error
+
+    def _make_like(self) -> None:
+        """A night of the store on its last input, and another store that is made like it."""
+        gates = ["--max-rejects", "1", "--max-deletes", "1"]
+        # files that were appended may have names that are one name in the run of all
+        if self._call("embed", [], *gates, statuses=(0, 2)).status:
+            return
+        old, store = self.manifest, self.folder / "like"
+        self.steps.append(f"embed --like {self.store} --store {store}")
+        self.run("embed", "--like", self.store, "--store", store, *gates).ok()
+        new = open_store(str(store)).manifest
+        assert new.options == old.options
+        assert (new.input.globs, new.partition, new.unit_tokens) == (
+            old.input.globs, old.partition, old.unit_tokens,
+        )  # fmt: skip
+        assert new.space == old.space
+        asked = [one.index and one.index.request for one in (new, old)]
+        assert asked[0] == asked[1]
+        names = ["id", *(name for name in ("piece",) if old.rows.pieces is not None)]
+        tables = [open_store(one.root).dataset().to_table(names) for one in (new, old)]
+        rows = [Counter(map(str, table.to_pylist())) for table in tables]
+        assert rows[0] == rows[1]
 
     def go_on(self, before: set[Item]) -> set[Item]:
         """One more run; its items."""

@@ -100,7 +100,7 @@ NO_ROW: Mapping[str, str] = {
     "--config": "a file of options, which are the same options",
     "--quiet": "prints less",
     "--json": "prints otherwise",
-    "--input": "names the files: every run has it",
+    "--input": "names the files: every run has it, or takes the last one's",
     "--store": "every run has it",
     "--input-version": "of a table: which files there are; a file of a table is a Parquet file",
     "--input-filter": "of a table: which files there are; a file of a table is a Parquet file",
@@ -108,6 +108,8 @@ NO_ROW: Mapping[str, str] = {
     "--query-prompt": "stands before queries; remembered, and no vector depends on it",
     "--max-unknown": "ends a run or changes nothing",
     "--max-answer-change": "ends a run or changes nothing",
+    "--like": "the options of another store: with each history one is made that has those of its"
+    " store",
     "--allow-forgotten": "nothing without a row that was erased",
     "--device": "where the model runs",
     "--tokens-per-batch": "how many rows go through the model together",

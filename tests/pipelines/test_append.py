@@ -96,7 +96,7 @@ def test_the_same_file_again_and_the_same_content_elsewhere_change_nothing(
 def test_a_known_name_with_other_content_is_refused_with_a_pattern_that_works(
     embed: Run, days: list[Path], store: Path
 ) -> None:
-    embed(days[0] / "*").ok()
+    embed(days[0] / "*", "--id-column", "").ok()
     before = manifest_of(store)
     (days[1] / "p1.parquet").rename(days[1] / "p0.parquet")
     said = embed(days[1] / "*", "--append").failed(

@@ -11,8 +11,11 @@ from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
     files_in,
+    ids_of,
+    manifest_of,
     rows_of,
     sentences,
+    write_bytes,
     write_jsonl,
     write_lines,
     write_parquet,
@@ -171,3 +174,42 @@ def test_a_limit_above_the_corpus(embed: Run, inputs: Path, store: Path) -> None
     write_lines(inputs / "a.txt.gz", sentences(5))
     embed(inputs / "*", "--limit", 50).ok()
     check_ledger(store, 5)
+
+
+def test_found_columns_are_said_and_remembered(
+    embed: Run, plan: Run, inputs: Path, store: Path
+) -> None:
+    path = inputs / "a.csv"
+    rows = "".join(f"R{n},{text}\n" for n, text in enumerate(sentences(4)))
+    write_bytes(path, f"review_id,body\n{rows}".encode())
+    line = (
+        "columns     text body; ids from file and row (review_id would do: --id-column review_id)\n"
+    )
+    assert line in plan(path).ok().out
+    assert line in embed(path).ok().out
+    options = manifest_of(store)["options"]
+    assert (options["text_column"], options["id_column"]) == ("body", None)
+    more = rows.replace("\n", ",a b c,7\n")
+    write_bytes(path, f"review_id,body,title,id\n{more}".encode())
+    assert "\ncolumns " not in embed(path).ok().out
+    assert sorted(ids_of(store)) == [f"a.csv#{n}" for n in range(4)]
+
+
+def test_a_null_in_a_found_column_of_ids_is_a_rejected_row(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    path = inputs / "a.csv"
+    texts = "".join(f"{n},{text}\n" for n, text in enumerate(sentences(1200)))
+    write_bytes(path, f"id,remark\n{texts},one more row\n".encode())
+    out = embed(path, "--max-rejects", 0.1).ok().out
+    assert "columns     text remark; ids from id\n" in out
+    rows = manifest_of(store)["rows"]
+    assert (rows["read"], rows["rejected"]) == (1201, 1)
+
+
+def test_no_column_is_guessed_and_no_store_begun(embed: Run, inputs: Path, store: Path) -> None:
+    path = inputs / "a.csv"
+    write_bytes(path, b"title,body\na title of it,a body of some words\n")
+    embed(path).failed(2, "title 'a title of it'", "--text-template '{title}\\n\\n{body}'")
+    assert not store.exists()
+    embed(path, "--text-template", "{title} {body}").ok()

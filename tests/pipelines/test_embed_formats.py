@@ -164,7 +164,7 @@ NAMES = ["a.csv", "a.json", "a.arrow", "a.orc", "a.avro"]
 @pytest.mark.parametrize("name", ["a.csv", "a.orc"])
 def test_made_ids_and_a_limit(embed: Run, inputs: Path, store: Path, name: str) -> None:
     write_bytes(inputs / name, WRITERS[name](TABLE))
-    embed(inputs / name, "--limit", 11).ok()
+    embed(inputs / name, "--limit", 11, "--id-column", "").ok()
     check_ledger(store, 11)
     assert sorted(ids_of(store)) == sorted(f"{name}#{i}" for i in range(11))
 
@@ -281,7 +281,7 @@ def test_plain_text_has_no_columns_to_name(embed: Run, inputs: Path) -> None:
 
 def test_columns_that_are_missing_or_doubled(embed: Run, inputs: Path) -> None:
     write_bytes(inputs / "a.csv", b"body,n,n\none,1,2\n")
-    embed(inputs / "a.csv").failed(2, inputs / "a.csv", "no column text", "body, n, n")
+    embed(inputs / "a.csv").failed(2, inputs / "a.csv", "no column text", "body 'one', n '1'")
     embed(inputs / "a.csv", "--text-column", "body", "--keep-columns", "n").failed(
         2, "2 columns n", "--keep-columns"
     )

@@ -173,7 +173,7 @@ def test_parquet_without_the_column_lists_those_it_has(
 ) -> None:
     path = inputs / "a.parquet"
     pq.write_table(pa.table({"sentence": ["x"], "n": [1]}), path)
-    embed(path).failed(2, path, "column text", "--text-column", "sentence, n")
+    embed(path).failed(2, path, "column text", "--text-column", "sentence 'x', n 1")
     embed(path, "--text-column", "sentence").ok()
     check_ledger(store, 1)
 

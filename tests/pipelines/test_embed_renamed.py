@@ -150,7 +150,7 @@ def test_without_an_id_column_vectors_are_reused_and_ids_are_new(
 ) -> None:
     put(inputs / "a.parquet", 0, 10)
     put(inputs / "b.parquet", 10, 20)
-    embed(inputs / "*").ok()
+    embed(inputs / "*", "--id-column", "").ok()
     before = vectors_of(store)
     monkeypatch.setattr(
         "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",

@@ -179,15 +179,39 @@ def test_a_second_day_in_the_place_of_the_first_ends_the_run_and_can_be_appended
     day(1).ok()
     before = manifest_of(store)
     append = (
-        "say --append to keep them" if partition == "file" else "see whether all input is there;"
+        "say --append to keep them"
+        if partition == "file"
+        else "see whether all input is there, or name"
     )
     day(2).failed(
-        3, f"6 of the 6 rows of {store}", append, f"`sentence-beam rollback -1 --store {store}`"
+        3,
+        f"6 of the 6 rows of {store}",
+        append,
+        "another --store",
+        f"`sentence-beam rollback -1 --store {store}`",
     )
     assert manifest_of(store) == before
     if partition == "file":
         day(2, "--append").ok()
         check_ledger(store, 12, carried=6)
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_a_second_collection_whose_files_have_the_same_names_ends_the_run(
+    embed: Run, tmp_path: Path, store: Path, partition: str, has_ids: bool
+) -> None:
+    def collection(name: str, texts: list[str]) -> Path:
+        (tmp_path / name).mkdir(exist_ok=True)
+        ids = {"id": [f"row {i}" for i in range(len(texts))]} if has_ids else {}
+        return write_parquet(tmp_path / name / "train.parquet", texts, **ids)
+
+    texts = sentences(6)
+    embed(collection("one", texts), "--partition", partition).ok()
+    before = manifest_of(store)
+    embed(collection("two", sentences(6, 50))).failed(3, "6 of the 6 rows", "another --store")
+    assert manifest_of(store) == before
+    # a later export of the same collection, into a folder of its own
+    embed(collection("three", [*texts[:4], *sentences(2, 20)])).ok()
 
 
 def test_ids_of_documents_are_counted_not_their_pieces(
@@ -211,7 +235,7 @@ def test_other_rows_of_a_program_do_not_take_the_place_of_all(model: Path, store
     sb.embed(first[::-1], store=store)
     with pytest.raises(
         sb.DataGateError,
-        match="6 of the 6 rows .* say append=True to keep them; max_deletes 1 lets",
+        match="6 of the 6 rows .* say append=True to keep them, or name another store .*",
     ):
         sb.embed(second, store=store)
     sb.embed(second, store=store, append=True)

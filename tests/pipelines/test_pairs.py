@@ -160,6 +160,5 @@ def test_pairs_of_a_store_take_no_options_of_vectors(
     run("embed", "--input", path, "--store", store, "--model", model).ok()
     run("pairs", "--store", store, "--pooler", "max").failed(2, "--pooler", "--store")
     run("pairs", "--store", store, "--input", path).failed(2, "--input", "--store")
-    run("pairs").failed(2, "--input", "--store")
     run("pairs", "--store", store, "--min-score", 1.5).failed(2, "--min-score", "1.5")
     run("pairs", "--store", inputs).failed(2, "no store")

@@ -27,7 +27,7 @@ def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -
     ]
     flags = [*arguments, "--dtype", "float32"]
     args, _ = beam_flags.parse(embed_options.parser("plan"), flags)
-    return predict(resolve_run(PlanOptions(**vars(args)), None, "run", local=True), None)
+    return predict(resolve_run(PlanOptions(**vars(args)), None, "run", local=True))
 
 
 @pytest.fixture

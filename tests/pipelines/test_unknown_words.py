@@ -35,6 +35,13 @@ def test_texts_that_the_model_cannot_read_end_the_run(
     assert check_ledger(store, 12)["tokens"]["unknown"] == 12
 
 
+def test_a_tiny_store_of_unknown_words_alone_is_refused(embed: Run, inputs: Path) -> None:
+    write_lines(inputs / "a.txt", THAI[:4])
+    embed(inputs / "*").failed(3, "4 of 4 tokens are unknown")
+    write_lines(inputs / "a.txt", ["the dog", *THAI[:4]])
+    embed(inputs / "*").ok()
+
+
 def test_few_unknown_words_of_a_night_end_no_run(
     embed: Run, run: Run, inputs: Path, store: Path
 ) -> None:

@@ -15,7 +15,7 @@ Asked = TypeVar("Asked", bound="DataclassInstance")
 
 
 def options_of(
-    kind: type[Asked], function: str, given: Mapping[str, Any], arguments: Sequence[Any] = ()
+    kind: type[Asked], function: str, keywords: Mapping[str, Any], arguments: Sequence[Any] = ()
 ) -> Asked:
     """Return the options from keywords, or from `arguments` without a keyword.
 
@@ -23,18 +23,18 @@ def options_of(
     value.
     """
     required = {item.name: is_required(item) for item in fields(kind)}
-    given = {**_by_name(kind, function, arguments), **without_aliases(kind, given)}
-    for name in given:
+    keywords = {**_by_name(kind, function, arguments), **without_aliases(kind, keywords)}
+    for name in keywords:
         if name not in required:
             near = nearest(name, required)
             hint = f"; did you mean {near}?" if near else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
     missing = next(
-        (name for name, needed in required.items() if needed and name not in given), None
+        (name for name, needed in required.items() if needed and name not in keywords), None
     )
     if missing is not None:
         raise TypeError(f"{function}() missing 1 required keyword-only argument: {missing!r}")
-    return kind(**given)
+    return kind(**keywords)
 
 
 def _by_name(
@@ -49,14 +49,14 @@ def _by_name(
     return dict(zip(names, arguments, strict=False))
 
 
-def without_aliases(kind: type["DataclassInstance"], given: Mapping[str, Any]) -> dict[str, Any]:
+def without_aliases(kind: type["DataclassInstance"], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords by the names of fields.
 
     Raises OptionError if one option is given by two of its names with different values.
     """
     names = aliases_in(kind)
     by_field: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in keywords.items():
         field = names.get(name, name)
         if by_field.get(field, value) != value:
             raise OptionError(f"{name} is another name of {field}, with another value; give one")

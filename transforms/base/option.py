@@ -40,8 +40,10 @@ class Declared:
     `kind` checks and converts the text of one value; `choices` are the words that are allowed if it
     is a word. `flag` is given if it is not the field's name. With `positional` the option is an
     argument without a flag. `several`: "repeat", a flag for each value; "list", a flag may have
-    many values. With `once` a repeated flag has to have the same value. An `advanced` option is
-    shown by --help-all, not by --help. A `gate` ends a run that exceeds its value.
+    many values. With `bare` the option takes the arguments without a flag too. With `once` a
+    repeated flag has to have the same value. An `advanced` option is shown by --help-all, not by
+    --help. A `gate` ends a run that exceeds its value. `fallback` returns the value of an option
+    that is not given.
     """
 
     help: str
@@ -53,10 +55,12 @@ class Declared:
     flag: str = ""
     positional: bool = False
     several: Literal["repeat", "list"] | None = None
+    bare: bool = False
     once: bool = False
     advanced: bool = False
     remembered: Remembered | None = None
     gate: bool = False
+    fallback: Callable[[], Any] | None = None
 
     @property
     def check(self) -> Kind | None:
@@ -142,11 +146,17 @@ def read(given: Any) -> None:
         declared = item.metadata.get(KEY)
         value = getattr(given, item.name)
         if value is None and not is_required(item):
-            value = item.default
+            value = _value_if_not_given(item, declared)
         elif declared is not None and (is_required(item) or value != item.default):
             value = _read(value, item, declared)
         object.__setattr__(given, item.name, value)
     _check_exclusive(given)
+
+
+def _value_if_not_given(item: "Field[Any]", declared: Declared | None) -> Any:
+    if declared is not None and declared.fallback is not None:
+        return declared.fallback()
+    return item.default
 
 
 def check_value(kind: type, name: str, value: Any) -> None:

@@ -55,10 +55,10 @@ def parameters_of(*options: type[Any]) -> Parameters:
 
 
 def _renamed(match: re.Match[str], parameters: Parameters) -> str:
-    given = match["flag"] or match["letter"]
-    if given is None:
+    flag_or_letter = match["flag"] or match["letter"]
+    if flag_or_letter is None:
         return match[0]
-    for flag, value in ((given, True), (given.removeprefix("no-"), False)):
+    for flag, value in ((flag_or_letter, True), (flag_or_letter.removeprefix("no-"), False)):
         parameter = flag.replace("-", "_")
         for name in (parameter, f"{parameter}s"):  # a flag that is repeated is a list
             if name in parameters:

@@ -184,23 +184,23 @@ def _sent(result: EmbeddedElement) -> Any:
     return value
 
 
-def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
+def types_of(kind: Any, job: RowsJob) -> tuple[Any, Any]:
     """Return the types of embedded and rejected elements for a type of elements.
 
     Raises OptionError for rows without the text, or with a field that is to be added.
     """
-    fields = fields_of(given)
+    fields = fields_of(kind)
     if fields is not None:
         return _types_of_rows(fields, job)
-    if isinstance(given, typehints.TupleHint.TupleConstraint) and len(given.tuple_types) == 2:
+    if isinstance(kind, typehints.TupleHint.TupleConstraint) and len(kind.tuple_types) == 2:
         job.check_prefix([])
-        name, text = given.tuple_types
+        name, text = kind.tuple_types
         name_of_vector = typehints.Tuple[name, int] if job.adds_pieces else name
         return typehints.Tuple[name_of_vector, np.ndarray], typehints.Tuple[name, text, str]
-    if isinstance(given, typehints.DictHint.DictConstraint):
+    if isinstance(kind, typehints.DictHint.DictConstraint):
         return typehints.Dict[str, typehints.Any], typehints.Dict[str, typehints.Any]
-    if given in (pa.RecordBatch, pa.Table):
-        return given, given
+    if kind in (pa.RecordBatch, pa.Table):
+        return kind, kind
     return typehints.Any, typehints.Any
 
 

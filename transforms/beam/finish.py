@@ -12,7 +12,7 @@ from sentence_beam.transforms.steps.options.resolve import Resolved
 
 
 def finished(
-    known: tuple[beam.PCollection, ...],
+    settled_parts: tuple[beam.PCollection, ...],
     ranges: beam.PCollection | None,
     resolved: Resolved,
     indexing: Hints | None = None,
@@ -20,11 +20,11 @@ def finished(
 ) -> Any:
     """Return the PCollection of the one Result of a run.
 
-    `known` are all units and problems, `ranges` those of `Embed`. `indexing` are hints for the
-    steps that find the lists of an index. `raises` makes a failed run a failed job.
+    `settled_parts` are all units and problems, `ranges` those of `Embed`. `indexing` are hints for
+    the steps that find the lists of an index. `raises` makes a failed run a failed job.
     """
     job = resolved.job
-    settled = known | "Commit/Settle" >> Settle(job.run)
+    settled = settled_parts | "Commit/Settle" >> Settle(job.run)
     parts = [settled]
     if ranges:
         parts.append(ranges)

@@ -177,7 +177,7 @@ class GatherByKey(beam.PTransform):
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         return (
             rows
-            | "ByReader" >> beam.Map(lambda one: (one.reader, one)).with_output_types(ByReader)
+            | "ByReader" >> beam.Map(lambda part: (part.reader, part)).with_output_types(ByReader)
             | "Group" >> beam.GroupByKey()
             | "Write" >> beam.Map(keeping_lease, self._key, gathered, self._result)
         )
@@ -315,21 +315,21 @@ def without_figures(element: IndexElement) -> IndexElement:
 
 
 def timed_together(
-    given: list[IndexElement],
+    elements: list[IndexElement],
     key: tuple[str, str],
     figure: str,
     step: Callable[[list[Any]], Iterator[Any]],
 ) -> Iterator[IndexElement]:
     """Yield what the step makes of all elements; the index's record has all figures."""
-    ended = [element for element in given if element.fact is not None]
+    ended = [element for element in elements if element.fact is not None]
     if ended:
         yield from ended
         return
     watch = Stopwatch()
     with watch.time(figure):
-        made = keeping_lease([element.work for element in given], key, step)
+        made = keeping_lease([element.work for element in elements], key, step)
     METRICS.update(watch.figures)
-    figures = (*(each for element in given for each in element.figures), watch.figures)
+    figures = (*(each for element in elements for each in element.figures), watch.figures)
     for item in made:
         yield IndexElement.from_result(item, figures)
         figures = ()

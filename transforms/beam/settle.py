@@ -32,9 +32,11 @@ class Settle(beam.PTransform):
         super().__init__()
         self._run = run
 
-    def expand(self, known: Any) -> beam.PCollection:
-        parts = () if isinstance(known, PBegin) else known
-        pipeline = known.pipeline if isinstance(known, PBegin) else known[0].pipeline
+    def expand(self, collections: Any) -> beam.PCollection:
+        parts = () if isinstance(collections, PBegin) else collections
+        pipeline = (
+            collections.pipeline if isinstance(collections, PBegin) else collections[0].pipeline
+        )
         # a run may make no unit, and grouping nothing gives nothing
         begun = pipeline | "Begin" >> beam.Create([None])
         grouped_units = [

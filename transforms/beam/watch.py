@@ -23,14 +23,14 @@ class WatchAnswers(beam.PTransform):
         self._job = WatchJob(run, model)
 
     def expand(self, parts: Any) -> beam.PCollection:
-        asked = (
+        answers = (
             parts
             | "All" >> Merge()
             | "Together" >> Together()
             | "Ask" >> beam.FlatMap(keeping_lease, self._job.run.key, watch_answers, self._job)
         )
-        asked.element_type = RunFact
-        return asked
+        answers.element_type = RunFact
+        return answers
 
 
 def with_watch(

@@ -91,7 +91,7 @@ class WriteStore(beam.PTransform):
         self, rows: beam.PCollection, resolved: Resolved, engine: Engine
     ) -> beam.PCollection:
         job = resolved.job
-        asked = self._asked
+        options = self._asked
         batches = (
             rows
             | "Window" >> beam.WindowInto(GlobalWindows())
@@ -120,11 +120,13 @@ class WriteStore(beam.PTransform):
         )
         empty = begun.buckets | "Empty" >> beam.FlatMap(lambda work: empty_blocks(work.buckets))
         blocks = (packed.blocks, empty) | "Blocks" >> beam.Flatten()
-        hints = _given(accelerator=asked.accelerator, min_ram=asked.min_ram)
+        hints = _given(accelerator=options.accelerator, min_ram=options.min_ram)
         embedded = PackedBlocks(blocks, packed.problems) | "Embed" >> EmbedBlocks(job, hints)
-        known = (embedded.units, embedded.problems, begun[PROBLEMS])
-        indexing = _given(accelerator=asked.accelerator, min_ram=index_ram(resolved, asked.min_ram))
-        result = finished(known, embedded.ranges, resolved, indexing)
+        settled_parts = (embedded.units, embedded.problems, begun[PROBLEMS])
+        indexing = _given(
+            accelerator=options.accelerator, min_ram=index_ram(resolved, options.min_ram)
+        )
+        result = finished(settled_parts, embedded.ranges, resolved, indexing)
         # A stage of its own: what raises is tried again, and the commit should not be.
         return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(result_or_error)
 
@@ -170,10 +172,10 @@ class PackRowsFn(beam.DoFn):
         self._key: tuple[int, ...] = ()
 
     def process(self, batch: RowBatch, work: Sequence[ToPack]) -> Iterator[Any]:
-        for one in work:
+        for collection in work:
             if self._packer is None:
-                self._packer = CollectionPacker(one, self._job)
-                self._key = astuple(one.buckets)
+                self._packer = CollectionPacker(collection, self._job)
+                self._key = astuple(collection.buckets)
             try:
                 check_worker(self._job.run)
                 self._renew()

@@ -146,7 +146,7 @@ def _as_equal_floats(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column.cast(kind)
     cast = column.cast(kind, safe=False)
     pairs = zip(column.to_pylist(), cast.to_pylist(), strict=True)
-    is_equal = [one is not None and int(other) == one for one, other in pairs]
+    is_equal = [value is not None and int(other) == value for value, other in pairs]
     return pc.if_else(pa.array(is_equal), cast, pa.scalar(None, kind))
 
 

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,8 +21,12 @@ from sentence_beam.transforms.corpus.column_types import ColumnType
 from sentence_beam.transforms.corpus.files import InputFile
 
 ITS_COLUMNS = "its columns"
+TEXT_OPTION = "--text-column"
+SAMPLED = 20  # rows, for one value of each column
+SHOWN = 30  # characters of a value
 Kinds = Mapping[str, ColumnType]
 NO_KINDS: Kinds = MappingProxyType({})
+NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,17 @@ class FileColumns(ABC):
         """Return the keys of the first rows; None for formats with a schema or a header."""
         return None
 
+    def first_values(self, rows: int) -> dict[str, list[Any]]:
+        """Return the values of the first rows, by column; none for plain text.
+
+        Values of no type that a text or an id has may be left out, with their columns.
+        """
+        return {}
+
+    def has_nulls(self, name: str) -> bool:
+        """Whether a column is known to have nulls, without a look at its values."""
+        return False
+
     @property
     def trimmed_names(self) -> tuple[str, ...]:
         """The names that were stripped, as the file has them."""
@@ -89,7 +105,17 @@ class FileColumns(ABC):
 
     def missing_error(self, name: str, option: str) -> OptionError:
         """Return the error for a column that the file does not have."""
-        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
+        values = self.sample_values(option)
+        return no_column(self.file, name, option, ITS_COLUMNS, self.names(), values)
+
+    def sample_values(self, option: str) -> Mapping[str, Any]:
+        """Return a value of each column, for the message about a missing text; else none."""
+        if option != TEXT_OPTION:
+            return {}
+        return {
+            name: next((value for value in values if value not in (None, "")), None)
+            for name, values in self.first_values(SAMPLED).items()
+        }
 
 
 def name_options(
@@ -98,7 +124,7 @@ def name_options(
     """Return the columns that options name, each with its option."""
     named: list[tuple[str, str]] = []
     if text is not None:
-        named.append(("--text-column", text))
+        named.append((TEXT_OPTION, text))
     if id_column is not None:
         named.append(("--id-column", id_column))
     named += (("--keep-columns", name) for name in keep)
@@ -106,21 +132,40 @@ def name_options(
 
 
 def no_column(
-    file: InputFile, name: str, option: str, noun: str, names: Sequence[str]
+    file: InputFile,
+    name: str,
+    option: str,
+    noun: str,
+    names: Sequence[str],
+    values: Mapping[str, Any] = NO_VALUES,
 ) -> OptionError:
     """Return the error for a missing column; `noun` is the message's word for the other columns."""
-    return OptionError(
-        f"{file.path} has no column {name} ({option}){list_columns(noun, name, names)}"
-    )
+    listed = list_columns(noun, name, names, values)
+    return OptionError(f"{file.path} has no column {name} ({option}){listed}")
 
 
-def list_columns(noun: str, name: str, names: Sequence[str]) -> str:
-    """Return the end of a message about a missing column: a similar name, and all names."""
+def list_columns(
+    noun: str, name: str, names: Sequence[str], values: Mapping[str, Any] = NO_VALUES
+) -> str:
+    """Return the end of a message about a missing column: a similar name, and all names.
+
+    With a name goes one of its `values`.
+    """
     near = nearest(name, names) if name not in names else None
-    listed = ", ".join(map(_quote, names)) or "none"
+    listed = ", ".join(f"{_quote(one)}{_shown(values.get(one))}" for one in names) or "none"
     if not near:
         return f"; {noun}: {listed}"
     return f"; did you mean {_quote(near)}? {noun}: {listed}"
+
+
+def _shown(value: Any) -> str:
+    """Return the beginning of a value after a blank, for a list; "" for None."""
+    if value is None:
+        return ""
+    text = str(value)
+    if len(text) > SHOWN:
+        text = f"{text[:SHOWN].rstrip()}..."
+    return f" {text!r}" if isinstance(value, str) else f" {text}"
 
 
 def _quote(name: str) -> str:

@@ -186,8 +186,8 @@ class Finder:
         """Return the files to read of a folder, whose files are grouped by `_group_by_format`."""
         if self.file_format != "auto":
             return self._choose_requested(groups)
-        known = set(groups) - {""}
-        kinds = sorted(known - {"file"} or known)
+        formats = set(groups) - {""}
+        kinds = sorted(formats - {"file"} or formats)
         if len(kinds) > 1:
             ending = ending_of(groups[kinds[0]][0].path)
             raise OptionError(

@@ -15,18 +15,18 @@ from sentence_beam.transforms.corpus.row_columns import read_id
 Id: TypeAlias = str | int | bytes | uuid.UUID
 
 
-def is_one_id(given: Any) -> bool:
+def is_one_id(value: Any) -> bool:
     """Return whether a program gave one id, and not several."""
-    return isinstance(given, str | bytes | pa.Scalar) or not isinstance(given, Iterable)
+    return isinstance(value, str | bytes | pa.Scalar) or not isinstance(value, Iterable)
 
 
-def ids_as_text(given: Id | Iterable[Id]) -> list[str]:
+def ids_as_text(ids: Id | Iterable[Id]) -> list[str]:
     """Return one or several ids as text.
 
     Raises OptionError for a value that cannot be an id, such as a number with a point.
     """
-    ids: Any = [given] if is_one_id(given) else given
-    return [each if isinstance(each, str) else _as_text(each) for each in ids]
+    several: Any = [ids] if is_one_id(ids) else ids
+    return [each if isinstance(each, str) else _as_text(each) for each in several]
 
 
 def _as_text(value: Any) -> str:

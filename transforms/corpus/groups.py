@@ -77,7 +77,7 @@ def tokens_by_size(sizes: np.ndarray, is_plain: np.ndarray) -> np.ndarray:
     return np.where(is_plain, sizes // TEXT_BYTES_PER_TOKEN, PACKS * sizes // BYTES_PER_TOKEN)
 
 
-def choose_bits(files: int, tokens: int, unit_tokens: int, known: int | None) -> int | None:
+def choose_bits(files: int, tokens: int, unit_tokens: int, bits: int | None) -> int | None:
     """Choose the bits of group numbers for small files, which have `tokens` together.
 
     They are the known ones, unless groups have become large; None for fewer than `SMALL` files.
@@ -88,11 +88,11 @@ def choose_bits(files: int, tokens: int, unit_tokens: int, known: int | None) ->
     1
     """
     units = tokens / unit_tokens
-    if known is not None and units <= GROWTH << known:
-        return known
-    if known is None and files < SMALL:
+    if bits is not None and units <= GROWTH << bits:
+        return bits
+    if bits is None and files < SMALL:
         return None
-    return max(known or 0, max(0, int(units + 0.999_999) - 1).bit_length())
+    return max(bits or 0, max(0, int(units + 0.999_999) - 1).bit_length())
 
 
 def group_of_key(key: int, bits: int) -> str:
@@ -128,7 +128,7 @@ def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator
     for part in chain.from_iterable(read_span(span, columns, unit_tokens) for span in group.spans):
         size = sum(estimated_tokens(len(text.encode()), 1) for text in part.texts)
         if waiting and tokens + size > MOST * unit_tokens:
-            stop = start + sum(one.read for one in waiting)
+            stop = start + sum(held.read for held in waiting)
             yield _join(group, f"{group.name}.{number}", (start, stop), waiting)
             waiting = []
             tokens = 0

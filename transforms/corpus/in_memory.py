@@ -27,7 +27,7 @@ Files: TypeAlias = StrPath | Iterable[os.PathLike[str]]
 
 
 def input_of(
-    given: Rows | Files, used: Callable[[], Columns] | None = None
+    source: Rows | Files, used: Callable[[], Columns] | None = None
 ) -> tuple[str, ...] | pa.Table:
     """The files that a pattern, a path or several paths name; else the rows, as a table.
 
@@ -35,29 +35,29 @@ def input_of(
     that are used (None: all). Raises OptionError for anything else, for values without an Arrow
     type, and for texts that all are names of files.
     """
-    if isinstance(given, str | os.PathLike):
-        return (as_text(given),)
-    rows: Any = given
-    with _naming_rows(given):
-        is_table_of_rows = isinstance(given, pa.RecordBatch | pa.Array | Mapping)
-        if not is_table_of_rows and not hasattr(given, "__arrow_c_stream__"):
-            rows = list(given)
+    if isinstance(source, str | os.PathLike):
+        return (as_text(source),)
+    rows: Any = source
+    with _naming_rows(source):
+        is_table_of_rows = isinstance(source, pa.RecordBatch | pa.Array | Mapping)
+        if not is_table_of_rows and not hasattr(source, "__arrow_c_stream__"):
+            rows = list(source)
             paths = _paths_of(rows)
             if paths:
                 return paths
     columns = used() if used is not None else None
-    with _naming_rows(given):
+    with _naming_rows(source):
         return _with_file_types(columns_of(rows, columns))
 
 
 @contextlib.contextmanager
-def _naming_rows(given: Any) -> Iterator[None]:
+def _naming_rows(source: Any) -> Iterator[None]:
     """Turn errors about values that are no rows into one line with their type."""
     try:
         yield
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise OptionError(
-            f"rows of {type(given).__name__} cannot be read ({error}); give texts or dicts"
+            f"rows of {type(source).__name__} cannot be read ({error}); give texts or dicts"
         ) from None
 
 

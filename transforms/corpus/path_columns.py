@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.column_checks import ITS_COLUMNS, FileColumns, Kinds, no_column
@@ -49,12 +50,16 @@ class PathColumns(FileColumns):
     def first_keys(self) -> list[str] | None:
         return self.own.first_keys()
 
+    def first_values(self, rows: int) -> dict[str, list[Any]]:
+        return self.own.first_values(rows)
+
     @property
     def trimmed_names(self) -> tuple[str, ...]:
         return self.own.trimmed_names
 
     def missing_error(self, name: str, option: str) -> OptionError:
-        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
+        values = self.sample_values(option)
+        return no_column(self.file, name, option, ITS_COLUMNS, self.names(), values)
 
     def _of_path(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the named columns that only the path has."""

@@ -56,7 +56,7 @@ def as_pieces(rows: UnitRows, cuts: "list[Pieces]", text_column: str | None) -> 
         np.arange(len(document)) - first,
         np.repeat(counts, counts),
         *np.array(spans, np.int64).reshape(-1, 2).T,
-        [bytes(one) for one in hashes[document]],
+        [bytes(piece_hash) for piece_hash in hashes[document]],
         before,
     ]
     table = pa.table(

@@ -114,7 +114,7 @@ def _of_dicts(rows: Sequence[Mapping[str, Any]], columns: Columns | None) -> dic
 
 def _is_used(name: str, columns: Columns | None) -> bool:
     """Whether an option names a column or a field of it."""
-    return columns is None or any(f"{one}.".startswith(f"{name}.") for one in columns.wanted)
+    return columns is None or any(f"{path}.".startswith(f"{name}.") for path in columns.wanted)
 
 
 def _if_used(name: str, values: Any, columns: Columns | None) -> Any:

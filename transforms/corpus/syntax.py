@@ -48,10 +48,10 @@ class CsvSyntax:
         """Return the syntax of a SPEC; "" leaves everything to the file. Raises OptionError."""
         if not text:
             return cls()
-        given = GRAMMAR.read_items(text, CSV)
-        quote = given.get("quote")
-        escape = given.get("escape")
-        columns = tuple("" if name == UNNAMED else name for name in _words(text, "columns", given))
+        items = GRAMMAR.read_items(text, CSV)
+        quote = items.get("quote")
+        escape = items.get("escape")
+        columns = tuple("" if name == UNNAMED else name for name in _words(text, "columns", items))
         named = [name for name in columns if name]
         if columns and not named:
             raise OptionError(f"csv {text!r}: columns={UNNAMED} names no column; name one")
@@ -61,8 +61,8 @@ class CsvSyntax:
             None if quote is None else quote != "none",
             None if escape is None else escape == "\\",
             columns,
-            _words(text, "null", given),
-            int(given.get("skip", 0)),
+            _words(text, "null", items),
+            int(items.get("skip", 0)),
         )
 
     def __str__(self) -> str:
@@ -80,11 +80,11 @@ class CsvSyntax:
         return ",".join(items)
 
 
-def _words(text: str, key: str, given: dict[str, Any]) -> tuple[str, ...]:
+def _words(text: str, key: str, items: dict[str, Any]) -> tuple[str, ...]:
     """Return the words of a value, which slashes separate. Raises OptionError for an empty one."""
-    if key not in given:
+    if key not in items:
         return ()
-    words = tuple(word.replace("//", "/") for word in SLASH.split(given[key]))
+    words = tuple(word.replace("//", "/") for word in SLASH.split(items[key]))
     if not all(words):
         raise OptionError(
             f"csv {text!r}: {key} has an empty word; say {key}=A/B, and // for a slash in a word"

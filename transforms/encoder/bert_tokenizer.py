@@ -126,7 +126,7 @@ def _expected_parts(
     """Return the parts that transformers would make."""
     first = names["cls_token"]
     last = names["sep_token"]
-    one = [_special(first, 0), _sequence("A", 0), _special(last, 0)]
+    single = [_special(first, 0), _sequence("A", 0), _special(last, 0)]
     frame = {
         name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in sorted((first, last))
     }
@@ -141,8 +141,8 @@ def _expected_parts(
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": one,
-            "pair": [*one, _sequence("B", 1), _special(last, 1)],
+            "single": single,
+            "pair": [*single, _sequence("B", 1), _special(last, 1)],
             "special_tokens": frame,
         },
         "model": {

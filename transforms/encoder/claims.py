@@ -33,9 +33,9 @@ class Claims:
         Returns the same GPU again if this process has claimed one of `gpus` before.
         """
         with self._lock:
-            known = self.own.get(os.getpid())
-            if known is not None and known in gpus:
-                return known
+            claimed = self.own.get(os.getpid())
+            if claimed is not None and claimed in gpus:
+                return claimed
             self.folder.mkdir(mode=0o700, exist_ok=True)
             with _held(self.folder / "claiming"):
                 chosen = min(gpus, key=self._claimed)

@@ -288,9 +288,9 @@ def _name_of(device: torch.device) -> str:
 
 def _own_gpu(gpus: Sequence[torch.device]) -> torch.device:
     """Return the GPU that this process claims. Raises `OptionError` without a place for claims."""
-    known = {str(torch.cuda.get_device_properties(gpu).uuid): gpu for gpu in gpus}
+    gpus_by_uuid = {str(torch.cuda.get_device_properties(gpu).uuid): gpu for gpu in gpus}
     try:
-        return known[claims_of_machine().claim(list(known))]
+        return gpus_by_uuid[claims_of_machine().claim(list(gpus_by_uuid))]
     except OSError as error:
         raise OptionError(
             f"device {OWN_GPU!r}: GPUs cannot be claimed ({first_line(error)}); let TMPDIR name a"

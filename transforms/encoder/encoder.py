@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -47,6 +48,7 @@ from sentence_beam.transforms.space.int8_model import INT8, MISSING, Int8Model, 
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from sentence_beam.transforms.space.recipe import Machine, Recipe
 from sentence_beam.transforms.space.st_modules import DOCUMENT
+from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
 
 _LOGGER = logging.getLogger(__name__)
 # batches of windows whose token states are in memory together
@@ -125,7 +127,8 @@ class Encoder:
         because queries may have their own. `deterministic`: a text's vector has the same bits
         beside any texts and with any number of threads. `route`: the default route of texts in a
         model that has several. A folder that `export` made has its own values for parameters that
-        are not given. Raises `OptionError` for options or files that do not work.
+        are not given. Warns if the model was trained with prompts and has none here. Raises
+        `OptionError` for options or files that do not work.
         """
         fitted = None
         if isinstance(calibration, Calibration):
@@ -144,7 +147,10 @@ class Encoder:
             "calibration": calibration,
         }
         machine = Machine(device, tokens_per_batch, deterministic)
-        return cls.from_recipe(Recipe.from_options(options), machine, fitted, route)
+        recipe = Recipe.from_options(options)
+        if prompt is None and prompt_name is None:
+            _warn_of_prompts(recipe.files(route).trained_prompts)
+        return cls.from_recipe(recipe, machine, fitted, route)
 
     @classmethod
     def from_recipe(
@@ -377,6 +383,18 @@ def _warn_of_slow_passes(files: ModelFiles, dtype: str, replicas: Sequence[Repli
             objections.append(describe_slow_dtype(dtype, files.family, capability))
     for warning in dict.fromkeys(filter(None, objections)):
         _LOGGER.warning("%s: %s: %s", files.folder, files.family, warning)
+
+
+def _warn_of_prompts(trained: TrainedPrompts | None) -> None:
+    """Warn a caller of `Encoder.load` that texts have none of the prompts of the training."""
+    if trained is None:
+        return
+    prompts = [f"prompt={text!r}" for text in (trained.document, trained.query) if text]
+    mend = f"say {' or '.join(prompts)}, or prompt='' if none is wanted"
+    warnings.warn(
+        f"{trained.request('documents')}; {mend}",
+        stacklevel=4,  # this function, `load` and its decorator
+    )
 
 
 def _checked_machine(machine: Machine, dtype: str, int8: Int8Model | None) -> Machine:

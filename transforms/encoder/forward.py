@@ -132,11 +132,11 @@ class Forward:
 
 
 def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -> None:
-    known = tokenizer.vocabulary
+    ids = tokenizer.vocabulary
     rows = embedding_rows(model)
-    if known > rows:
+    if ids > rows:
         raise OptionError(
-            f"{files.folder}: the tokenizer has ids up to {known - 1}, the model {rows} token "
+            f"{files.folder}: the tokenizer has ids up to {ids - 1}, the model {rows} token "
             "embeddings; save the model again after resize_token_embeddings"
         )
 

@@ -147,19 +147,19 @@ def ready_pieces(
 
     `states_of` yields the token states of a run's windows with their numbers, in any order.
     """
-    known: dict[int, TokenStates] = {}
+    by_window: dict[int, TokenStates] = {}
     done = 0
     for run in job.runs:
-        known.update(states_of(run))
+        by_window.update(states_of(run))
         ready = done
         while ready < len(job.pieces) and job.pieces[ready][-1].window <= run.windows[-1]:
             ready += 1
         if ready > done:
-            yield ReadyPieces(job.rows[done:ready], job.pieces[done:ready], known)
+            yield ReadyPieces(job.rows[done:ready], job.pieces[done:ready], by_window)
         done = ready
         if done < len(job.pieces):
             oldest = job.pieces[done][0].window
-            known = {window: states for window, states in known.items() if window >= oldest}
+            by_window = {window: states for window, states in by_window.items() if window >= oldest}
 
 
 def _length(piece: Sequence[WindowPart]) -> int:
@@ -167,32 +167,32 @@ def _length(piece: Sequence[WindowPart]) -> int:
 
 
 def _join_parts(
-    pieces: Sequence[Sequence[WindowPart]], known: dict[int, TokenStates]
+    pieces: Sequence[Sequence[WindowPart]], by_window: dict[int, TokenStates]
 ) -> TokenStates:
     """Pack the token states of pieces from those of their windows."""
     parts = [part for piece in pieces for part in piece]
-    one = known[parts[0].window]
+    first = by_window[parts[0].window]
 
     def join(read: Callable[[TokenStates], Tensor | None]) -> Tensor:
         slices = []
         for part in parts:
-            values = read(known[part.window])
+            values = read(by_window[part.window])
             assert values is not None, "all windows have the same fields"
             slices.append(values[part.first : part.stop])
         return torch.cat(slices)
 
-    raw = None if one.raw is None else join(lambda states: states.raw)
-    special = None if one.special is None else join(lambda states: states.special)
+    raw = None if first.raw is None else join(lambda states: states.raw)
+    special = None if first.special is None else join(lambda states: states.special)
     return replace(
-        one,
-        hidden={layer: join(_hidden_reader(layer)) for layer in one.hidden},
+        first,
+        hidden={layer: join(_hidden_reader(layer)) for layer in first.hidden},
         token_ids=join(lambda states: states.token_ids),
         offsets=torch.tensor([0, *map(_length, pieces)]).cumsum(0),
         keep=join(lambda states: states.keep),
         raw=raw,
         special=special,
         prompt_tokens=0,
-        own_attention={head: join(_head_reader(head)) for head in one.own_attention},
+        own_attention={head: join(_head_reader(head)) for head in first.own_attention},
         mask=None,
     )
 

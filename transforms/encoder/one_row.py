@@ -85,10 +85,10 @@ class OneRowRunner:
     @torch.inference_mode()
     def _prepare(self, files: ModelFiles) -> None:
         """Exchange the attention function; raise UnfitModelError if it cannot do its work."""
-        one = Batch(np.arange(1), np.arange(3, 8), np.array([5]))
+        batch = Batch(np.arange(1), np.arange(3, 8), np.array([5]))
         furthest = min(files.position_limit or _FURTHEST, _FURTHEST)
         with quiet_transformers():
-            requested = note_attention(self.model, self._kernel, self._inputs(one), furthest)
+            requested = note_attention(self.model, self._kernel, self._inputs(batch), furthest)
         if not requested or self.model.config._attn_implementation != NAME:
             raise UnfitModelError("its attention cannot be exchanged")
         for each in requested:

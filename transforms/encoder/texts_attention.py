@@ -283,8 +283,8 @@ def _texts(query: Tensor) -> tuple[Tensor, int, Kernel]:
 
 
 def _check_known(options: dict[str, Any]) -> None:
-    given = {name for name, value in options.items() if value is not None}
-    unknown = given - _READ - _WITHOUT_EFFECT
+    named = {name for name, value in options.items() if value is not None}
+    unknown = named - _READ - _WITHOUT_EFFECT
     if unknown:
         raise UnfitModelError(f"its attention takes {', '.join(sorted(unknown))}")
     if isinstance(options.get("scaling"), Tensor):

@@ -335,11 +335,11 @@ def _check_unicode(texts: Sequence[str]) -> None:
 
 
 def _pack(filled: list[FilledTemplate]) -> Tokenized:
-    lengths = np.array([len(one.ids) for one in filled], dtype=np.int64)
+    lengths = np.array([len(tokens.ids) for tokens in filled], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    counts = np.array([one.whole for one in filled], dtype=np.int32)
-    masks = np.array([one.mask for one in filled], dtype=np.int64)
-    ids = _flat((one.ids for one in filled), np.int32, int(offsets[-1]))
+    counts = np.array([tokens.whole for tokens in filled], dtype=np.int32)
+    masks = np.array([tokens.mask for tokens in filled], dtype=np.int64)
+    ids = _flat((tokens.ids for tokens in filled), np.int32, int(offsets[-1]))
     return Tokenized(ids, offsets, counts, counts > lengths, masks=masks)
 
 

@@ -22,13 +22,13 @@ def find_prefix(names: Collection[str], missing: Collection[str]) -> str | None:
     'module.'
     >>> find_prefix({"query.a.weight", "document.a.weight"}, ["a.weight"])
     """
-    known = set(names)
+    existing = set(names)
     served: dict[str, int] = {}
     for key in sorted(missing):
-        prefixes = [name.removesuffix(key) for name in known if name.endswith(f".{key}")]
+        prefixes = [name.removesuffix(key) for name in existing if name.endswith(f".{key}")]
         if prefixes:
             served = {
-                prefix: sum(prefix + other in known for other in missing) for prefix in prefixes
+                prefix: sum(prefix + other in existing for other in missing) for prefix in prefixes
             }
             break
     most = max(served.values(), default=0)

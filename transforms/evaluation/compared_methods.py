@@ -85,8 +85,10 @@ def matched(
     by_pooler: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in poolers}
     if not paths:
         return by_pooler
-    models = [known for known in (model, model.for_documents()) if known is not None]
-    spaces = [(name, known.space(pooler)) for known in models for name, pooler in poolers.items()]
+    models = [settings for settings in (model, model.for_documents()) if settings is not None]
+    spaces = [
+        (name, settings.space(pooler)) for settings in models for name, pooler in poolers.items()
+    ]
     for path in paths:
         calibration = read_calibration(path)
         fitting = [name for name, space in spaces if space.pooled_id == calibration.pooled_id]

@@ -92,13 +92,19 @@ class ModelSettings:
         default = modules.prompts.get(modules.default_prompt or "", "")
         if files.exported is not None or modules.document_prompt == default:
             return None
+        if self.prompt is not None:
+            return None
         return replace(self, prompt=modules.document_prompt)
 
-    def for_queries(self) -> "ModelSettings | None":
-        """Return the settings for queries, or None if they are those of documents."""
+    def for_queries(self, query_prompt: str | None = None) -> "ModelSettings | None":
+        """Return the settings for queries, or None if they are those of documents.
+
+        If `query_prompt` is None, queries get the model's prompt.
+        """
         files = resolve_model(self.model, self.revision)
-        prompt = _query_prompt(files)
-        if prompt == _document_prompt(files) and not files.modules.routes:
+        prompt = _query_prompt(files) if query_prompt is None else query_prompt
+        of_documents = _document_prompt(files) if self.prompt is None else self.prompt
+        if prompt == of_documents and not files.modules.routes:
             return None
         if files.modules.routes:
             return replace(self, prompt=prompt, route=QUERY)

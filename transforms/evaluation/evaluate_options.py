@@ -14,6 +14,8 @@ from sentence_beam.transforms.options.common import (
     JSON_ROWS,
     MAX_TOKENS,
     MODEL,
+    PROMPT,
+    QUERY_PROMPT,
     REVISION,
     TABLE_FILE,
 )
@@ -88,6 +90,16 @@ class EvaluateOptions:
         several="repeat",
         flag="--cross-encoder",
         default=(),
+    )
+    prompt: str | None = option(
+        PROMPT,
+        help="text put before every text but queries of retrieval (default: the model's)",
+        default=None,
+    )
+    query_prompt: str | None = option(
+        QUERY_PROMPT,
+        help="text put before every query of retrieval (default: the model's)",
+        default=None,
     )
     similarity: str = option(
         "of two vectors, for sts, pairs and triplets; distances are negative, of vectors as pooled "

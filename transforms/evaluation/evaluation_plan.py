@@ -78,7 +78,12 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
     Raises OptionError for poolers, calibrations and models that cannot be used.
     """
     model = ModelSettings(
-        options.model, options.revision, options.max_tokens, options.dtype, options.device
+        options.model,
+        options.revision,
+        options.max_tokens,
+        options.dtype,
+        options.device,
+        options.prompt,
     )
     poolers, grid = expand(model, options.poolers)
     spaces = {name: model.space(pooler) for name, pooler in poolers.items()}
@@ -89,7 +94,7 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
     }
     return ScorePlan(
         model,
-        model.for_queries(),
+        model.for_queries(options.query_prompt),
         model.for_documents(),
         poolers,
         spaces,

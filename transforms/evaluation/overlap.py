@@ -22,11 +22,11 @@ def find_texts_of_fit(path: str, calibration: Calibration, tasks: list[Task]) ->
         )
     except (SentenceBeamError, OSError, KeyError, pa.ArrowException):
         return []
-    known = hashes.column("row_hash").combine_chunks()
+    fit_hashes = hashes.column("row_hash").combine_chunks()
     notes = []
     for task in tasks:
         texts = list(dict.fromkeys([*task.texts, *task.queries]))
-        seen = pc.is_in(pa.array(row_hashes(texts), pa.binary(16)), known).to_pylist()
+        seen = pc.is_in(pa.array(row_hashes(texts), pa.binary(16)), fit_hashes).to_pylist()
         both = [text for text, is_seen in zip(texts, seen, strict=True) if is_seen]
         if both:
             notes.append(

@@ -82,11 +82,11 @@ def read_pairs(path: str, part: str | None = None) -> ScoredPairs:
     gold = []
     first = []
     second = []
-    for line, (text, one, other) in _rows(path, "score", ("relatedness_score",), part):
+    for line, (text, text_a, text_b) in _rows(path, "score", ("relatedness_score",), part):
         if text.strip():
             gold.append(task_files.number(path, line, text))
-            first.append(one)
-            second.append(other)
+            first.append(text_a)
+            second.append(text_b)
     return _check_some(path, ScoredPairs(task_files.stem(path), np.array(gold), first, second))
 
 
@@ -101,14 +101,14 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
     second = []
     unlabelled = 0
     value = label_column(task_files.read_header(path))
-    for line, (text, one, other) in _rows(path, value, SICK_LABELS, part):
+    for line, (text, text_a, text_b) in _rows(path, value, SICK_LABELS, part):
         label = task_files.label(path, line, text)
         if label in UNLABELLED:
             unlabelled += 1
             continue
         labels.append(label)
-        first.append(one)
-        second.append(other)
+        first.append(text_a)
+        second.append(text_b)
     if not labels:
         raise OptionError(f"--task {path} holds no labelled pair; check the file")
     return LabelledPairs(labels, first, second, unlabelled)

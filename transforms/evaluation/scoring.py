@@ -16,6 +16,7 @@ from sentence_beam.transforms.evaluation.kinds.store_retrieval import POOLED, St
 from sentence_beam.transforms.evaluation.overlap import find_texts_of_fit
 from sentence_beam.transforms.evaluation.predict import predict_tasks
 from sentence_beam.transforms.evaluation.prediction_cache import Cache
+from sentence_beam.transforms.evaluation.prompt_notes import prompt_notes
 from sentence_beam.transforms.evaluation.score_rows import (
     DEV,
     Row,
@@ -73,6 +74,7 @@ def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     if tasks:
         plan = make_plan(options)
         grid = plan.grid
+        notes += prompt_notes(options, tasks)
         notes += _notes_of_plan(plan, tasks)
         _add_rows_of_tasks(plan, tasks, Cache(options.cache), rows)
     for store in stores:

@@ -127,8 +127,8 @@ def _add(digest: Any, value: Any) -> None:
 
 def overlap(train: Sequence[str], test: Sequence[str]) -> list[str]:
     """Return notes on the texts that are in both training and test data, if there are any."""
-    known = set(train)
-    both = list(dict.fromkeys(text for text in test if text in known))
+    train_texts = set(train)
+    both = list(dict.fromkeys(text for text in test if text in train_texts))
     if not both:
         return []
     return [f"{len(both)} of {len(set(test))} test texts are training texts too: {quoted(both)}"]

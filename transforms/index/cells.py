@@ -37,16 +37,16 @@ def allotted(lists: int, rows: np.ndarray) -> np.ndarray:
     A cell never gets more lists than it has rows. A cell with rows gets at least one, if there are
     enough.
     """
-    given = np.zeros(len(rows), np.int64)
-    given[np.argsort(-rows, kind="stable")[:lists]] = 1
-    given = np.minimum(given, rows)
-    while (missing := min(lists, int(rows.sum())) - int(given.sum())) > 0:
-        room = rows - given
+    shares = np.zeros(len(rows), np.int64)
+    shares[np.argsort(-rows, kind="stable")[:lists]] = 1
+    shares = np.minimum(shares, rows)
+    while (missing := min(lists, int(rows.sum())) - int(shares.sum())) > 0:
+        room = rows - shares
         more = missing * room // room.sum()
         if not more.any():
             more[np.argsort(-room, kind="stable")[:missing]] = 1
-        given = np.minimum(given + more, rows)
-    return given
+        shares = np.minimum(shares + more, rows)
+    return shares
 
 
 def distinct(rows: np.ndarray) -> np.ndarray:
@@ -111,9 +111,9 @@ def lists_of_cell(rows: np.ndarray, lists: int, metric: str) -> np.ndarray:
         return kmeans(rows, lists, metric)
     coarse = kmeans(rows[:: max(1, len(rows) // (COARSE_ROWS * cells))], cells, metric)
     cell = nearest(rows, coarse, metric)[1][:, 0]
-    given = allotted(lists, np.bincount(cell, minlength=cells))
+    shares = allotted(lists, np.bincount(cell, minlength=cells))
     return np.concatenate(
-        [kmeans(rows[cell == c], int(given[c]), metric) for c in np.flatnonzero(given)]
+        [kmeans(rows[cell == c], int(shares[c]), metric) for c in np.flatnonzero(shares)]
     )
 
 

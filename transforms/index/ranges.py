@@ -172,8 +172,8 @@ class OpenRanges(Part):
     def _header(self, number: int) -> RangeHeader:
         part = self._ranges[number]
         header = part.reader.header()
-        said = (header.first, header.stop, header.rows, header.first_id)
-        if said != (part.first, part.stop, part.rows, part.first_id):
+        recorded = (header.first, header.stop, header.rows, header.first_id)
+        if recorded != (part.first, part.stop, part.rows, part.first_id):
             raise changed(part.path)
         if header.code_size != self.index.code_size:
             raise DamagedIndexError(

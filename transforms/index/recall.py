@@ -264,13 +264,13 @@ def halves(
 
 
 def recall_of(
-    exact: ExactNeighbours, results: np.ndarray, known: np.ndarray
+    exact: ExactNeighbours, results: np.ndarray, is_known: np.ndarray
 ) -> dict[str, Any] | None:
     """Return the recall of the known queries, bool [q]; None without such queries, or without rows.
 
     `results` are positions int64 [q, depth]. Queries with unsettled neighbours are ignored.
     """
-    recalls = recall_at_k(exact, results)[exact.settled & known]
+    recalls = recall_at_k(exact, results)[exact.settled & is_known]
     if not len(recalls) or np.isnan(recalls).any():
         return None
     return _measured(recalls, exact.k)
@@ -279,12 +279,12 @@ def recall_of(
 def recall_among(
     exact: ExactNeighbours,
     results: np.ndarray,
-    known: np.ndarray,
+    is_known: np.ndarray,
     among: Callable[[np.ndarray], np.ndarray],
 ) -> dict[str, Any] | None:
     """Return recall over some rows only: the fraction found of these among the true neighbours.
 
-    `results` are positions int64 [q, depth], `known` bool [q] the queries that count. `among`
+    `results` are positions int64 [q, depth], `is_known` bool [q] the queries that count. `among`
     selects the rows: it takes positions, int64, and returns bool of their shape. Queries with
     unsettled neighbours are ignored. Returns None if fewer than twenty queries have such a row
     among their k true neighbours.
@@ -294,7 +294,7 @@ def recall_among(
     near = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0)
     is_wanted = near & among(positions)
     hits = _hits(results, positions, is_wanted)
-    queries = np.flatnonzero(is_wanted.any(axis=1) & exact.settled & known)
+    queries = np.flatnonzero(is_wanted.any(axis=1) & exact.settled & is_known)
     if len(queries) < _ENOUGH:
         return None
     wanted = np.minimum(is_wanted[queries].sum(axis=1), exact.k)

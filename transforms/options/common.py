@@ -1,5 +1,6 @@
 """The declarations of options that several commands have."""
 
+import os
 from dataclasses import replace
 
 from sentence_beam.transforms.base import values
@@ -16,6 +17,8 @@ FLOATS_ASKED = tuple(name for name in DTYPES_ASKED if name != "int8")
 METRICS = ("auto", "cosine", "ip", "l2")
 TABLE_FILE = "write .parquet, .csv, .json or .jsonl"
 NO_CALIBRATION = "none"
+STORE_VARIABLE = "SENTENCE_BEAM_STORE"
+DEFAULT_STORE = "store"
 NEIGHBOURS = 10  # rows for each query, or pairs
 
 
@@ -26,7 +29,18 @@ def calibration(text: str) -> str:
     return text
 
 
-STORE = Declared("folder or URL of the store", kind=values.filled, metavar="STORE", once=True)
+def default_store() -> str:
+    """Return the store of a command that names none."""
+    return os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+
+
+STORE = Declared(
+    f"folder or URL (default: ${STORE_VARIABLE} or {DEFAULT_STORE})",
+    kind=values.filled,
+    metavar="STORE",
+    once=True,
+    fallback=default_store,
+)
 SNAPSHOT = Declared("an earlier snapshot (default: the current one)", metavar="RUN")
 WHERE = Declared(
     "only rows whose kept columns match, as in lang = 'en' AND year >= 2020 (default: all rows)",
@@ -40,7 +54,7 @@ PRICE_PER_HOUR = Declared(
 )
 DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
-    f"rejected rows allowed before the run fails (default: {RememberedOptions.max_rejects:g})",
+    f"share of rows that may be rejected (default: {RememberedOptions.max_rejects:g})",
     kind=values.fraction,
     metavar="FRACTION",
 )
@@ -53,14 +67,18 @@ MAX_ANSWER_CHANGE = Declared(
 # Files and their text
 
 
-def named_input(what: str, default: str | None = None) -> Declared:
-    """Return the declaration of `--input`; a shell may expand a pattern to several names."""
+def named_input(what: str, default: str | None = None, bare: bool = False) -> Declared:
+    """Return the declaration of `--input`; a shell may expand a pattern to several names.
+
+    With `bare`, names without a flag are inputs too.
+    """
     ending = f" (default: {default})" if default is not None else ""
     return Declared(
-        f"{what}: files, folders, patterns, tables (iceberg:NAME, delta:PATH), or - for standard"
-        f" input, a line a text; several, or repeated{ending}",
+        f"{what}: files, folders, quoted patterns, tables (iceberg:NAME, delta:PATH); - for lines"
+        f" of standard input; several, or repeated{ending}",
         metavar="PATH",
         several="list",
+        bare=bare,
     )
 
 
@@ -81,8 +99,10 @@ JSON_ROWS = Declared(
     kind=values.dotted,
     metavar="NAME",
 )
-TEXT_COLUMN = Declared("column with the text (default: text)", metavar="NAME")
-ID_COLUMN = Declared("column with the id (default: made of path and position)", metavar="NAME")
+TEXT_COLUMN = Declared(
+    "column with the text (default: text, else the only one that can be it)", metavar="NAME"
+)
+ID_COLUMN = Declared("column with the id (default: id, else path and row)", metavar="NAME")
 QUERY_ID_COLUMN = Declared(
     "column with the name of a query in the result (default: its text)", metavar="NAME"
 )

@@ -80,8 +80,8 @@ class Concat:
 
     def __call__(self, states: TokenStates) -> Pooled:
         pooled = [part(states) for part in self.parts]
-        fallback = torch.stack([one.status == Status.FALLBACK for one in pooled]).any(dim=0)
-        return graded(torch.cat([one.vectors for one in pooled], dim=1), fallback)
+        fallback = torch.stack([each.status == Status.FALLBACK for each in pooled]).any(dim=0)
+        return graded(torch.cat([each.vectors for each in pooled], dim=1), fallback)
 
 
 @dataclass(frozen=True)

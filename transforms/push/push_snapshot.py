@@ -257,7 +257,7 @@ def _side_by_side(work: Sequence[Callable[[], None]], threads: int) -> None:
     """Do the work in so many threads; the first error ends it."""
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for future in as_completed([pool.submit(one) for one in work]):
+            for future in as_completed([pool.submit(job) for job in work]):
                 future.result()
         finally:
             pool.shutdown(cancel_futures=True)

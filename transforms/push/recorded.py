@@ -118,8 +118,8 @@ def _touched(steps: list[Step]) -> dict[str, Touched]:
 def _difference(
     new: Manifest, old: Sequence[Manifest], touched: list[dict[str, Touched]]
 ) -> RecordedDifference | None:
-    every = {row_id: one for ids in reversed(touched) for row_id, one in ids.items()}
-    wanted = {row_id: one.shard for row_id, one in every.items() if one.shard is not None}
+    every = {row_id: change for ids in reversed(touched) for row_id, change in ids.items()}
+    wanted = {row_id: change.shard for row_id, change in every.items() if change.shard is not None}
     rows = _places(new, old, wanted)
     if rows is None:
         return None

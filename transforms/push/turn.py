@@ -232,10 +232,10 @@ class Turn:
         state = self._read()
         if state is None or self.push not in state.pushes:
             return False
-        known = {self.push}
+        pushes = {self.push}
         if self._state is not None:
-            known.update(self._state.pushes)
-        return known.issuperset(state.pushes)
+            pushes.update(self._state.pushes)
+        return pushes.issuperset(state.pushes)
 
     def _read(self) -> State | None:
         return self._parsed(self._table.read_notes())

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 class ShownAnswer:
     """An answer on the page: id, score, the beginning of its text, and why it was lost.
 
-    `cause` is "" for an answer that was not lost; `is_new` marks one that the query did not have.
+    `score` is None if the scores of both sides have nothing in common. `cause` is "" for an answer
+    that was not lost; `is_new` marks one that the query did not have.
     """
 
     id: str
-    score: float
+    score: float | None
     text: str
     cause: str = ""
     is_new: bool = False
@@ -40,22 +41,25 @@ class ShownQuery:
 
 def answers_page(
     store: str,
-    runs: tuple[str, str],
+    sides: tuple[str, str],
     figures: AnswerFigures,
     queries: Sequence[ShownQuery],
     summaries: Sequence[RunSummary],
 ) -> str:
-    """Return the HTML of the page about two snapshots, the older run first."""
+    """Return the HTML of the page about two snapshots, the older one first in `sides`.
+
+    Without summaries of runs the page has no charts.
+    """
     causes = sorted(figures.causes.items(), key=lambda item: -item[1])
     return _template().render(
         store=store,
-        old=runs[0],
-        new=runs[1],
+        old=sides[0],
+        new=sides[1],
         figures=figures,
         causes=[(CAUSES[cause], count) for cause, count in causes],
         words=CAUSES,
         queries=queries,
-        charts=answer_charts(summaries),
+        charts=answer_charts(summaries) if summaries else [],
     )
 
 

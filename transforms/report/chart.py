@@ -180,10 +180,10 @@ def line_chart(series: Series, top: float | None = None) -> Chart:
 
 def compared_chart(before: Series, after: Series) -> Chart:
     """Return the chart of numbers before and after a change, as two lines."""
-    known = [*before.known, *after.known]
-    if not known:
+    values = [*before.known, *after.known]
+    if not values:
         return Chart()
-    axis = linear_axis(known, from_zero=False)
+    axis = linear_axis(values, from_zero=False)
     bands = []
     for i, band in enumerate(_bands(after)):
         text = f"{_text_of_run(before, i)} before, {band.shown} after"
@@ -322,9 +322,9 @@ def heat_map(
     digits: int,
 ) -> HeatMap:
     """Return the map of values, a row for each of the first names, a column for each other."""
-    known = [value for row in values for value in row if value is not None]
-    least = min(known, default=0.0)
-    spread = (max(known, default=0.0) - least) or 1.0
+    present = [value for row in values for value in row if value is not None]
+    least = min(present, default=0.0)
+    spread = (max(present, default=0.0) - least) or 1.0
     named_rows = []
     for name, row in zip(names[0], values, strict=True):
         cells = []

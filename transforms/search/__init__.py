@@ -2,12 +2,11 @@
 
 from sentence_beam.transforms.search.hits import Hit, Hits
 from sentence_beam.transforms.search.opened import READ_LISTS, Copies
-from sentence_beam.transforms.search.query_vectors import NO_QUERY_PROMPT, unknown_queries
+from sentence_beam.transforms.search.query_vectors import unknown_queries
 from sentence_beam.transforms.search.searcher import PASSAGE, Searcher, UnknownIdError
 from sentence_beam.transforms.search.selection import Selection
 
 __all__ = [
-    "NO_QUERY_PROMPT",
     "PASSAGE",
     "READ_LISTS",
     "Copies",

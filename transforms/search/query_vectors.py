@@ -14,6 +14,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.space.identity import OUTPUT_FIELDS
 from sentence_beam.transforms.space.st_modules import QUERY
+from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
 from sentence_beam.transforms.store.calibrations import kept_calibration
 from sentence_beam.transforms.store.int8_models import kept_int8
 from sentence_beam.transforms.store.manifest import Manifest
@@ -122,9 +123,30 @@ class QueryEncoder:
         return self._recipe.files().modules.query_prompt
 
     @property
-    def lacks_prompt(self) -> bool:
-        """Whether the rows have a prompt but no prompt for queries is known."""
-        return bool(self._manifest.space.prompt) and self.prompt is None
+    def prompt_note(self) -> str | None:
+        """The note about a prompt that queries should have and do not get; None for no note."""
+        if self._given_prompt is not None or not len(self._manifest.shards):
+            return None
+        missing = self._missing_prompt
+        if missing is not None:
+            return (
+                f"{missing.request()}, which get none; say {missing.options} here, or in embed,"
+                " which remembers it, or --query-prompt '' if none is wanted"
+            )
+        if self._manifest.space.prompt and self.prompt is None:
+            return NO_QUERY_PROMPT
+        return None
+
+    @property
+    def _missing_prompt(self) -> TrainedPrompts | None:
+        """The prompt for queries that the model was trained with and that they do not get."""
+        try:
+            trained = self._recipe.files().trained_prompts
+        except OptionError:  # the workers may have the model
+            return None
+        if trained is None:
+            return None
+        return replace(trained, document="").missing(*self._manifest.options.user_prompts)
 
     def vectors(self, texts: list[str]) -> np.ndarray:
         """Return the vectors of queries, float32 [q, dim].
@@ -136,8 +158,8 @@ class QueryEncoder:
                 raise OptionError(f"query {number} of {len(texts)} is empty; say what to look for")
         if not texts or not len(self._manifest.shards):
             return np.zeros((len(texts), self._manifest.space.dim), np.float32)
-        if self.lacks_prompt:
-            _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
+        if note := self.prompt_note:
+            _LOGGER.warning("%s: %s", self._manifest.root, note)
         with self._cores(texts):
             encoder = self._encoder
             with progress.stage("embedding the queries"):

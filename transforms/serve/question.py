@@ -77,13 +77,13 @@ def question(pairs: Sequence[tuple[str, str]], key: str) -> Question:
     return Question(None, value, k, where)
 
 
-def _parameters(pairs: Sequence[tuple[str, str]], known: Sequence[str]) -> Mapping[str, str]:
+def _parameters(pairs: Sequence[tuple[str, str]], allowed: Sequence[str]) -> Mapping[str, str]:
     """Return the parameters by name."""
     parameters: dict[str, str] = {}
     for name, value in pairs:
-        if name not in known:
+        if name not in allowed:
             raise RefusedError(
-                400, f"there is no parameter {name[:40]!r}; there are {', '.join(known)}"
+                400, f"there is no parameter {name[:40]!r}; there are {', '.join(allowed)}"
             )
         if name in parameters:
             raise RefusedError(400, f"{name} is given twice; give it once")

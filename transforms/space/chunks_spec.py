@@ -1,6 +1,6 @@
 """SPECs of chunks: how documents are cut into pieces."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
@@ -12,7 +12,7 @@ _ENDS = Option(("greedy", "stable"), "greedy")
 # The options of each kind; a number that is not given (None) comes from the model.
 CHUNKS: dict[str, dict[str, Option]] = {
     "none": {},
-    "sentences": {},
+    "sentences": {"tokens": _TOKENS},
     "budget": {
         "tokens": _TOKENS,
         "overlap": Option((), 0, number=True),
@@ -100,7 +100,7 @@ class ChunksSpec:
         if tokens is None and room is None:
             raise OptionError(
                 f"chunks {self}: this model takes any number of tokens; say how many, as in"
-                " tokens=256"
+                f" {replace(self, tokens=256)}"
             )
         if room is not None and room < 1:
             raise OptionError(

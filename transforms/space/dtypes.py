@@ -62,9 +62,9 @@ def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
     if dtype != "float32" and family in FLOAT32_ONLY:
         raise OptionError(f"dtype {dtype}: {family} computes in float32 alone; say --dtype float32")
     if dtype == "int8" and family and family not in INT8_FAMILIES:
-        known = ", ".join(sorted(INT8_FAMILIES))
+        quantised = ", ".join(sorted(INT8_FAMILIES))
         raise OptionError(
-            f"dtype int8: {family} is not quantised, only {known}; say --dtype float32"
+            f"dtype int8: {family} is not quantised, only {quantised}; say --dtype float32"
         )
     return dtype
 

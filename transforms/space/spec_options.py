@@ -100,16 +100,16 @@ class Grammar:
         return self._values(text, name, text)
 
     def _values(self, text: str, name: str, items: str) -> dict[str, Value]:
-        given: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for item in self._items(items):
             key, word = self._key_and_word(text, name, item)
-            if key in given:
+            if key in values:
                 raise OptionError(
                     f"{self.kind} {text!r}: {key!r} is given twice; say it once, others as"
                     " key=value"
                 )
-            given[key] = self.value(text, name, key, word)
-        return given
+            values[key] = self.value(text, name, key, word)
+        return values
 
     def write(self, name: str, values: Mapping[str, object]) -> str:
         """The canonical SPEC: the value without a key first, others in their order, no defaults."""
@@ -129,10 +129,10 @@ class Grammar:
     def check_name(self, name: str) -> None:
         """Raise `OptionError` for an unknown name."""
         if name not in self.names:
-            known = ", ".join(self.names)
+            allowed = ", ".join(self.names)
             hint = _hint(name, self.names)
             raise OptionError(
-                f"{self.kind} {name!r} is not known; allowed: {known}{self.joined}{hint}"
+                f"{self.kind} {name!r} is not known; allowed: {allowed}{self.joined}{hint}"
             )
 
     def value(self, text: str, name: str, key: str, word: str) -> Value:
@@ -207,8 +207,8 @@ class Grammar:
         )
 
 
-def _hint(word: str, known: Iterable[str]) -> str:
-    near = nearest(word, known)
+def _hint(word: str, words: Iterable[str]) -> str:
+    near = nearest(word, words)
     if not near:
         return ""
     return f"; did you mean {near}?"

@@ -258,8 +258,8 @@ def _route_name(path: Path, config: RouterConfig, route: str) -> str:
     for name in (*mapped, route, *_ALSO.get(route, ()), "text"):
         if isinstance(name, str) and name in config.structure:
             return name
-    known = ", ".join(config.structure)
-    raise OptionError(f"{path}: it has no route for {route!r}; its routes: {known}")
+    routes = ", ".join(config.structure)
+    raise OptionError(f"{path}: it has no route for {route!r}; its routes: {routes}")
 
 
 def _kind(name: str, path: Path) -> str:
@@ -379,9 +379,9 @@ def _prompts(root: Path) -> dict[str, Any]:
             f"{root}: default_prompt_name {default!r} is not among its prompts"
             f" ({', '.join(prompts)})"
         )
-    known = {
+    config_fields = {
         "prompts": prompts,
         "default_prompt": default,
         "truncate_dim": config.truncate_dim,
     }
-    return {**known, "similarity": config.similarity_fn_name}
+    return {**config_fields, "similarity": config.similarity_fn_name}

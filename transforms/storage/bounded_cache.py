@@ -63,12 +63,12 @@ class BoundedCache:
         """Remove the files that were not used for longest, and return the bytes of the others."""
         files = sorted(self._files())
         size = sum(size for _, size, _ in files)
-        for _, one, path in files:
+        for _, length, path in files:
             if size <= ROOM * self._most:
                 break
             with contextlib.suppress(OSError):
                 os.unlink(path)
-            size -= one
+            size -= length
         return size
 
     def _files(self) -> list[tuple[float, int, str]]:

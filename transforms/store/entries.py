@@ -76,6 +76,13 @@ class RememberedOptions(JsonEntry):
     metric: str | None = None
 
     @property
+    def user_prompts(self) -> tuple[str | None, str | None]:
+        """The prompts of rows and queries that a user gave; None for one that is the model's."""
+        prompt = None if "prompt" in self.own_prompts else self.prompt
+        query_prompt = None if "query_prompt" in self.own_prompts else self.query_prompt
+        return prompt, query_prompt
+
+    @property
     def kept_text(self) -> str | None:
         """The column of a shard with the rows' text; None if none has it.
 
@@ -183,6 +190,14 @@ class ForgottenEntry(JsonEntry):
     sha256: Digest
     rows: int
     run: str
+
+
+@dataclass(frozen=True)
+class LikeEntry(JsonEntry):
+    """The store like which this one was made, and what that store had then, by option."""
+
+    store: str
+    options: dict[str, Any]
 
 
 def _calibration(value: Any, where: str) -> str:

@@ -96,9 +96,14 @@ class Ledger:
         return rejected >= LEAST_REJECTED or share == 0 or self.written == 0
 
     def has_too_many_unknown(self, share: float, least: int) -> bool:
-        """Return whether at least `least` tokens and more than `share` are unknown."""
-        unknown = self.work.get("unknown", 0)
-        return unknown >= least and unknown > share * (self.work.get("known", 0) + unknown)
+        """Return whether at least `least` tokens and more than `share` are unknown.
+
+        In a snapshot without any known token, one unknown token is enough.
+        """
+        known, unknown, reused = self.of_work("known", "unknown", "reused")
+        if not known and not reused and not self.carried:
+            least = 1
+        return unknown >= least and unknown > share * (known + unknown)
 
     def check(self) -> None:
         """Raise LedgerError unless the counts add up.

@@ -36,6 +36,7 @@ from sentence_beam.transforms.store.entries import (
     CanaryEntry,
     ForgottenEntry,
     Input,
+    LikeEntry,
     RangesEntry,
     RememberedOptions,
     RunName,
@@ -99,6 +100,7 @@ class Manifest(JsonEntry):
     watch: WatchEntry | None = field(default=None, metadata=SPARSE)
     changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
     forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
+    like: LikeEntry | None = field(default=None, metadata=SPARSE)
     pending: PendingCounts = NONE_PENDING
     group_bits: int | None = field(default=None, metadata=SPARSE)
     estimate: TokenEstimate = field(default=NO_ESTIMATE, metadata=SPARSE)

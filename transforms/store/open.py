@@ -188,11 +188,11 @@ class Store:
         documents, each with its best piece and a `passage` of `width` characters around it,
         `"none"` the pieces. `rerank` is the folder of a cross-encoder, which scores the best 100.
         """
-        one = isinstance(texts, str) or (ids is not None and is_one_id(ids))
+        is_single = isinstance(texts, str) or (ids is not None and is_one_id(ids))
         texts = [texts] if isinstance(texts, str) else texts
         names = None if ids is None else ids_as_text(ids)
         hits: list[list[Hit]] = self._searcher.search(texts, k, ids=names, vectors=vectors, **how)
-        return hits[0] if one else hits
+        return hits[0] if is_single else hits
 
     @cached_property
     def _searcher(self) -> Any:

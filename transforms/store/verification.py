@@ -126,9 +126,9 @@ class Findings:
     covered: Coverage | None = field(default_factory=Coverage)
 
     @classmethod
-    def from_finding(cls, one: Finding) -> "Findings":
+    def from_finding(cls, finding: Finding) -> "Findings":
         """Return the findings of one check."""
-        return cls((replace(one, covered=None),) if one.faults else (), one.covered)
+        return cls((replace(finding, covered=None),) if finding.faults else (), finding.covered)
 
     def merge(self, other: "Findings") -> "Findings":
         """Return the findings of both."""
@@ -183,7 +183,7 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
     if index:
         findings = findings.merge(_side_by_side(manifest, extent, index, "verifying the index"))
     # one after the other: a locator is as large as many shards
-    if not any(one.broken for one in findings.faulty):
+    if not any(faulty.broken for faulty in findings.faulty):
         for check in progress.over(segments, "verifying what the index names", "segments"):
             findings = findings.merge(Findings.from_finding(finding(manifest, extent, check)))
     return list(conclude(manifest, extent, findings))
@@ -194,10 +194,10 @@ def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: s
     findings = Findings()
     total = sum(check.files for check in some)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
-        for check, one in zip(
+        for check, outcome in zip(
             some, pool.map(partial(finding, manifest, extent), some), strict=True
         ):
-            findings = findings.merge(Findings.from_finding(one))
+            findings = findings.merge(Findings.from_finding(outcome))
             progress.step(check.files)
     return findings
 
@@ -205,7 +205,7 @@ def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: s
 def conclude(manifest: Manifest, extent: Extent, findings: Findings) -> Iterator[str]:
     """Yield the lines of all checks, in order, and those that need all segments together."""
     lines = dict.fromkeys(lines_of(findings))
-    if manifest.index and extent.is_whole and not any(one.broken for one in findings.faulty):
+    if manifest.index and extent.is_whole and not any(faulty.broken for faulty in findings.faulty):
         every = coverage_faults(manifest, manifest.index, findings.covered)
         lines |= dict.fromkeys(_with_reading(every))
     yield from lines
@@ -213,8 +213,8 @@ def conclude(manifest: Manifest, extent: Extent, findings: Findings) -> Iterator
 
 def lines_of(findings: Findings) -> Iterator[str]:
     """Yield the lines of all checks, in order, each once: several may need one damaged file."""
-    every = sorted(findings.faulty, key=lambda one: one.place)
-    yield from dict.fromkeys(line for one in every for line in one.faults)
+    every = sorted(findings.faulty, key=lambda finding: finding.place)
+    yield from dict.fromkeys(line for finding in every for line in finding.faults)
 
 
 def _units_faults(

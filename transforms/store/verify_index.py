@@ -35,9 +35,9 @@ def check_segment(
         ("deleted rows", len(table) - len(live), segment.deleted),
     )
     lines = [
-        f"{segment.locator}: {counted_rows} {name}, the segment has {said}"
-        for name, counted_rows, said in counted
-        if counted_rows != said
+        f"{segment.locator}: {counted_rows} {name}, the segment has {recorded}"
+        for name, counted_rows, recorded in counted
+        if counted_rows != recorded
     ]
     codes, paths = locators.shards_of(live)
     order = np.argsort(codes, kind="stable")

@@ -38,9 +38,9 @@ def part_faults(manifest: Manifest, kind: str, number: int) -> Iterator[str]:
     if not len(keys):
         return
     ends = (keys[0].as_py(), keys[-1].as_py())
-    for name, value, said in zip(("first", "last"), ends, (part.first, part.last), strict=True):
-        if value != said:
-            yield f"{path}: the {name} {KEYS[kind]} is {value!r}, the manifest says {said!r}"
+    for name, value, recorded in zip(("first", "last"), ends, (part.first, part.last), strict=True):
+        if value != recorded:
+            yield f"{path}: the {name} {KEYS[kind]} is {value!r}, the manifest says {recorded!r}"
     wrong = np.flatnonzero(~numbers_of(pc.less(keys[:-1], keys[1:])))
     for place in wrong.tolist():
         yield f"{path}: {_out_of_order(KEYS[kind], keys[place].as_py(), keys[place + 1].as_py())}"
@@ -91,11 +91,11 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
             yield from _ownerless(owners, column(units, "unit"))
     yield from _ledger_faults(manifest, sums)
     for name, counts in counted.items():
-        said = numbers(files, name)
-        for place in np.flatnonzero(said != counts).tolist():
+        recorded = numbers(files, name)
+        for place in np.flatnonzero(recorded != counts).tolist():
             yield (
                 f"ledger: {files.column('path')[place]}: the sum of {name} over its units is"
-                f" {counts[place]}, the list of files says {said[place]}"
+                f" {counts[place]}, the list of files says {recorded[place]}"
             )
 
 
@@ -109,10 +109,11 @@ def _ledger_faults(manifest: Manifest, sums: Sums) -> Iterator[str]:
     """Yield a line for each count of the manifest that its units do not add up to."""
     counted = sums.tally().ledger
     for name in ("read", "written", "rejected", "pieces"):
-        said = getattr(manifest.rows, name)
-        if getattr(counted, name) != said:
+        recorded = getattr(manifest.rows, name)
+        if getattr(counted, name) != recorded:
             yield (
-                f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
+                f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says"
+                f" {recorded}"
             )
     kept = {name: value for name, value in asdict(manifest.rows).items() if value is not None}
     work = asdict(manifest.work)

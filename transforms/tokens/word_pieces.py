@@ -103,18 +103,18 @@ class WordPieces:
         """The ids of texts for which `has_words_of` holds."""
         split = self._split(texts)
         keys = WordKeys.from_split(split)
-        known = self.known
-        numbers = known.table.find(keys)
+        words = self.known
+        numbers = words.table.find(keys)
         while not numbers.all():  # another thread may begin again with no words
             new = first_of_each(keys, np.flatnonzero(numbers == 0))
             if _are_mostly_new(len(new), len(numbers)):
                 return self._by_tokenizer(texts.to_pylist())
-            known = self._learn(split, keys, new)
-            numbers = known.table.find(keys)
-        lengths = known.lengths.take(numbers)
+            words = self._learn(split, keys, new)
+            numbers = words.table.find(keys)
+        lengths = words.lengths.take(numbers)
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        tokens = places_of(known.starts.take(numbers), lengths)
-        return OwnTokens(known.ids.take(tokens), ends[split.offsets])
+        tokens = places_of(words.starts.take(numbers), lengths)
+        return OwnTokens(words.ids.take(tokens), ends[split.offsets])
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
         """Count the tokens of each text, which may have any characters, [B] int64."""
@@ -141,8 +141,8 @@ class WordPieces:
             new = first_of_each(keys, np.arange(len(keys)))
         pieces = self._by_tokenizer(split.words(new))
         with self._lock:
-            known = NO_WORDS if begins_again else self.known
-            self.known = known.with_words(keys.take(new), pieces)
+            words = NO_WORDS if begins_again else self.known
+            self.known = words.with_words(keys.take(new), pieces)
             return self.known
 
 

@@ -67,7 +67,7 @@ class DistillOptions:
     delimiter: str | None = option(DELIMITER, group="words", default=None)
     csv: str | None = option(CSV, group="words", default=None)
     json_rows: str | None = option(JSON_ROWS, group="words", default=None)
-    text_column: str = option(TEXT_COLUMN, group="words", default="text")
+    text_column: str | None = option(TEXT_COLUMN, group="words", default=None)
     device: str = option(DEVICE, group="machine", default="auto")
 
 

@@ -20,6 +20,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.corpus.collection_rows import list_files, read_files
+from sentence_beam.transforms.corpus.found_columns import text_column_of
 from sentence_beam.transforms.corpus.row_blocks import Columns
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.encoder.devices import resolve_devices
@@ -93,11 +94,12 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
     Returns the most frequent ones.
     """
     inputs = list_files(options.input or (), options.format, Syntax.from_options(options))
+    columns = Columns(text_column_of(inputs, options.text_column))
     counts: Counter[str] = Counter()
     rows = 0
     rejected = 0
     with progress.stage("counting words", things="rows"):
-        for unit in read_files(inputs, Columns(options.text_column)):
+        for unit in read_files(inputs, columns):
             for text in unit.texts:
                 counts.update(_WORD.findall(_normalized(tokenizer, text)))
             if len(counts) > _MOST_COUNTED:  # frequent words will be counted again

@@ -105,8 +105,8 @@ def is_finished(output: Path, options: TrainOptions, settings: Mapping[str, Any]
     """
     if not options.resume or not (output / RECORD).is_file() or work_of(output).is_dir():
         return False
-    known = json.loads((output / RECORD).read_text(encoding="utf8"))
-    _refuse_others(str(output), known.get("asked", {}), settings)
+    recorded = json.loads((output / RECORD).read_text(encoding="utf8"))
+    _refuse_others(str(output), recorded.get("asked", {}), settings)
     return True
 
 
@@ -159,18 +159,20 @@ def _lock(file: int, work: Path) -> None:
 
 def _check_same(work: Path, settings: Mapping[str, Any]) -> None:
     try:
-        known = json.loads((work / SETTINGS).read_text(encoding="utf8"))
+        recorded = json.loads((work / SETTINGS).read_text(encoding="utf8"))
     except ValueError:
         raise OptionError(f"{work / SETTINGS} is damaged; say --overwrite to begin again") from None
-    _refuse_others(str(work), known, settings)
+    _refuse_others(str(work), recorded, settings)
 
 
-def _refuse_others(folder: str, known: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def _refuse_others(folder: str, recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     now = json.loads(json.dumps(settings))
-    other = next((key for key in sorted({*known, *now}) if known.get(key) != now.get(key)), None)
+    other = next(
+        (key for key in sorted({*recorded, *now}) if recorded.get(key) != now.get(key)), None
+    )
     if other is not None:
         raise OptionError(
-            f"{folder}: its {other.replace('_', ' ')} was {known.get(other)}, and is"
+            f"{folder}: its {other.replace('_', ' ')} was {recorded.get(other)}, and is"
             f" {now.get(other)} now; resume with the same, or say --overwrite to begin again"
         )
 

@@ -71,9 +71,9 @@ def _loaded(files: ModelFiles, pooler: str | None, device: str) -> SentenceTrans
     No code from the folder is run.
     """
     if pooler is None:
-        known = {"modeling_cnn.CNN003": CNN003}
+        classes = {"modeling_cnn.CNN003": CNN003}
         return SentenceTransformer._load_with_module_classes(
-            str(files.root), known, device=device, local_files_only=True
+            str(files.root), classes, device=device, local_files_only=True
         )
     if files.modules.static:
         raise OptionError(

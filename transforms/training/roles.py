@@ -31,18 +31,18 @@ ALSO: dict[str, tuple[str, ...]] = {  # names in published data
 
 
 def columns_of(
-    path: str, header: Sequence[str], objective: str, given: Sequence[str]
+    path: str, header: Sequence[str], objective: str, columns: Sequence[str]
 ) -> dict[str, str]:
     """Return the name of each role's column in a file with this header.
 
-    `given` names them in the order of the roles; without it a column has its role's name. Raises
+    `columns` names them in the order of the roles; without it a column has its role's name. Raises
     OptionError for a column that is missing or ambiguous.
     """
     twice = next((name for name in header if list(header).count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"{path} has two columns {twice!r}; rename one")
-    if given:
-        return _given(path, header, objective, given)
+    if columns:
+        return _given(path, header, objective, columns)
     columns_by_role = {
         role: name for role in ROLES[objective] if (name := _known(path, header, role)) is not None
     }
@@ -63,22 +63,22 @@ def columns_of(
 
 
 def _given(
-    path: str, header: Sequence[str], objective: str, given: Sequence[str]
+    path: str, header: Sequence[str], objective: str, columns: Sequence[str]
 ) -> dict[str, str]:
     roles = ROLES[objective]
     fewest = len(roles) - len(OPTIONAL.get(objective, ()))
-    if not fewest <= len(given) <= len(roles):
+    if not fewest <= len(columns) <= len(roles):
         need = " or ".join(",".join(roles[:count]) for count in range(fewest, len(roles) + 1))
         raise OptionError(
-            f"--columns {','.join(given)}: --objective {objective} has the roles {need}; name each"
-            " once"
+            f"--columns {','.join(columns)}: --objective {objective} has the roles {need}; name"
+            " each once"
         )
-    for name in given:
+    for name in columns:
         if name not in header:
             raise OptionError(
                 f"{path} has no column {name} (--columns); its columns: {', '.join(header)}"
             )
-    return dict(zip(roles, given, strict=False))
+    return dict(zip(roles, columns, strict=False))
 
 
 def _known(path: str, header: Sequence[str], role: str) -> str | None:

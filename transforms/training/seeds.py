@@ -59,15 +59,15 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
 
 def spread_of(scores: Sequence[float | None]) -> dict[str, float] | None:
     """Return mean, standard deviation, least and greatest of scores; None if one is undefined."""
-    known = [score for score in scores if score is not None]
-    if len(known) < len(scores):
+    scored = [score for score in scores if score is not None]
+    if len(scored) < len(scores):
         return None
-    deviation = statistics.stdev(known) if len(known) > 1 else 0.0
+    deviation = statistics.stdev(scored) if len(scored) > 1 else 0.0
     return {
-        "mean": statistics.fmean(known),
+        "mean": statistics.fmean(scored),
         "deviation": deviation,
-        "low": min(known),
-        "high": max(known),
+        "low": min(scored),
+        "high": max(scored),
     }
 
 

@@ -218,8 +218,8 @@ def _check_rejects(flag: str, examples: Examples, most: float) -> None:
     if rows and rejected / rows > most:
         source = next(source for source in examples.sources if source.rejected)
         reasons = Counter[str]()
-        for one in examples.sources:
-            reasons.update(one.rejected)
+        for rows_read in examples.sources:
+            reasons.update(rows_read.rejected)
         counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
         numbers = ", ".join(map(str, source.first_rejected))
         raise DataGateError(
@@ -232,8 +232,8 @@ def _check_rejects(flag: str, examples: Examples, most: float) -> None:
 
 def overlap(train: Examples, dev: Examples) -> int:
     """Count the dev rows whose texts are those of a training row, in any order."""
-    known = {_digest(texts) for texts in train.tuples()}
-    return sum(_digest(texts) in known for texts in dev.tuples())
+    train_digests = {_digest(texts) for texts in train.tuples()}
+    return sum(_digest(texts) in train_digests for texts in dev.tuples())
 
 
 def _digest(texts: Sequence[str]) -> bytes:

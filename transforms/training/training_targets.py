@@ -11,7 +11,7 @@ SHOWN = 5  # labels in an error
 
 
 def labels_of(
-    train: Examples, held_out: Sequence[Examples | None], given: Sequence[str]
+    train: Examples, held_out: Sequence[Examples | None], labels_named: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the labels in their order: as given, else sorted.
 
@@ -19,13 +19,13 @@ def labels_of(
     no training row has.
     """
     seen = set(train.columns[LABEL])
-    labels = read_labels(given).names or tuple(sorted(seen))
+    labels = read_labels(labels_named).names or tuple(sorted(seen))
     if len(seen) < 2:
         raise OptionError(
             f"all labels are {shown(next(iter(seen)))}; there is nothing to tell apart"
         )
     for examples in (train, *filter(None, held_out)):
-        _check_known(examples, labels, bool(given))
+        _check_known(examples, labels, bool(labels_named))
     unseen = [label for label in labels if label not in seen]
     if unseen:
         raise OptionError(
@@ -40,11 +40,11 @@ def labels_of(
     return labels
 
 
-def _check_known(examples: Examples, labels: Sequence[str], given: bool) -> None:
+def _check_known(examples: Examples, labels: Sequence[str], are_named: bool) -> None:
     """Raise OptionError for a row whose label is not among the labels."""
     for place, label in enumerate(examples.columns[LABEL]):
         if label not in labels:
-            reason = "not among --labels" if given else "a label that no training row has"
+            reason = "not among --labels" if are_named else "a label that no training row has"
             raise OptionError(
                 f"{examples.where(place)}: {shown(label)} is {reason}; there are {_listed(labels)}"
             )

@@ -100,6 +100,47 @@ def test_it_ends_an_import(tmp_path: Path) -> None:
     assert (tmp_path / "err").read_text() == LINE
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_python_drops_is_raised_again(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    code = (
+        "import importlib, os, time\n"
+        "from helpers.commands import in_child\n"
+        "class Interrupts:\n"
+        f"    def __del__(self): os.kill(os.getpid(), {number})\n"
+        "def work(_):\n"
+        "    Interrupts()\n"
+        "    time.sleep(30)\n"
+        "importlib.import_module = work\n"
+        f"in_child(['embed', '--help'], {str(tmp_path / 'err')!r})\n"
+    )
+    process = code_process(code, tmp_path / "code")
+    process.start()
+    process.join(20)
+    assert process.exitcode == 128 + number
+    assert (tmp_path / "err").read_text() == LINE
+
+
+def test_a_thread_that_never_ends_does_not_keep_an_interrupted_command(tmp_path: Path) -> None:
+    code = (
+        "import atexit, importlib, os, signal, threading\n"
+        "from helpers.commands import in_child\n"
+        "def work(_):\n"
+        "    threading.Thread(target=threading.Event().wait).start()\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "importlib.import_module = work\n"
+        f"atexit.register(open, {str(tmp_path / 'ended')!r}, 'w')\n"
+        f"in_child(['embed', '--help'], {str(tmp_path / 'err')!r})\n"
+    )
+    process = code_process(code, tmp_path / "code")
+    process.start()
+    process.join(20)
+    assert process.exitcode == 143
+    assert (tmp_path / "err").read_text() == LINE
+    assert (tmp_path / "ended").exists()
+
+
 def test_forked_children_die_of_it() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with interrupted_by_sigterm():

@@ -17,6 +17,7 @@ from sentence_beam.transforms.evaluation.evaluation_plan import make_plan
 from sentence_beam.transforms.evaluation.predict import check_finite, predict_tasks
 from sentence_beam.transforms.evaluation.prediction_cache import Cache
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
+from sentence_beam.transforms.space import AUTO
 
 
 @dataclass(frozen=True)
@@ -95,3 +96,17 @@ def test_a_vector_that_is_not_finite_is_named_by_its_text(value: float) -> None:
     rows[2, 1] = rows[3, 0] = value
     with pytest.raises(SentenceBeamError, match=r"pooler mean: .*text 2.* \(2 of 4 are not\)"):
         check_finite(Encoded("mean", rows, 1.0), texts)
+
+
+def test_given_prompts_precede_documents_and_queries(tmp_path: Path) -> None:
+    folder = save_prompted(tmp_path / "own", GEMMA)
+
+    def spaces(**prompts: str) -> list[str]:
+        plan = make_plan(EvaluateOptions(model=str(folder), **prompts))
+        models = (plan.model, plan.documents or plan.model, plan.queries or plan.model)
+        return [model.space(AUTO).prompt for model in models]
+
+    assert spaces() == ["", GEMMA["document"], GEMMA["query"]]
+    assert spaces(prompt="the man ") == ["the man ", "the man ", GEMMA["query"]]
+    assert spaces(prompt="", query_prompt="the big ") == ["", "", "the big "]
+    assert spaces(prompt="a cat ", query_prompt="a cat ") == ["a cat "] * 3

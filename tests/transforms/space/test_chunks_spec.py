@@ -11,6 +11,7 @@ from sentence_beam.transforms.space.chunks_spec import ChunksSpec
     [
         "none",
         "sentences",
+        "sentences:tokens=96",
         "budget",
         "budget:tokens=96,overlap=20,by=markdown,ends=stable,combine=mean",
     ]
@@ -32,7 +33,8 @@ def test_defaults_are_left_out() -> None:
     [
         ("budgets", "did you mean budget?"),
         ("", "allowed: none, sentences, budget, late"),
-        ("sentences:tokens=5", "sentences takes no options"),
+        ("none:tokens=5", "none takes no options"),
+        ("sentences:overlap=5", "allowed for sentences: tokens=N"),
         ("budget:token=5", "did you mean tokens?"),
         ("budget:tokens=many", "say tokens=N"),
         ("budget:ends=soft", "say ends=greedy|stable"),
@@ -56,7 +58,8 @@ def test_the_budget_is_what_is_asked_for_and_what_there_is_room_for() -> None:
     assert ChunksSpec.parse("budget:tokens=96").budget(40) == 40
     assert ChunksSpec.parse("budget:tokens=96").budget(None) == 96
     for spec, room, said in [
-        ("budget", None, "tokens=256"),
+        ("sentences", None, "as in sentences:tokens=256"),
+        ("budget:overlap=30", None, "as in budget:tokens=256,overlap=30"),
         ("budget", 0, "shorter"),
         ("budget:overlap=30", 30, "give less"),
     ]:

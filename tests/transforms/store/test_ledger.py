@@ -53,13 +53,30 @@ def test_documents_are_counted_apart_from_their_pieces() -> None:
         (89, 11, 10, True),
         (89, 11, 11, True),
         (89, 11, 12, False),
-        (0, 5, 10, False),
+        (1, 5, 10, False),
     ],
 )
 def test_too_many_unknown_tokens_are_a_share_and_a_number(
     known: int, unknown: int, least: int, too_many: bool
 ) -> None:
     assert sums(known=known, unknown=unknown).has_too_many_unknown(0.1, least) == too_many
+
+
+@pytest.mark.parametrize(
+    ("others", "share", "too_many"),
+    [
+        ({}, 0.3, True),
+        ({}, 1.0, False),
+        ({"known": 1}, 0.3, False),
+        ({"reused": 1}, 0.3, False),
+        ({"carried": 1}, 0.3, False),
+    ],
+)
+def test_one_unknown_token_is_too_many_for_a_store_without_a_known_one(
+    others: dict[str, int], share: float, too_many: bool
+) -> None:
+    assert sums(unknown=1, **others).has_too_many_unknown(share, 100) == too_many
+    assert not sums(unknown=0, **others).has_too_many_unknown(share, 100)
 
 
 def spans(*rows: tuple[str, int, int | None, int | None]) -> pa.Table:

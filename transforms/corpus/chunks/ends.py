@@ -147,8 +147,8 @@ def _begins(text: str, places: np.ndarray) -> np.ndarray:
 def _add_within(text: str, places_by_level: LevelPlaces, stop: int) -> None:
     """Add ends inside long parts: of lines first, then of clauses, then of words."""
     for pattern, apart, level in _WITHIN:
-        known = [np.array(each, dtype=np.int64) for each in places_by_level.values()]
-        places = np.sort(np.concatenate([[0, stop], *known]))
+        found_places = [np.array(each, dtype=np.int64) for each in places_by_level.values()]
+        places = np.sort(np.concatenate([[0, stop], *found_places]))
         for number in np.flatnonzero(np.diff(places) > _LONG).tolist():
             last = int(places[number])
             end = int(places[number + 1])

@@ -148,10 +148,12 @@ def _separator(samples: Samples, skip: int) -> str | None:
     return match[1]
 
 
-def _delimiters(given: str | None, start: Dialect, samples: Samples, columns: int) -> Iterator[str]:
+def _delimiters(
+    delimiter: str | None, start: Dialect, samples: Samples, columns: int
+) -> Iterator[str]:
     """Yield the delimiters that a file may have: those in its header, and none."""
-    if given is not None:
-        yield given
+    if delimiter is not None:
+        yield delimiter
         return
     if columns:
         if columns > 1:
@@ -160,8 +162,8 @@ def _delimiters(given: str | None, start: Dialect, samples: Samples, columns: in
             yield ONE_COLUMN
         return
     header = _header_line(start, samples)
-    known = [character for character in DELIMITERS if character in header]
-    yield from sorted(known, key=header.count, reverse=True)
+    present = [character for character in DELIMITERS if character in header]
+    yield from sorted(present, key=header.count, reverse=True)
     yield ONE_COLUMN
 
 

@@ -214,8 +214,8 @@ def _escaped(piece: str, dialect: Dialect) -> str:
     """Replace escaped characters by marks; without quotes csv reads others, as delimiters."""
     if dialect.quoting:
         return ESCAPED.sub(lambda match: MARKS[match[1]], piece)
-    known = {**MARKS_UNQUOTED, "\\": SLASH}
-    return ESCAPED_UNQUOTED.sub(lambda match: known.get(match[1], match[0]), piece)
+    meanings = {**MARKS_UNQUOTED, "\\": SLASH}
+    return ESCAPED_UNQUOTED.sub(lambda match: meanings.get(match[1], match[0]), piece)
 
 
 class Quotes:

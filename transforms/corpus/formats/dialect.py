@@ -41,9 +41,9 @@ class Dialect:
 
     def place_of(self, name: str) -> int | None:
         """Return the place of a column, by its name with or without blanks; None if missing."""
-        for known in (name, name.strip()):
-            if known and known in self.header:
-                return self.header.index(known)
+        for header_name in (name, name.strip()):
+            if header_name and header_name in self.header:
+                return self.header.index(header_name)
         return None
 
     @property

@@ -57,7 +57,7 @@ def _arrays_in(values: Any, above: str) -> Iterator[str]:
     for value in values:
         for key, inner in value.items():
             name = f"{above}{key}"
-            if isinstance(inner, list) and any(isinstance(one, dict) for one in inner):
+            if isinstance(inner, list) and any(isinstance(item, dict) for item in inner):
                 yield name
             elif isinstance(inner, dict):
                 yield from _arrays_in([inner], f"{name}.")

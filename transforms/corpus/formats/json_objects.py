@@ -99,6 +99,10 @@ class KeyColumns(FileColumns):
             return ()
         return tuple(_words_of(self.json.objects(self.file), keep).items())
 
+    def first_values(self, rows: int) -> dict[str, list[Any]]:
+        first = self.rows[:rows]
+        return {name: [value_at(row, name) for row in first] for name in self.names()}
+
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         rows = self.rows
         if not rows:
@@ -115,7 +119,7 @@ class KeyColumns(FileColumns):
 
     def missing_error(self, name: str, option: str) -> OptionError:
         names = self.names()
-        error = no_column(self.file, name, option, FIRST_KEYS, names)
+        error = no_column(self.file, name, option, FIRST_KEYS, names, self.sample_values(option))
         error = self.json.missing_error(error, self.file)
         return OptionError(f"{error}{not_utf8(names)}")
 

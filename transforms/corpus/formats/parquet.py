@@ -43,6 +43,13 @@ class Parquet(TableFormat):
     def has_rows(self, file: InputFile) -> bool:
         return footer_of(file).num_rows > 0
 
+    def has_nulls(self, file: InputFile, name: str) -> bool:
+        footer = footer_of(file)
+        places = _leaves(footer, (name,))
+        groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+        stated = (group.column(place).statistics for group in groups for place in places)
+        return any(one is not None and one.has_null_count and one.null_count for one in stated)
+
     def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
         """Return the rows of RANGE_UNITS units, by the sizes in the footer.
 

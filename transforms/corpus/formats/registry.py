@@ -26,7 +26,7 @@ def _formats() -> dict[str, Format]:
     by_name: dict[str, Format] = {}
     for module in MODULES:
         formats = import_module(f"sentence_beam.transforms.corpus.formats.{module}").FORMATS
-        by_name |= {known.name: known for known in formats}
+        by_name |= {format.name: format for format in formats}
     return by_name
 
 
@@ -49,7 +49,7 @@ def format_of(relative: str) -> str:
     stem, _ = split_compression(relative)
     _, dot, ending = stem.rpartition(".")
     ending = dot + ending.lower()
-    return next((name for name, known in FORMATS.items() if dot and ending in known.endings), "")
+    return next((name for name, format in FORMATS.items() if dot and ending in format.endings), "")
 
 
 def compression_of(relative: str, file_format: str) -> str:
@@ -61,4 +61,4 @@ def compression_of(relative: str, file_format: str) -> str:
 
 def plain_formats() -> tuple[str, ...]:
     """The names of the formats without columns."""
-    return tuple(name for name, known in FORMATS.items() if not known.has_columns)
+    return tuple(name for name, format in FORMATS.items() if not format.has_columns)

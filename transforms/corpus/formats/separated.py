@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sentence_beam.transforms.base.arrow_arrays import is_string
 from sentence_beam.transforms.base.errors import OptionError
@@ -137,7 +138,7 @@ class HeaderColumns(FileColumns):
         """The message about a column that is missing or in the header several times."""
         header = dialect_of(self.file).header
         fault = f"{times} columns {name}" if times else f"no column {name}"
-        columns = list_columns(BY_FIRST_ROW, name, self.names())
+        columns = list_columns(BY_FIRST_ROW, name, self.names(), self.sample_values(option))
         mend = self._mend(header)
         return f"{self.file.path} has {fault} ({option}){columns}{mend}{not_utf8(header)}"
 
@@ -154,6 +155,21 @@ class HeaderColumns(FileColumns):
     def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return tuple((name, "") for name in self.existing(keep) or ())
 
+    def first_values(self, rows: int) -> dict[str, list[Any]]:
+        dialect = dialect_of(self.file)
+        first = [
+            row
+            for row in next(read_csv(self.file, dialect), [])[:rows]
+            if not isinstance(row, BadRow) and len(row) == len(dialect.header)
+        ]
+        places = {name: dialect.header.index(name) for name in dialect.names}
+        if not first:
+            return {}
+        return {
+            name: [_or_empty(dialect, row[place]) or None for row in first]
+            for name, place in places.items()
+        }
+
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         dialect = dialect_of(self.file)
         if not dialect.header:
@@ -165,7 +181,8 @@ class HeaderColumns(FileColumns):
         return dialect_of(self.file).trimmed
 
     def missing_error(self, name: str, option: str) -> OptionError:
-        error = no_column(self.file, name, option, BY_FIRST_ROW, self.names())
+        values = self.sample_values(option)
+        error = no_column(self.file, name, option, BY_FIRST_ROW, self.names(), values)
         return OptionError(f"{error}{not_utf8(self.names())}")
 
 

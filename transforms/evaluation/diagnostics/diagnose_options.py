@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from sentence_beam.transforms.base import values
-from sentence_beam.transforms.base.option import Declared, option, options
+from sentence_beam.transforms.base.option import Declared, option, options, read
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import FIGURES
 from sentence_beam.transforms.options.common import (
     CSV,
+    DEFAULT_STORE,
     DELIMITER,
     DEVICE,
     FORMAT,
@@ -15,9 +16,11 @@ from sentence_beam.transforms.options.common import (
     REVISION,
     SNAPSHOT,
     STORE,
+    STORE_VARIABLE,
     TABLE_FILE,
     TEXT_COLUMN,
     WHERE,
+    default_store,
     named_input,
 )
 
@@ -41,7 +44,13 @@ class DiagnoseOptions:
     """
 
     store: str | None = option(
-        STORE, help="a store whose vectors are examined (default: none)", default=None
+        STORE,
+        help=(
+            "a store whose vectors are examined (default: without another source"
+            f" ${STORE_VARIABLE} or {DEFAULT_STORE})"
+        ),
+        fallback=None,
+        default=None,
     )
     where: str | None = option(
         WHERE, help="of --store: only rows that match (default: all rows)", default=None
@@ -113,8 +122,13 @@ class DiagnoseOptions:
     delimiter: str | None = option(_of_input(DELIMITER), default=None)
     csv: str | None = option(_of_input(CSV), default=None)
     json_rows: str | None = option(_of_input(JSON_ROWS), default=None)
-    text_column: str = option(_of_input(TEXT_COLUMN), default="text")
+    text_column: str | None = option(_of_input(TEXT_COLUMN), default=None)
     device: str = option(DEVICE, default="auto")
+
+    def __post_init__(self) -> None:
+        read(self)
+        if not (self.store or self.input or self.tasks or self.sentence):
+            object.__setattr__(self, "store", default_store())
 
 
 @options

@@ -76,9 +76,9 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
 
 
 def _source(options: DiagnoseOptions) -> str:
-    """Return the name of the source. Raises OptionError for several, or for none."""
+    """Return the name of the source. Raises OptionError for several."""
     sources = [name for name in ("store", "input", "tasks") if getattr(options, name)]
-    if len(sources) > 1 or not (sources or options.sentence):
+    if len(sources) > 1:
         raise OptionError("say one of --store, --input and --task, or --sentence alone")
     for name in ("where", "snapshot"):
         if options.store is None and getattr(options, name) is not None:

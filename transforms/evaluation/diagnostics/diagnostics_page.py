@@ -54,7 +54,7 @@ def page(diagnosis: Diagnosis) -> str:
             for row in rows
             if row["figure"] in ("norm", "neighbour-distance", "neighbour-product")
         ],
-        maps=[one for one in (_heads(rows), _layers(rows), _impact(rows)) if one],
+        maps=[heat_map for heat_map in (_heads(rows), _layers(rows), _impact(rows)) if heat_map],
         chosen=next((row for row in rows if row["figure"] == "chosen-head"), None),
         influence=next((row for row in rows if row["figure"] == "influence-tfidf"), None),
         width=WIDTH,
@@ -119,14 +119,14 @@ def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
 
     Lower is better in both.
     """
-    known = {row["pooler"]: row["value"] for row in rows if row["figure"] == "uniformity"}
+    uniformity = {row["pooler"]: row["value"] for row in rows if row["figure"] == "uniformity"}
     planes = []
     aligned = [row for row in rows if row["figure"] == "alignment" and row["value"] is not None]
     for task in dict.fromkeys(row["task"] for row in aligned):
         points = [
-            (known[row["pooler"]], row["value"], row["pooler"])
+            (uniformity[row["pooler"]], row["value"], row["pooler"])
             for row in aligned
-            if row["task"] == task and known.get(row["pooler"]) is not None
+            if row["task"] == task and uniformity.get(row["pooler"]) is not None
         ]
         across = [point[0] for point in points]
         up = [point[1] for point in points]

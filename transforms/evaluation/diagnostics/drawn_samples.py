@@ -11,6 +11,7 @@ from sentence_beam.transforms.base.arrow_arrays import as_hashes
 from sentence_beam.transforms.base.columns import numbers
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Columns, InputFile, match_inputs, read_files
+from sentence_beam.transforms.corpus.found_columns import text_column_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.index.keyed_sample import sample_keys
 from sentence_beam.transforms.search import Selection
@@ -90,14 +91,16 @@ def keys_of(texts: Sequence[str], ids: Sequence[str]) -> list[int]:
 
 
 def sample_files(
-    patterns: Sequence[str], file_format: str, syntax: Syntax, column: str, want: int
+    patterns: Sequence[str], file_format: str, syntax: Syntax, column: str | None, want: int
 ) -> Sampled:
     """Draw texts from files, without the rows that `embed` would reject.
 
-    Raises OptionError if no row is left.
+    Without a `column` of texts it is found. Raises OptionError if no row is left.
     """
+    files = _files(patterns, file_format, syntax)
+    columns = Columns(text_column_of(files, column))
     smallest: Smallest[str] = Smallest(want)
-    for unit in read_files(_files(patterns, file_format, syntax), Columns(column)):
+    for unit in read_files(files, columns):
         for key, text in zip(keys_of(unit.texts, unit.ids), unit.texts, strict=True):
             smallest.add(key, text)
     if not smallest.seen:
@@ -105,13 +108,13 @@ def sample_files(
     return Sampled(smallest.seen, smallest.items(), {})
 
 
-def _files(patterns: Sequence[str], file_format: str, syntax: Syntax) -> Iterator[InputFile]:
+def _files(patterns: Sequence[str], file_format: str, syntax: Syntax) -> list[InputFile]:
     files = {
         file.path: file
         for glob in patterns
         for file in match_inputs(glob, file_format, syntax=syntax)
     }
-    return (files[path] for path in sorted(files))
+    return [files[path] for path in sorted(files)]
 
 
 def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:

@@ -97,20 +97,20 @@ def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pair
     )
 
 
-def _answers_among(known: Sequence[str], given: Collection[str], task: str) -> set[str]:
+def _answers_among(labels: Sequence[str], named: Collection[str], task: str) -> set[str]:
     """Return the labels of answers among those of a file: as given, else by their words.
 
     Numbers are ambiguous: 1 is an answer in some files, and 0 in the QNLI of Hugging Face's hub.
     """
-    shown = ", ".join(map(repr, known[:SHOWN]))
-    if given:
-        unknown = sorted(set(given) - set(known))
+    shown = ", ".join(map(repr, labels[:SHOWN]))
+    if named:
+        unknown = sorted(set(named) - set(labels))
         if unknown:
             raise OptionError(
                 f"{task}: --labels {unknown[0]} is none of its labels; there are {shown}"
             )
-        return set(given)
-    words = {label: label.lower() for label in known}
+        return set(named)
+    words = {label: label.lower() for label in labels}
     odd = next((label for label, word in words.items() if word not in ANSWERS | OTHERS), None)
     if odd is not None:
         raise OptionError(

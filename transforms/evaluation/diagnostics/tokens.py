@@ -109,9 +109,9 @@ def head_figures(
         rows.append(
             figure("head", 100 * pearson(own, weights), measures.tokens, None, layer, head, **more)
         )
-    known = [row for row in rows if row["value"] is not None]
-    if known:
-        best = max(known, key=lambda row: row["value"])  # of equals the first
+    scored = [row for row in rows if row["value"] is not None]
+    if scored:
+        best = max(scored, key=lambda row: row["value"])  # of equals the first
         pooler = f"ditto:{best['layer']}-{best['head']}"
         more = {"spearman": best["spearman"], "words": best["words"]}
         rows.append(
@@ -128,13 +128,13 @@ def variance_figures(measures: TokenMeasures, pieces: Sequence[str]) -> list[Row
     A token's variance is that of the cosines of its states in neighbouring layers, over all layers.
     """
     ids = np.concatenate([np.empty(0, np.int64), *measures.ids])
-    known, place, counts = np.unique(ids, return_inverse=True, return_counts=True)
-    means = np.bincount(place, weights=measures.variances, minlength=len(known)) / np.maximum(
+    words, place, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    means = np.bincount(place, weights=measures.variances, minlength=len(words)) / np.maximum(
         counts, 1
     )
     order = np.argsort(-means, kind="stable")
     return [
-        figure("word-variance", float(means[at]), int(counts[at]), token=pieces[known[at]])
+        figure("word-variance", float(means[at]), int(counts[at]), token=pieces[words[at]])
         for at in order
     ]
 

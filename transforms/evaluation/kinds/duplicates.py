@@ -43,13 +43,13 @@ class Duplicates:
         for path in paths:
             header = task_files.read_header(path)
             columns = (label_column(header), *sides_of(header))
-            for line, (label, one, other) in task_files.read_table(path, columns):
+            for line, (label, text_a, text_b) in task_files.read_table(path, columns):
                 word = task_files.label(path, line, label).lower()
                 if word not in YES + NO:
                     raise task_files.bad_line(path, line, f"label {label!r} is not 1 or 0")
                 labels.append(word in YES)
-                first.append(one)
-                second.append(other)
+                first.append(text_a)
+                second.append(text_b)
         if len(set(labels)) < 2:
             raise OptionError(
                 f"--task pairs:{name} needs pairs with label 1 and pairs with label 0; check the"

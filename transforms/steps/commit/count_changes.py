@@ -34,7 +34,7 @@ from sentence_beam.transforms.store.runs.changed_rows import (
 )
 from sentence_beam.transforms.store.runs.changes import buckets_for, repeated
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
-from sentence_beam.transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
+from sentence_beam.transforms.store.runs.deletes import KeyedRows, RowKeys, replaced_keys, rows_gone
 from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 from sentence_beam.transforms.store.runs.result import read_result
@@ -121,8 +121,8 @@ def rows_to_count(fact: RunFact, run: Run, ids: bool, changes: bool = True) -> I
             compared.append(ComparedShards(shards, differ.buckets, columns, keys, id_buckets))
     yield from (Counting(compared=shards) for shards in compared)
     if ids:
-        known = {shard.path for group in compared for shard in group.shards if shard.is_new}
-        yield from shards_of_ids(settled, run, differ, known)
+        counted_paths = {shard.path for group in compared for shard in group.shards if shard.is_new}
+        yield from shards_of_ids(settled, run, differ, counted_paths)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def keys_of_gate(run: Run, differ: Differing | None) -> RowKeys | None:
         return None
     last = last_snapshot(run)
     files = read_plan(run.root, run.id).files
-    return row_keys(run.options, last, files) if last is not None else None
+    return replaced_keys(run.options, last, files) if last is not None else None
 
 
 def hashes_of(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKey, Packed]]:
@@ -202,7 +202,7 @@ def hashes_of(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKe
         yield from _of_ids(root, element.ids)
 
 
-def _of_compared(root: str, given: ComparedShards) -> Iterator[tuple[CountKey, Packed]]:
+def _of_compared(root: str, compared: ComparedShards) -> Iterator[tuple[CountKey, Packed]]:
     """Yield what is counted of the rows that only one snapshot has, by bucket.
 
     The gate counts the rows of a damaged old shard as rows that stay.
@@ -211,27 +211,27 @@ def _of_compared(root: str, given: ComparedShards) -> Iterator[tuple[CountKey, P
     keyed: list[KeyedRows] = []
     hashes = [np.empty(0, np.uint64)]
     is_whole = True
-    for shard in given.shards:
+    for shard in compared.shards:
         path = storage.join(root, shard.path)
         try:
-            batches = [*read_shard(path, given.read_columns, shard.size)]
+            batches = [*read_shard(path, compared.read_columns, shard.size)]
         except SentenceBeamError as error:
             is_whole = False
-            if shard.is_new and (given.keys is not None or given.id_buckets):
+            if shard.is_new and (compared.keys is not None or compared.id_buckets):
                 yield (KNOWN, 0), RunFact(problem=Problem.from_error(error))
             continue
-        if given.columns is not None:
-            blocks += [block_of(batch, shard, given.columns) for batch in batches]
-        if given.keys is not None:
-            keyed += [given.keys.keyed(batch, shard.is_new) for batch in batches]
-        if given.id_buckets and shard.is_new:
+        if compared.columns is not None:
+            blocks += [block_of(batch, shard, compared.columns) for batch in batches]
+        if compared.keys is not None:
+            keyed += [compared.keys.keyed(batch, shard.is_new) for batch in batches]
+        if compared.id_buckets and shard.is_new:
             hashes.append(hashes_in(batches))
             keep_hashes(root, shard.path, hashes[-1])
-    if given.columns is not None:
-        rows = by_bucket(left_over(pa.concat_tables(blocks)), given.buckets)
+    if compared.columns is not None:
+        rows = by_bucket(left_over(pa.concat_tables(blocks)), compared.buckets)
         yield from _keyed(CHANGES, rows if is_whole else [(0, None)])
-    yield from _keyed(DELETES, KeyedRows.from_parts(keyed).by_bucket(given.buckets))
-    yield from _keyed(IDS, hashes_by_bucket(np.concatenate(hashes), max(1, given.id_buckets)))
+    yield from _keyed(DELETES, KeyedRows.from_parts(keyed).by_bucket(compared.buckets))
+    yield from _keyed(IDS, hashes_by_bucket(np.concatenate(hashes), max(1, compared.id_buckets)))
 
 
 def _keyed(
@@ -240,15 +240,15 @@ def _keyed(
     return (((what, number), rows) for number, rows in buckets)
 
 
-def _of_ids(root: str, given: ShardsOfIds) -> Iterator[tuple[CountKey, Packed]]:
+def _of_ids(root: str, batch: ShardsOfIds) -> Iterator[tuple[CountKey, Packed]]:
     """Yield the hashes of the shards' ids by bucket."""
     try:
-        hashes = np.concatenate([id_hashes(root, path) for path in given.paths])
+        hashes = np.concatenate([id_hashes(root, path) for path in batch.paths])
     except SentenceBeamError as error:
         # nothing may be committed that names a shard which cannot be read
         yield (KNOWN, 0), RunFact(problem=Problem.from_error(error))
         return
-    yield from _keyed(IDS, hashes_by_bucket(hashes, given.buckets))
+    yield from _keyed(IDS, hashes_by_bucket(hashes, batch.buckets))
 
 
 def count_bucket(bucket: tuple[CountKey, Iterable[Any]], run: tuple[str, str]) -> list[RunFact]:
@@ -296,9 +296,9 @@ def shards_of_ids(
     Yields the known number of duplicates if no row changed.
     """
     unchanged = differ is not None and not differ.old and not differ.new
-    known = previous_duplicate_ids(run) if unchanged else None
-    if known is not None:
-        yield Counting(RunFact(duplicate_ids=known))
+    recorded = previous_duplicate_ids(run) if unchanged else None
+    if recorded is not None:
+        yield Counting(RunFact(duplicate_ids=recorded))
         return
     yield Counting(RunFact(duplicate_ids=0))
     buckets = buckets_for(settled.tally.stored)

@@ -53,6 +53,7 @@ def restoring_run(earlier: Manifest, current: Manifest, run_id: str) -> Run:
         version=current.version,
         watch=current.watch,
         forgotten=current.forgotten,
+        like=current.like,
         check_from=current.check_from,
         check_stride=stride(earlier, current.check_from),
     )

@@ -111,11 +111,11 @@ def _parts(rows: UnitRows, pieces: "list[Pieces]") -> Parts:
     texts = [
         [
             prefix_of(rows, n, above) + rows.texts[n][s:e]
-            for (s, e), above in zip(one.spans, one.headings, strict=True)
+            for (s, e), above in zip(piece.spans, piece.headings, strict=True)
         ]
-        for n, one in enumerate(pieces)
+        for n, piece in enumerate(pieces)
     ]
-    return Parts(texts, [one.tokens for one in pieces])
+    return Parts(texts, [piece.tokens for piece in pieces])
 
 
 def cutter_of(job: EmbedJob) -> "Cutter":

@@ -178,11 +178,11 @@ class RowEmbedder:
     _preparer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _finisher: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
-    def add(self, given: Any, place: Any) -> Iterator[EmbeddedElement]:
+    def add(self, element: Any, place: Any) -> Iterator[EmbeddedElement]:
         """Take an element; yield the results of earlier ones if enough are held now."""
-        for element, texts in elements_of(given, self.job.text, self.window_tokens, self.make):
-            self.job.check_names(element.names())
-            self._held.append((element, place, texts))
+        for part, texts in elements_of(element, self.job.text, self.window_tokens, self.make):
+            self.job.check_names(part.names())
+            self._held.append((part, place, texts))
             self._tokens += sum(map(text_tokens, texts))
             if self._tokens >= self.window_tokens:
                 yield from self._turn()
@@ -274,11 +274,11 @@ class RowEmbedder:
         tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, chunks))
         cut_pieces: list[Pieces] = []
         not_cut = {}
-        for position, one in zip(rows.positions, tried, strict=True):
-            if isinstance(one, OptionError):
-                not_cut[position] = str(one)
-            elif one.spans:
-                cut_pieces.append(one)
+        for position, pieces_of_row in zip(rows.positions, tried, strict=True):
+            if isinstance(pieces_of_row, OptionError):
+                not_cut[position] = str(pieces_of_row)
+            elif pieces_of_row.spans:
+                cut_pieces.append(pieces_of_row)
             else:
                 not_cut[position] = EMPTY_TEXT
         if not_cut:

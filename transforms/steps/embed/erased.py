@@ -20,14 +20,14 @@ def without_erased(rows: UnitRows, job: EmbedJob) -> UnitRows:
     Rows that are rejected for another reason are compared first. For documents whose vector will be
     the mean of their pieces see `without_erased_means`.
     """
-    known = _returning(job)
-    if known is None:
+    returning = _returning(job)
+    if returning is None:
         return rows
     texts: list[bytes | None] = [None] * len(rows.ids)
-    if known.texts and job.chunks.combine != "mean":
+    if returning.texts and job.chunks.combine != "mean":
         texts = [*row_hashes(rows.texts)]
-    rows = replace(rows, rejects=[compare_reject(reject, known) for reject in rows.rejects])
-    return _without(rows, known, texts)
+    rows = replace(rows, rejects=[compare_reject(reject, returning) for reject in rows.rejects])
+    return _without(rows, returning, texts)
 
 
 def without_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
@@ -35,10 +35,10 @@ def without_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
 
     The row hash of such a document covers its pieces, which are known only now.
     """
-    known = _returning(job)
-    if known is None or not known.texts:
+    returning = _returning(job)
+    if returning is None or not returning.texts:
         return rows
-    return _without(rows, known, hashes_of(rows))
+    return _without(rows, returning, hashes_of(rows))
 
 
 def _returning(job: EmbedJob) -> Returning | None:
@@ -47,8 +47,8 @@ def _returning(job: EmbedJob) -> Returning | None:
     return returning(job.root, job.run.forgotten)
 
 
-def _without(rows: UnitRows, known: Returning, texts: Iterable[bytes | None]) -> UnitRows:
-    names = [known.find(row_id, text) for row_id, text in zip(rows.ids, texts, strict=True)]
+def _without(rows: UnitRows, returning: Returning, texts: Iterable[bytes | None]) -> UnitRows:
+    names = [returning.find(row_id, text) for row_id, text in zip(rows.ids, texts, strict=True)]
     erased = [erased_row(name) for name in names if name is not None]
     if not erased:
         return rows
@@ -62,15 +62,15 @@ def _without(rows: UnitRows, known: Returning, texts: Iterable[bytes | None]) ->
     return replace(left, parts=parts, rejects=[*rows.rejects, *erased])
 
 
-def compare_reject(reject: Rejected, known: Returning) -> Rejected:
+def compare_reject(reject: Rejected, returning: Returning) -> Rejected:
     """Return a rejected row, or in its place that of an erased one.
 
     If its id or its whole text cannot be compared, nothing of its text is kept.
     """
-    name = known.find(reject.id, reject.text)
+    name = returning.find(reject.id, reject.text)
     if name is not None:
         return erased_row(name)
-    if known.texts or reject.id is None:
+    if returning.texts or reject.id is None:
         return replace(reject, excerpt="")
     return reject
 

@@ -143,7 +143,7 @@ def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
         return Texts(tokenized, encoder.plan(tokenized), unseen)
     texts = [rows.parts.texts[i] for i in places]
     tokens = [rows.parts.tokens[i] for i in places]
-    bounds = np.concatenate([[0], np.cumsum([len(one) for one in texts])])
+    bounds = np.concatenate([[0], np.cumsum([len(texts_of_group) for texts_of_group in texts])])
     tokenized = encoder.tokenize(list(chain(*texts)))
     return PieceMeans(
         tokenized, encoder.plan(tokenized), bounds, np.array(list(chain(*tokens)), np.int64)

@@ -265,22 +265,22 @@ def check_keys(row: Mapping[Any, Any]) -> None:
             )
 
 
-def no_row(given: Any) -> OptionError:
+def no_row(element: Any) -> OptionError:
     """Return the error for an element that is not a row."""
     return OptionError(
-        f"an element of type {type(given).__name__} is no row; give dicts, beam.Rows, (id, text)"
+        f"an element of type {type(element).__name__} is no row; give dicts, beam.Rows, (id, text)"
         " pairs or Arrow batches"
     )
 
 
 def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
     """Raise OptionError if the prefix of pieces names a field that rows lack."""
-    known = list(fields)
+    names = list(fields)
     lacking = [
-        name for name in prefix.columns if name not in known and name.partition(".")[0] not in known
+        name for name in prefix.columns if name not in names and name.partition(".")[0] not in names
     ]
     if lacking:
-        existing = f"but {', '.join(known)}" if known else "being pairs of id and text"
+        existing = f"but {', '.join(names)}" if names else "being pairs of id and text"
         raise OptionError(f"rows have no field {lacking[0]!r}, {existing} (chunk_prefix)")
 
 

@@ -50,12 +50,14 @@ class Counted:
 
     def merge(self, other: "Counted") -> "Counted":
         """The counts of both parts; of two problems the one whose message sorts first."""
-        known = [counted.statistics for counted in (self, other) if counted.statistics is not None]
-        statistics = reduce(operator.add, known) if known else None
+        counted_parts = [
+            counted.statistics for counted in (self, other) if counted.statistics is not None
+        ]
+        statistics = reduce(operator.add, counted_parts) if counted_parts else None
         problems = [counted.problem for counted in (self, other) if counted.problem is not None]
         problem = None
         if problems:
-            problem = min(problems, key=lambda one: one.message)
+            problem = min(problems, key=lambda each: each.message)
         return Counted(statistics, self.rejected + other.rejected, problem)
 
 

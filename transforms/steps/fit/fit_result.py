@@ -37,13 +37,13 @@ def check_output(folder: str) -> None:
 
 def write_result(output: str, result: FitResult) -> None:
     """Write the result of a fit beside its output."""
-    said = {
+    content = {
         "run": result.run,
         "exit_code": result.exit_code,
         "message": result.message,
         **result.figures,
     }
-    storage.overwrite(storage.join(output, RESULT), (json.dumps(said, indent=1) + "\n").encode())
+    storage.overwrite(storage.join(output, RESULT), (json.dumps(content, indent=1) + "\n").encode())
 
 
 def read_result(output: str) -> FitResult | None:
@@ -55,5 +55,6 @@ def read_result(output: str) -> FitResult | None:
     if stored is None:
         return None
     with refuse_damage(f"{path} is not what the fit wrote", "fit again"):
-        said = json.loads(stored[0])
-        return FitResult(said.pop("run"), said.pop("exit_code"), said.pop("message"), said)
+        content = json.loads(stored[0])
+        run, exit_code, message = (content.pop(name) for name in ("run", "exit_code", "message"))
+        return FitResult(run, exit_code, message, content)

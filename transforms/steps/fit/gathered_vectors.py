@@ -60,10 +60,10 @@ class Gathered:
         problems = [some.problem for some in (self, other) if some.problem is not None]
         if problems:
             return Gathered(problem=min(problems, key=lambda problem: problem.message))
-        known = [some.moments for some in (self, other) if some.moments is not None]
-        moments = next(iter(known), None)
-        if len(known) == 2:
-            moments = known[0].merge(known[1])
+        fitted = [some.moments for some in (self, other) if some.moments is not None]
+        moments = next(iter(fitted), None)
+        if len(fitted) == 2:
+            moments = fitted[0].merge(fitted[1])
         return Gathered(moments, self.samples + other.samples)
 
 

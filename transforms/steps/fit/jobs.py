@@ -11,7 +11,9 @@ from sentence_beam.transforms.calibration.fitting import SHOWN_ROWS
 from sentence_beam.transforms.calibration.methods import AFFINE
 from sentence_beam.transforms.corpus import InputFile, match_inputs
 from sentence_beam.transforms.corpus.files import check_distinct
+from sentence_beam.transforms.corpus.found_columns import text_column_of
 from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.options.common import default_store
 from sentence_beam.transforms.space import DEFAULT_MODEL, resolve_model
 from sentence_beam.transforms.space.identity import tokenizer_digest
 from sentence_beam.transforms.space.token_table import METHODS
@@ -71,16 +73,14 @@ def _refuse(options: FitOptions, names: Sequence[str]) -> None:
 
 
 def store_to_fit(options: FitOptions) -> Store:
-    """Open the store that is named by `--store` or its old name `--input`.
+    """Open the store that is named by `--store` or its old name `--input`, else the default one.
 
-    Raises OptionError for none and for several.
+    Raises OptionError for several.
     """
     named = [path for path in (options.store, *(options.input or ())) if path is not None]
-    if not named:
-        raise OptionError(f"--method {options.method} is fitted on a store; name it by --store")
     if len(named) > 1:
         raise OptionError(f"--method {options.method} is fitted on one store; give one --store")
-    return open_store(named[0])
+    return open_store(named[0] if named else default_store())
 
 
 def calibration_job(
@@ -117,13 +117,13 @@ def calibration_job(
     return FitJob(run, spec, output, gather, narrow=narrow, fitted_on=fitted_on)
 
 
-def count_job(options: FitOptions, run: str, output: str) -> CountJob:
+def count_job(options: FitOptions, files: Sequence[InputFile], run: str, output: str) -> CountJob:
     """Return the job that counts tokens with the tokenizer of the model as it is here."""
     model = options.model or DEFAULT_MODEL
     tokenizer = tokenizer_digest(resolve_model(model, options.revision))
     if os.path.isdir(model):
         model = os.path.abspath(model)
-    text_column = options.text_column or "text"
+    text_column = text_column_of(files, options.text_column)
     return CountJob(run, options.method, model, options.revision, tokenizer, text_column, output)
 
 

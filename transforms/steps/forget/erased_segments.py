@@ -48,6 +48,8 @@ def _crowded(root: str, index: IndexEntry, selected: SelectedRows) -> list[str]:
     """Return the erased texts, hashes in hex, among those that are too many to be held out."""
     path = storage.join(root, index.queries.path)
     with name_damage(path):
-        known = KnownQueries.from_bytes(index_files.read(path, index.queries.sha256))
+        queries = KnownQueries.from_bytes(index_files.read(path, index.queries.sha256))
     keys = as_keys(as_hashes(pa.array(sorted(selected.hashes), pa.binary(16))))
-    return [text.tobytes().hex() for text in known.crowded[np.isin(as_keys(known.crowded), keys)]]
+    return [
+        text.tobytes().hex() for text in queries.crowded[np.isin(as_keys(queries.crowded), keys)]
+    ]

@@ -80,8 +80,8 @@ def find_rows(manifest: Manifest, options: ForgetOptions) -> Erasure:
     """Return the rows to erase. Raises as `select` and `erased_from_index` do."""
     before = read_rows(manifest.root, manifest.forgotten)
     key = before.key_bytes
-    known = {name for name in options.id if hash_of_id(key, name) in before.ids}
-    selected = select(manifest, options, known)
+    already = {name for name in options.id if hash_of_id(key, name) in before.ids}
+    selected = select(manifest, options, already)
     return Erasure(manifest, options, selected, before, erased_from_index(manifest, selected))
 
 

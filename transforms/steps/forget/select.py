@@ -84,8 +84,8 @@ class SelectedRows:
         return table.column("unit").filter(pa.array(holds)).to_pylist()
 
 
-def select(current: Manifest, options: ForgetOptions, known: set[str]) -> SelectedRows:
-    """Return the rows to erase. `known` are those of the ids that were erased before.
+def select(current: Manifest, options: ForgetOptions, already: set[str]) -> SelectedRows:
+    """Return the rows to erase. `already` are those of the ids that were erased before.
 
     Raises OptionError for ids that no row has, DataGateError if too many rows would be erased, and
     SentenceBeamError naming a shard or a file of rejected rows that cannot be read.
@@ -102,7 +102,7 @@ def select(current: Manifest, options: ForgetOptions, known: set[str]) -> Select
     if not selected.by_id:
         _find_same_texts(current.root, [*sizes], selected)
     _find_rejects(current, selected)
-    _check_missing(current, selected, options, known)
+    _check_missing(current, selected, options, already)
     if selected.rows > options.max_deletes * current.rows.stored:
         raise DataGateError(
             f"{counted(selected.rows, 'row')} of {current.rows.stored:,} would be erased, more than"
@@ -283,13 +283,13 @@ def reject_files(manifest: Manifest) -> list[tuple[str, str]]:
 
 
 def _check_missing(
-    current: Manifest, selected: SelectedRows, options: ForgetOptions, known: set[str]
+    current: Manifest, selected: SelectedRows, options: ForgetOptions, already: set[str]
 ) -> None:
     """Raise OptionError for ids that the store never had, unless they are allowed."""
     missing = [
         name
         for name in options.id
-        if not selected.texts[name].rows and name not in selected.rejected and name not in known
+        if not selected.texts[name].rows and name not in selected.rejected and name not in already
     ]
     if not missing or options.missing_ok:
         return

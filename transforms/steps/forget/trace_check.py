@@ -140,8 +140,8 @@ def _columns_of(path: str, is_shard: bool) -> Iterator[pa.Table]:
             names = [name for name in file.schema_arrow.names if name in wanted]
             yield file.read(names, use_threads=False)
         elif path.endswith(".queries"):
-            known = KnownQueries.from_bytes(storage.read_bytes(path))
-            hashes = np.concatenate([known.texts, known.crowded])
+            queries = KnownQueries.from_bytes(storage.read_bytes(path))
+            hashes = np.concatenate([queries.texts, queries.crowded])
             yield pa.table({"row_hash": [text.tobytes() for text in hashes]})
 
 
@@ -156,7 +156,7 @@ def _stray_hashes(root: str, files: list[str]) -> Iterator[str]:
 def _counts(manifest: Manifest, rows: ForgottenRows) -> Iterator[str]:
     """Yield a line if the erased rows that were rejected are not those that units count."""
     counted = total(manifest.read_units("forgotten"), "forgotten")
-    known = rows.ids | {text for row in rows.rows for text in (*row.texts, *row.documents)}
+    traces = rows.ids | {text for row in rows.rows for text in (*row.texts, *row.documents)}
     names: list[str | None] = []
     for path, sha256 in reject_files(manifest):
         try:
@@ -166,7 +166,7 @@ def _counts(manifest: Manifest, rows: ForgottenRows) -> Iterator[str]:
         names += [reject.id for reject in rejects if reject.reason == FORGOTTEN]
     if len(names) != counted:
         yield f"ledger: {len(names)} rejected rows were erased, the units count {counted}"
-    if not known.issuperset(names):
+    if not traces.issuperset(names):
         yield f"{manifest.root}: a rejected row is said to be erased, and is none of those listed"
 
 

@@ -87,40 +87,40 @@ class RequestedIndex:
 
 
 def choose_work(
-    fact: RunFact, run: Run, asked: RequestedIndex
+    fact: RunFact, run: Run, requested: RequestedIndex
 ) -> Iterator[RowsToRead | TrainingGroup | RunFact]:
     """Yield the rows to read for an update, the groups to train on, or the problem."""
     if fact.settled is None:
         yield fact
         return
     try:
-        yield from _work(run, fact.settled, asked)
+        yield from _work(run, fact.settled, requested)
     except SentenceBeamError as error:
         yield RunFact(problem=Problem.from_error(error))
 
 
 def _work(
-    run: Run, settled: Settled, asked: RequestedIndex
+    run: Run, settled: Settled, requested: RequestedIndex
 ) -> Iterator[RowsToRead | TrainingGroup]:
     shards, checksums = _shards_of(settled, run.root)
     rows = sum(rows for _, rows, _ in shards)
     before = last_with_index(run)
-    request, lack = _buildable(asked, rows)
+    request, lack = _buildable(requested, rows)
     metric = metric_of(request, run, before)
     unit = run.space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, run.space.dim, metric)
-    why = lack or asked.retrain or why_retrain(run, before, request, rows)
+    why = lack or requested.retrain or why_retrain(run, before, request, rows)
     if before is not None and before.index is not None and why is None:
         index = _renamed(before.index, metric, request)
-        known = _update(before, index, shards, request, unit)
-        added = {path: checksums[path] for path in known.added_shards}
-        known = replace(known, checksums=added, erased=asked.erased)
-        yield from _followed(job, known)
+        changes = _update(before, index, shards, request, unit)
+        added = {path: checksums[path] for path in changes.added_shards}
+        changes = replace(changes, checksums=added, erased=requested.erased)
+        yield from _followed(job, changes)
         return
     work = IndexJob(
         run.root, run.id, plan_of(request, rows, run.space.dim, scored_by(metric), unit), rows,
         request, metric, why or "", _builds(before), unit,
-        required=not asked.remembered and request.target_recall is not None,
+        required=not requested.remembered and request.target_recall is not None,
     )  # fmt: skip
     yield from index_build.begin(work, shards)
 
@@ -132,17 +132,17 @@ def _builds(before: Manifest | None) -> int:
     return 1 + before.index.trained.times
 
 
-def _followed(job: IndexUpdateJob, known: IndexUpdate) -> Iterator[RowsToRead | TrainingGroup]:
+def _followed(job: IndexUpdateJob, changes: IndexUpdate) -> Iterator[RowsToRead | TrainingGroup]:
     """Yield the rows to read for an update, or the groups to build of if a file is damaged.
 
     Those of segments are looked at when these are read.
     """
-    for entry in (known.current.trained, known.current.queries):
+    for entry in (changes.current.trained, changes.current.queries):
         damage = _damage(job, entry)
         if damage is not None:
-            yield from build_again(job, known, damage)
+            yield from build_again(job, changes, damage)
             return
-    yield from ((job, *read) for read in update.begin(job, known))
+    yield from ((job, *read) for read in update.begin(job, changes))
 
 
 def _damage(job: IndexUpdateJob, entry: IndexFileEntry) -> str | None:
@@ -166,12 +166,12 @@ def _shards_of(settled: Settled, root: str) -> tuple[list[ShardRows], dict[str, 
     return sorted(shards), checksums
 
 
-def _buildable(asked: RequestedIndex, rows: int) -> tuple[IndexRequest, str | None]:
+def _buildable(requested: RequestedIndex, rows: int) -> tuple[IndexRequest, str | None]:
     """Return the request, and why a remembered one became `auto`: it needs more rows."""
-    lack = asked.request.spec.lack_of_rows(rows)
-    if lack is None or not asked.remembered:
-        return asked.request, None
-    return replace(asked.request, index=AUTO), f"{lack}; from now on it is as auto chooses"
+    lack = requested.request.spec.lack_of_rows(rows)
+    if lack is None or not requested.remembered:
+        return requested.request, None
+    return replace(requested.request, index=AUTO), f"{lack}; from now on it is as auto chooses"
 
 
 def _renamed(index: IndexEntry, metric: str, request: IndexRequest) -> IndexEntry:
@@ -184,8 +184,8 @@ def _update(
     before: Manifest, index: IndexEntry, shards: list[ShardRows], request: IndexRequest, unit: bool
 ) -> IndexUpdate:
     """Return the update that brings the index of a snapshot to these shards."""
-    known = before.shards.to_pydict()
-    old = dict(zip(known["path"], known["rows"], strict=True))
+    last_shards = before.shards.to_pydict()
+    old = dict(zip(last_shards["path"], last_shards["rows"], strict=True))
     new = {path for path, _, _ in shards}
     added = [shard for shard in shards if shard[0] not in old]
     removed = sorted(set(old) - new)
@@ -288,35 +288,35 @@ def buckets_to_match(
     job = read[0][0]
     problems = [reading.problem for _, reading in read if reading.problem is not None]
     damaged = sorted(reading.damaged for _, reading in read if reading.damaged is not None)
-    known = job.update()
+    changes = job.update()
     if problems:
         yield RunFact(problem=min(problems, key=lambda problem: problem.message))
     elif damaged:
-        yield from build_again(job, known, damaged[0])
-    elif known.is_none:
-        yield RunFact(index=IndexRecord(known.current))
+        yield from build_again(job, changes, damaged[0])
+    elif changes.is_none:
+        yield RunFact(index=IndexRecord(changes.current))
     else:
-        yield from ((job, bucket) for bucket in range(known.buckets))
+        yield from ((job, bucket) for bucket in range(changes.buckets))
 
 
 def build_again(
-    job: IndexUpdateJob, known: IndexUpdate, why: str, trains: bool = False
+    job: IndexUpdateJob, changes: IndexUpdate, why: str, trains: bool = False
 ) -> list[TrainingGroup]:
     """Return the groups of an index to be built from all shards, instead of an update.
 
     It has the same quantizer, unless it `trains` another, or the file of that one is damaged.
     """
-    current = known.current
-    budgets = budgets_of(known.request)
+    current = changes.current
+    budgets = budgets_of(changes.request)
     again = current.trained
     work = IndexJob(
-        job.root, job.run, job.plan(known), known.rows, known.request, job.metric, why,
-        1 + again.times, known.unit, again=again, choice=current.choice,
+        job.root, job.run, job.plan(changes), changes.rows, changes.request, job.metric, why,
+        1 + again.times, changes.unit, again=again, choice=current.choice,
     )  # fmt: skip
     if trains or budgets.choose or _damage(job, again) is not None:
-        plan = plan_of(known.request, known.rows, job.dim, known.metric, known.unit)
+        plan = plan_of(changes.request, changes.rows, job.dim, changes.metric, changes.unit)
         work = replace(work, plan=plan, again=None, choice=None)
-    return index_build.begin(work, known.shards)
+    return index_build.begin(work, changes.shards)
 
 
 def conclude(
@@ -327,8 +327,8 @@ def conclude(
     The latter if the quantizer no longer fits the rows, or a file of the last index is damaged.
     """
     job = builds[0][0]
-    built = [one for _, one in builds if one.segment is not None]
-    damaged = sorted(one.damaged for _, one in builds if one.damaged is not None)
+    built = [outcome for _, outcome in builds if outcome.segment is not None]
+    damaged = sorted(outcome.damaged for _, outcome in builds if outcome.damaged is not None)
     if damaged:
         yield from build_again(job, job.update(), damaged[0])
         return
@@ -342,28 +342,33 @@ def conclude(
 
 def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntry, str | None]:
     """Return the index with recall measured again, and why to train instead, if at all."""
-    known = job.update()
+    changes = job.update()
     folder = job.folder
-    current = known.current
-    of_lists = [one for one in built if one.segment and one.segment.kind != HELD_OUT]
-    kept = [one.segment for one in of_lists if one.kept and one.segment]
-    written = [one.segment for one in of_lists if not one.kept and one.segment]
-    measured = index_recall.measured_kept(folder, job.known_queries(), known.asking, kept)
+    current = changes.current
+    of_lists = [
+        outcome for outcome in built if outcome.segment and outcome.segment.kind != HELD_OUT
+    ]
+    kept = [outcome.segment for outcome in of_lists if outcome.kept and outcome.segment]
+    written = [outcome.segment for outcome in of_lists if not outcome.kept and outcome.segment]
+    measured = index_recall.measured_kept(folder, job.known_queries(), changes.asking, kept)
     measured = measured.with_written(folder, sorted(written, key=lambda segment: segment.number))
     fresh = [folder.take(scratch.fresh(segment.number)) for segment in written]
     is_new = np.concatenate([np.empty(0, np.int64), *fresh])
-    target = known.request.target
+    target = changes.request.target
     near, changed = index_recall.recall_at(current, target, measured, K, is_new)
     deep = (
         index_recall.recall_at(current, target, measured, DEEP, is_new)[0]
         if current.recall_100
         else None
     )
-    segments = sorted((one.segment for one in built if one.segment), key=lambda one: one.number)
-    plan = job.plan(known)
+    segments = sorted(
+        (outcome.segment for outcome in built if outcome.segment),
+        key=lambda outcome: outcome.number,
+    )
+    plan = job.plan(changes)
     entry = replace(
         current,
-        request=known.request,
+        request=changes.request,
         rows=sum(segment.live for segment in segments),
         segments=tuple(segments),
         queries=_leave_known(job, measured),
@@ -379,18 +384,18 @@ def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntr
     now = Fit(imbalance(sizes), closeness_of([*kept, *written]), None)
     if near is not None:
         now = replace(now, recall=near.value, high=near.high)
-    return entry, drifted(before, now, known.metric)
+    return entry, drifted(before, now, changes.metric)
 
 
 def _leave_known(job: IndexUpdateJob, measured: Measurement) -> IndexFileEntry:
     """Write what the next run is to know: of queries whose neighbours and answers are settled."""
     folder = job.folder
-    known = measured.known(folder.take(scratch.TEXTS), folder.take(scratch.CROWDED))
+    queries = measured.known(folder.take(scratch.TEXTS), folder.take(scratch.CROWDED))
     asking = job.update().asking
     settled = measured.exact.at(K).settled
     settled &= measured.found.settled(asking.nprobes[0], K)
-    known = known.of(np.flatnonzero(settled))
-    return IndexFileEntry(*folder.write(known.to_bytes(), "queries"))
+    queries = queries.of(np.flatnonzero(settled))
+    return IndexFileEntry(*folder.write(queries.to_bytes(), "queries"))
 
 
 def budgets_of(request: IndexRequest) -> Budgets:
@@ -419,16 +424,16 @@ def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
     return kinds(request.spec, rows, dim, "ip", True, budgets)[0]
 
 
-def least_ram(request: IndexRequest, rows: int, dim: int, given: str | None = None) -> str | None:
+def least_ram(request: IndexRequest, rows: int, dim: int, min_ram: str | None = None) -> str | None:
     """Return the memory that the steps of an index need, for Beam; None if any worker has it.
 
-    A store without rows, or with too few for the index, needs none. More is `given` by `--min-ram`.
+    A store without rows, or with too few for the index, needs none. `--min-ram` may ask for more.
     """
     if not rows or request.spec.lack_of_rows(rows):
-        return given
+        return min_ram
     needed = step_bytes(largest(request, rows, dim), rows)
-    if needed <= ORDINARY_RAM or (given is not None and memory_bytes(given) >= needed):
-        return given
+    if needed <= ORDINARY_RAM or (min_ram is not None and memory_bytes(min_ram) >= needed):
+        return min_ram
     return f"{-(-needed // 10**9)}GB"
 
 

@@ -330,15 +330,15 @@ def _leave_known(work: BuildWork, entry: IndexEntry, measured: Measurement) -> I
     """Write what the next run is to know of the texts on which recall is reported."""
     folder = work.job.folder
     texts = folder.take(scratch.TEXTS)
-    known = measured.known(texts, folder.take(scratch.CROWDED))
-    known = known.of(np.flatnonzero(held_out.reporting_half(texts)))
+    queries = measured.known(texts, folder.take(scratch.CROWDED))
+    queries = queries.of(np.flatnonzero(held_out.reporting_half(texts)))
     asking = Asking.from_index(entry, work.job.plan.metric)
     if entry.recall is None:  # nothing was found, at any nprobe
-        answers = Candidates.none(len(known.texts), asking.depth, asking.nprobes)
+        answers = Candidates.none(len(queries.texts), asking.depth, asking.nprobes)
     else:
-        answers = known.found.narrowed(asking.nprobes)
-    known = replace(known, found=answers)
-    return IndexFileEntry(*folder.write(known.to_bytes(), "queries"))
+        answers = queries.found.narrowed(asking.nprobes)
+    queries = replace(queries, found=answers)
+    return IndexFileEntry(*folder.write(queries.to_bytes(), "queries"))
 
 
 def _with_query_bytes(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEntry:

@@ -236,10 +236,10 @@ def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:
 
     Returns None if no segment has lists.
     """
-    known = [
+    scored = [
         (segment.closeness, segment.live) for segment in segments if segment.closeness is not None
     ]
-    rows = sum(live for _, live in known)
+    rows = sum(live for _, live in scored)
     if rows:
-        return sum(score * live for score, live in known) / rows
+        return sum(score * live for score, live in scored) / rows
     return None

@@ -78,7 +78,7 @@ def trained_index(folder: Folder, trained: IndexFileEntry) -> TrainedIndex:
 
 
 def leave_queries(
-    folder: Folder, known: KnownQueries, vectors: np.ndarray, hashes: np.ndarray,
+    folder: Folder, last: KnownQueries, vectors: np.ndarray, hashes: np.ndarray,
     crowded: np.ndarray,
 ) -> None:  # fmt: skip
     """Leave the held-out texts to report on: vectors, hashes, places among the known ones.
@@ -90,7 +90,7 @@ def leave_queries(
     keys, first = np.unique(as_keys(hashes), return_index=True)
     first = first[~np.isin(keys, as_keys(crowded))]
     first = first[held_out.reporting_half(hashes[first])]
-    place = _places(as_keys(hashes[first]), as_keys(known.texts))
+    place = _places(as_keys(hashes[first]), as_keys(last.texts))
     if np.count_nonzero(place < 0) <= held_out.UNMEASURED * len(first):
         first = first[place >= 0]
         place = place[place >= 0]
@@ -133,12 +133,12 @@ def _ask(
     return Candidates.search(index, queries, asking.depth, nprobes, segment=segment.number)
 
 
-def leave_gone(folder: Folder, number: int, known: KnownQueries, rows: np.ndarray) -> None:
+def leave_gone(folder: Folder, number: int, last: KnownQueries, rows: np.ndarray) -> None:
     """Leave which of the queries' neighbours and answers are deleted in a segment that stays.
 
     `rows` int64 are all of its local rows that are deleted in this run.
     """
-    positions = np.concatenate([known.positions.ravel(), known.found.kept.ravel()])
+    positions = np.concatenate([last.positions.ravel(), last.found.kept.ravel()])
     here = np.unique(positions[positions >> 32 == number])
     folder.leave(scratch.gone(number), here[np.isin(here & 0xFFFFFFFF, rows)])
 
@@ -171,7 +171,7 @@ def leave_unknown(
 
 
 def known_neighbours(
-    folder: Folder, known: KnownQueries, metric: str, target: int, numbers: dict[int, np.ndarray],
+    folder: Folder, last: KnownQueries, metric: str, target: int, numbers: dict[int, np.ndarray],
     locator: pa.Table,
 ) -> ExactNeighbours:  # fmt: skip
     """Return the queries' true neighbours among rows that the index had before.
@@ -182,7 +182,7 @@ def known_neighbours(
     """
     queries = folder.take(scratch.QUERIES)
     place = folder.take(scratch.KNOWN)
-    had = known.of(place)
+    had = last.of(place)
     gains = np.full(had.gains.shape, -np.inf, np.float32)
     positions = np.full(had.positions.shape, -1)
     for number, local in numbers.items():
@@ -265,7 +265,7 @@ class Measurement:
 
 
 def measured_kept(
-    folder: Folder, known: KnownQueries, asking: Asking, kept: Sequence[SegmentEntry]
+    folder: Folder, last: KnownQueries, asking: Asking, kept: Sequence[SegmentEntry]
 ) -> Measurement:
     """Return the queries' neighbours and answers in the segments that stay."""
     queries = folder.take(scratch.QUERIES)
@@ -277,11 +277,11 @@ def measured_kept(
     def stays(positions: np.ndarray) -> np.ndarray:
         return np.isin(positions >> 32, numbers) & ~np.isin(positions, deleted)
 
-    had = known.of(place).only(stays)
+    had = last.of(place).only(stays)
     exact = ExactNeighbours.from_lists(
         queries, DEEP, asking.metric, had.gains, had.positions, had.bound
     )
-    measured = Measurement(exact, had.found, known.sizes[np.isin(known.sizes[:, 0], numbers)])
+    measured = Measurement(exact, had.found, last.sizes[np.isin(last.sizes[:, 0], numbers)])
     if (place < 0).any():
         for number in numbers:
             measured = measured.with_left(folder, number, np.empty((0, 3), np.int64))
@@ -307,9 +307,9 @@ def recall_at(
     nprobe = max(1, index.nprobe_for(k))
     depth = depth_for(k, index.rerank)
     positions = measured.found.positions(nprobe, depth)
-    known = measured.found.settled(nprobe, depth)
-    recall = recall_of(exact, positions, known)
-    changed = recall_among(exact, positions, known, lambda rows: np.isin(rows, is_new))
+    settled = measured.found.settled(nprobe, depth)
+    recall = recall_of(exact, positions, settled)
+    changed = recall_among(exact, positions, settled, lambda rows: np.isin(rows, is_new))
     entry = None
     if recall:
         rerank = depth if depth > k else 0

@@ -94,7 +94,7 @@ def decide(
 
 def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
     """Leave the held-out texts to report on; `crowded` texts (hex) are so from now on."""
-    known = job.known_queries()
+    queries = job.known_queries()
     vectors = np.empty((0, job.dim), np.float32)
     hashes = np.empty((0, 16), np.uint8)
     if update.held_out is not None:
@@ -102,11 +102,11 @@ def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: li
         with job.folder.on_disk(update.held_out) as path:
             vectors = flat_vectors(path)[state.keep]
         hashes = as_hashes(state.table.column("row_hash").combine_chunks())[state.keep]
-    before = known.crowded
+    before = queries.crowded
     if update.erased is not None:
         before = before[~np.isin(as_keys(before), as_keys(_hashes(update.erased.crowded)))]
     every = np.concatenate([before, _hashes(crowded)])
-    index_recall.leave_queries(job.folder, known, vectors, hashes, every)
+    index_recall.leave_queries(job.folder, queries, vectors, hashes, every)
 
 
 def _hashes(texts: Sequence[str]) -> np.ndarray:

@@ -158,7 +158,7 @@ def _base_targets(update: IndexUpdate, sources: list[RowSource], limit: int) -> 
     """Return all rows as base segments, or as those that go into ranges of lists."""
     if not update.current.spec.lists:
         return _packed(BASE, sources, limit)
-    alone = (_packed(BASE, [one], limit)[0] for one in sources)
+    alone = (_packed(BASE, [source], limit)[0] for source in sources)
     return [replace(target, work=LISTED) for target in alone]
 
 

@@ -78,7 +78,7 @@ def gather(reader: Reader, sent_rows: Iterable[SentRows]) -> IndexUpdateJob:
     Removed rows are in a table for each segment, all others in one.
     """
     kind, number = reader
-    by_source = {one.source: one for one in sent_rows}
+    by_source = {rows.source: rows for rows in sent_rows}
     job = next(iter(by_source.values())).job
     tables = {source: _unpacked(kind, by_source[source].data) for source in sorted(by_source)}
     parts = [pa.concat_tables([SCHEMAS[kind].empty_table(), *tables.values()])]

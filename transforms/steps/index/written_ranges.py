@@ -189,13 +189,13 @@ def spans(
         filled = np.flatnonzero(np.diff(starts))
         bounds.append((source, filled[0], filled[-1]))
         sizes += np.diff(starts)
-    closeness = sum(one.closeness for one in sources) / sum(one.rows for one in sources)
+    closeness = sum(part.closeness for part in sources) / sum(part.rows for part in sources)
     ranges = []
     first_id = 0
     for first, stop in cut_lists(sizes, plan, most_bytes):
         rows = int(sizes[first:stop].sum())
         if rows:
-            here = tuple(one for one, low, high in bounds if low < stop and high >= first)
+            here = tuple(part for part, low, high in bounds if low < stop and high >= first)
             ranges.append(RangeSpan(next(numbers), first, stop, first_id, here, closeness))
             first_id += -(-rows // FIRST_IDS) * FIRST_IDS
     return ranges

@@ -176,17 +176,17 @@ class NeighbourSearch:
             yield PreparedBlock(problem=Problem.from_error(_mended(error)))
 
     def _stored_block(self, source: StoredBlock) -> PreparedBlock:
-        known = self._known(source.name)
-        if known is not None:
-            return PreparedBlock(record=known)
+        record = self._known(source.name)
+        if record is not None:
+            return PreparedBlock(record=record)
         queries = stored_queries(source.rows, self._job.query_text)
         return self._prepared(source.name, queries)
 
     def _blocks_of_texts(self, span: Span) -> Iterator[PreparedBlock]:
         for unit in read_span(span, self._job.columns, UNIT_TOKENS):
-            known = self._known(unit.name)
-            if known is not None:
-                yield PreparedBlock(record=known)
+            record = self._known(unit.name)
+            if record is not None:
+                yield PreparedBlock(record=record)
             else:
                 yield self._prepared(unit.name, self._texts(unit), len(unit.rejects))
 
@@ -220,11 +220,11 @@ class NeighbourSearch:
         with progress.stage("choosing lists"):
             coarse = rows.coarse(vectors)
         every = np.arange(len(vectors))
-        asked = {group: rows.asked(group, every, coarse) for group in rows.groups}
-        groups = tuple(group for group in rows.groups if len(asked[group])) or (rows.groups[0],)
-        parts = tuple(group for group in groups if len(asked[group]) < len(every))
+        places = {group: rows.asked(group, every, coarse) for group in rows.groups}
+        groups = tuple(group for group in rows.groups if len(places[group])) or (rows.groups[0],)
+        parts = tuple(group for group in groups if len(places[group]) < len(every))
         for group in parts:
-            which = asked[group]
+            which = places[group]
             part = {"which": which, "vectors": vectors[which], **_lists(coarse, which)}
             write_arrays(self._part_path(block, group), **part)
         names = np.frombuffer(json.dumps(queries.names).encode(), np.uint8)
@@ -277,8 +277,8 @@ class NeighbourSearch:
     def finish(self, work: Comparison) -> BlockRecord | Problem:
         """Write the file of a block that was compared with all groups; remove its work."""
         try:
-            known = self._known(work.block)  # of an engine that does this again
-            return known or self.finish_block(work)
+            record = self._known(work.block)  # of an engine that does this again
+            return record or self.finish_block(work)
         except SentenceBeamError as error:
             return Problem.from_error(_mended(error))
 

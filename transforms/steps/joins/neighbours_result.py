@@ -42,7 +42,7 @@ class Ended:
         return Ended(self.blocks + other.blocks, problem)
 
 
-def begin(output: str, asked: dict[str, Any]) -> None:
+def begin(output: str, options: dict[str, Any]) -> None:
     """Prepare the folder for a job, or continue in a folder of the same job.
 
     Raises OptionError for a folder that holds something else, or the neighbours of another job.
@@ -51,11 +51,11 @@ def begin(output: str, asked: dict[str, Any]) -> None:
     stored = storage.storage_of(path).read_versioned(path)
     if stored is None:
         _check_empty(output)
-        _write(output, {"asked": asked})
+        _write(output, {"asked": options})
         return
     try:
         before = _asked(path, stored[0])
-        other = next((name for name in asked if before.get(name) != asked[name]), None)
+        other = next((name for name in options if before.get(name) != options[name]), None)
     except SentenceBeamError:
         other = RESULT
     if other is not None:
@@ -79,7 +79,7 @@ def _check_empty(output: str) -> None:
 def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
     """Write how the run ended, and return it; remove the files of the work if it is done."""
     path = storage.join(output, RESULT)
-    asked = _asked(path, storage.read_bytes(path))
+    options = _asked(path, storage.read_bytes(path))
     problem = ended.problem
     if problem is None and not sum(block.queries for block in ended.blocks):
         problem = Problem.from_error(
@@ -90,7 +90,7 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
         storage.delete_below(storage.join(output, WORK))
     else:
         result |= {"exit_code": problem.exit_code, "message": problem.message}
-    _write(output, {"asked": asked, **result})
+    _write(output, {"asked": options, **result})
     return result
 
 
@@ -117,8 +117,8 @@ def ended(output: str, run: str) -> dict[str, Any] | None:
     path = storage.join(output, RESULT)
     data = storage.read_bytes(path)
     with _refuse_damage(path):
-        said = record(json.loads(data), "it")
-        return said if said.get("run") == run else None
+        result = record(json.loads(data), "it")
+        return result if result.get("run") == run else None
 
 
 def _asked(path: str, data: bytes) -> dict[str, Any]:

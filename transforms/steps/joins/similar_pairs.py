@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.collection_rows import list_files, read_files
+from sentence_beam.transforms.corpus.found_columns import columns_of_files
 from sentence_beam.transforms.corpus.spans import estimated_tokens
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.index.copies import with_copies
@@ -132,15 +132,14 @@ def embed_files(options: PairsOptions, folder: Path) -> Collection:
 
 def _read_texts(options: PairsOptions) -> tuple[list[str], list[str], np.ndarray, int]:
     """Return ids, distinct texts, each row's text int64 [rows], and the rejected rows."""
-    columns = Columns(options.text_column or "text", options.id_column or None)
+    files = list_files(options.input or (), options.format, Syntax.from_options(options))
+    columns = columns_of_files(files, options.text_column, options.id_column)
     ids: list[str] = []
     texts: list[str] = []
     of: list[int] = []
     number: dict[bytes, int] = {}
     rejected = 0
-    for rows in read_files(
-        list_files(options.input or (), options.format, Syntax.from_options(options)), columns
-    ):
+    for rows in read_files(files, columns):
         progress.step(len(rows.ids))
         ids += rows.ids
         rejected += len(rows.rejects)

@@ -32,13 +32,13 @@ class Workers:
     local: bool = True
 
 
-def decide_dtype(given: str | None, stored: str | None, family: str, workers: Workers) -> str:
+def decide_dtype(requested: str | None, stored: str | None, family: str, workers: Workers) -> str:
     """Return the dtype in which a model of this family computes.
 
     Raises OptionError if it depends on the workers' processors, which are not known here.
     """
-    if given is not None and given != "auto":
-        return given
+    if requested is not None and requested != "auto":
+        return requested
     if stored is not None:
         return stored
     if family in FLOAT32_ONLY:
@@ -64,30 +64,30 @@ def accelerator_dtype(hint: str) -> str:
 
 
 def decide_metric(
-    given: str | None, stored: str | None, modules: StModules, has_index: bool
+    requested: str | None, stored: str | None, modules: StModules, has_index: bool
 ) -> str:
     """Return the metric of an index.
 
     Raises OptionError if the run builds an index and no index has the model's metric.
     """
-    if given is not None and given != "auto":
-        return given
-    if given is None and stored is not None:
+    if requested is not None and requested != "auto":
+        return requested
+    if requested is None and stored is not None:
         return stored
     if has_index or modules.similarity in (None, *METRICS):
         return modules.metric
     return "cosine"
 
 
-def decide_partition(given: str | None, stored: str | None) -> str:
+def decide_partition(requested: str | None, stored: str | None) -> str:
     """Return how rows are cut into units."""
-    return given or stored or "file"
+    return requested or stored or "file"
 
 
-def decide_unit_tokens(given: int | None, stored: int | None, workers: Workers) -> int:
+def decide_unit_tokens(requested: int | None, stored: int | None, workers: Workers) -> int:
     """Return the estimated tokens of a unit, more of them for a GPU."""
-    if given is not None:
-        return given
+    if requested is not None:
+        return requested
     if stored is not None:
         return stored
     if workers.accelerator is not None or workers.device.startswith("cuda"):

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from sentence_beam.transforms.base.option import Remembered, declared_in
 from sentence_beam.transforms.base.values import NO_BUDGET
@@ -12,6 +12,7 @@ from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
 from sentence_beam.transforms.space import (
     AUTO,
+    ModelFiles,
     PoolerSpec,
     Recipe,
     Space,
@@ -21,6 +22,7 @@ from sentence_beam.transforms.space import (
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.int8_model import INT8
 from sentence_beam.transforms.space.st_modules import StModules
+from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.auto import (
     AUTOMATIC,
@@ -31,6 +33,7 @@ from sentence_beam.transforms.steps.options.auto import (
     decide_unit_tokens,
 )
 from sentence_beam.transforms.steps.options.gate_options import gates_of
+from sentence_beam.transforms.steps.options.stored import Stored, stored_for
 from sentence_beam.transforms.store.calibrations import kept_calibration, read_calibration
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.index_entries import IndexRequest
@@ -63,6 +66,7 @@ class Choice:
     run.
 
     `passed_over` names a prompt of the model that rows do not get, though it seems to be theirs.
+    `missing` are prompts that the model was trained with, and that rows or queries do not get.
     """
 
     options: RememberedOptions
@@ -74,22 +78,23 @@ class Choice:
     unit_tokens: int
     gates: UsedGates
     passed_over: str | None
+    missing: TrainedPrompts | None
 
 
-def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
-    """Choose the options of a run over a store's last snapshot; `local` says that this process does
-    the work.
+def choose(options: EmbedOptions, stored: Stored, local: bool) -> Choice:
+    """Choose the options of a run: given ones, else stored ones; `local` says that this process
+    does the work.
     """
     options = _as_exported(options)
-    stored = _stored_in(previous)
+    previous = stored.previous
     chosen = _chosen_options(options, stored.options)
     files = resolve_model(chosen["model"], chosen["revision"])
-    index = _index(options, previous)
+    index = _index(options, stored.index)
     workers = Workers(options.accelerator, options.device, local)
     metric = stored.options.metric
     chosen["dtype"] = decide_dtype(options.dtype, stored.dtype, files.family, workers)
     chosen["metric"] = decide_metric(options.metric, metric, files.modules, index is not None)
-    calibration = _calibration(options, previous)
+    calibration = _calibration(options, stored, chosen, files)
     recipe = _recipe(options, chosen, calibration).for_rows(files)
     applied: tuple[Any, ...] = ()
     if calibration is not None:
@@ -101,8 +106,9 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
     chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
     chosen |= _chosen_prompts(options, chosen, space, files.modules)
     chosen |= {"truncate_dim": recipe.truncate_dim, **gates.remembered}
+    remembered = RememberedOptions(**chosen)
     return Choice(
-        options=RememberedOptions(**chosen),
+        options=remembered,
         recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
         space=space,
         calibration=calibration,
@@ -111,12 +117,13 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
         unit_tokens=decide_unit_tokens(options.unit_tokens, stored.unit_tokens, workers),
         gates=gates.used,
         passed_over=files.modules.passed_over if "prompt" in chosen["own_prompts"] else None,
+        missing=_missing_prompts(files, remembered, recipe.pooler),
     )
 
 
 def used_columns(options: EmbedOptions, previous: Manifest | None) -> Columns:
     """Return the columns that a run with these options over a store's last snapshot uses."""
-    chosen = _chosen_options(options, _stored_in(previous).options)
+    chosen = _chosen_options(options, stored_for(options, previous).options)
     return columns_of_options(chosen)
 
 
@@ -131,21 +138,6 @@ def columns_of_options(chosen: Mapping[str, Any]) -> Columns:
         prefix=chosen["chunk_prefix"],
         types=tuple((name, word) for name, word in types if word != NO_TYPE),
     )
-
-
-class _Stored(NamedTuple):
-    """Values of the last snapshot, None each without one."""
-
-    options: RememberedOptions
-    dtype: str | None = None
-    partition: str | None = None
-    unit_tokens: int | None = None
-
-
-def _stored_in(previous: Manifest | None) -> _Stored:
-    if previous is None:
-        return _Stored(RememberedOptions())
-    return _Stored(previous.options, previous.space.dtype, previous.partition, previous.unit_tokens)
 
 
 def _chosen_options(options: EmbedOptions, remembered: RememberedOptions) -> dict[str, Any]:
@@ -181,6 +173,19 @@ def _chosen_prompts(
     if "query_prompt" in own:
         prompts["query_prompt"] = modules.query_prompt
     return {**prompts, "own_prompts": tuple(own)}
+
+
+def _missing_prompts(
+    files: ModelFiles, remembered: RememberedOptions, pooler: PoolerSpec
+) -> TrainedPrompts | None:
+    """Return the prompts of the model's training that rows and queries lack.
+
+    A pooler with a template takes no prompts.
+    """
+    trained = files.trained_prompts
+    if trained is None or any(part.rewrites_text for part in pooler.parts):
+        return None
+    return trained.missing(*remembered.user_prompts)
 
 
 def _as_exported(options: EmbedOptions) -> EmbedOptions:
@@ -247,15 +252,25 @@ def _full_path(name: str) -> str:
     return name
 
 
-def _calibration(options: EmbedOptions, previous: Manifest | None) -> Calibration | None:
-    """The calibration that is given ("" for none), else the store's."""
-    if options.calibration is None:
-        if previous is not None:
-            return kept_calibration(previous.root, previous.space)
+def _calibration(
+    options: EmbedOptions, stored: Stored, chosen: dict[str, Any], files: ModelFiles
+) -> Calibration | None:
+    """The calibration that is given ("" for none), else the store's.
+
+    A new store takes that of the store which it is made like if their pooled vectors are the same.
+    """
+    if options.calibration == "":
         return None
-    if options.calibration:
+    if options.calibration is not None:
         return read_calibration(options.calibration)
-    return None
+    source = stored.source
+    if source is None or source.space.calibration is None:
+        return None
+    if source is stored.like:
+        plain = _recipe(options, chosen, None).for_rows(files).space(files)
+        if plain.pooled_id != source.space.pooled_id:
+            return None
+    return kept_calibration(source.root, source.space)
 
 
 def _recipe(
@@ -272,13 +287,12 @@ def _recipe(
     return recipe
 
 
-def _index(options: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
+def _index(options: EmbedOptions, last: IndexRequest | None) -> IndexRequest | None:
     """Return the request for the index, None for none.
 
-    The last snapshot's is kept, with its target and budgets, unless another index is named. A
-    given metric replaces the request's.
+    The last one is kept, with its target and budgets, unless another index is named. A given metric
+    replaces the request's.
     """
-    last = previous.index.request if previous is not None and previous.index else None
     if options.index == "none":
         return None
     if last is not None and options.index in (None, last.index):

@@ -26,7 +26,7 @@ from sentence_beam.transforms.steps.options.vector_options import RUN, VectorOpt
 from sentence_beam.transforms.store.entries import RememberedOptions
 
 if TYPE_CHECKING:  # the module is written from the classes below
-    from sentence_beam.transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
+    from sentence_beam.transforms.steps.options.keywords import EmbedKeywords
 
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3
@@ -45,7 +45,7 @@ class EmbedOptions(VectorOptions):
     flag would not take.
     """
 
-    store: str = option(STORE, group=STORED)
+    store: str = option(STORE, group=STORED, default=None)
     partition: str | None = option(
         f"how rows are cut into units (default: {PARTITIONS[0]})",
         choices=PARTITIONS,
@@ -141,6 +141,13 @@ class EmbedOptions(VectorOptions):
         group=STORED,
         default=False,
     )
+    like: str | None = option(
+        "make a new store like this one (default: none)",
+        kind=values.filled,
+        metavar="STORE",
+        group=STORED,
+        default=None,
+    )
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(
         TOKENS_PER_BATCH, group=MACHINE, advanced=True, default=None
@@ -167,7 +174,7 @@ class EmbedOptions(VectorOptions):
 
         def __init__(
             self,
-            input: StrPath | Iterable[StrPath],
+            input: StrPath | Iterable[StrPath] = (),
             **options: Unpack[EmbedKeywords],
         ) -> None: ...
 
@@ -188,14 +195,8 @@ class EmbedOptions(VectorOptions):
 
 @options
 class PlanOptions(EmbedOptions):
-    """The options of `plan`: those of `embed`, a price, and an empty `store` for a new one."""
+    """The options of `plan`: those of `embed`, and a price."""
 
-    store: str = option(
-        STORE,
-        help="folder or URL of the store (default: a new one)",
-        group=STORED,
-        default="",
-    )
     price_per_hour: float | None = option(
         PRICE_PER_HOUR,
         help="what the machine costs; adds the cost of the run (default: none)",
@@ -207,10 +208,9 @@ class PlanOptions(EmbedOptions):
 
         def __init__(
             self,
-            input: StrPath | Iterable[StrPath],
+            input: StrPath | Iterable[StrPath] = (),
             *,
-            store: StrPath = "",
             price_per_hour: float | None = None,
             beam_flags: Sequence[str] = (),
-            **options: Unpack[PlanKeywords],
+            **options: Unpack[EmbedKeywords],
         ) -> None: ...

@@ -42,6 +42,7 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
         ranges=manifest.ranges,
         watch=manifest.watch,
         forgotten=manifest.forgotten,
+        like=manifest.like,
         estimate=manifest.estimate,
         check_from=manifest.check_from,
         gates=UsedGates(max_rejects=1.0),  # these rows passed it in the run that embedded them

@@ -43,11 +43,11 @@ def gates_of(options: EmbedOptions, before: RememberedOptions, dtype: str) -> Ga
     defaults = {**DEFAULTS, "max_drift": MAX_DRIFT[dtype]}
     for name in NAMES:
         default = defaults[name]
-        given = getattr(options, name)
-        value = _tightest_last(given, getattr(before, name), default)
+        requested = getattr(options, name)
+        value = _tightest_last(requested, getattr(before, name), default)
         used[name] = value
-        if given is not None:
-            used[name] = given
+        if requested is not None:
+            used[name] = requested
         if value != default:
             remembered[name] = value
     return Gates(UsedGates(**used), remembered)
@@ -58,9 +58,9 @@ def with_answer_gate(run: Run, options: IndexOptions | RecalibrateOptions) -> Ru
 
     The run's store remembers a given one, unless it is 1.
     """
-    given = options.max_answer_change
-    kept = _tightest_last(given, run.options.max_answer_change, OFF)
-    used = kept if given is None else given
+    requested = options.max_answer_change
+    kept = _tightest_last(requested, run.options.max_answer_change, OFF)
+    used = kept if requested is None else requested
     remembered = kept if kept < OFF else None
     return replace(
         run,
@@ -69,12 +69,12 @@ def with_answer_gate(run: Run, options: IndexOptions | RecalibrateOptions) -> Ru
     )
 
 
-def _tightest_last(given: float | None, before: float | None, default: float) -> float:
+def _tightest_last(requested: float | None, before: float | None, default: float) -> float:
     """Return the given value, else the one before; else the default.
 
     Values that are looser than the default, and 1, do not count.
     """
-    for value in (given, before):
+    for value in (requested, before):
         if value is not None and value <= default and value < OFF:
             return value
     return default

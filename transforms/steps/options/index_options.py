@@ -8,6 +8,7 @@ from sentence_beam.transforms.base.option import Declared, option, options
 from sentence_beam.transforms.options.common import (
     ACCELERATOR,
     CSV,
+    DEFAULT_STORE,
     DELIMITER,
     FORMAT,
     INDEXES,
@@ -19,6 +20,7 @@ from sentence_beam.transforms.options.common import (
     MIN_RAM,
     REVISION,
     STORE,
+    STORE_VARIABLE,
     TARGET_RECALL,
     TEXT_COLUMN,
     named_input,
@@ -36,7 +38,7 @@ def _of_a_corpus(declared: Declared) -> Declared:
 class IndexOptions:
     """The options of `index`. Python's `range_bytes`, the most bytes of a range, has no flag."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     index: str | None = option(
         f"index to build; {INDEXES} (default: as the store's index was asked for, else auto, by the"
         " number of rows)",
@@ -70,7 +72,10 @@ class FitOptions:
     """The options of `fit`: a store for a calibration, files for token statistics."""
 
     store: str | None = option(
-        STORE, help="the store, for a calibration (default: none)", default=None
+        STORE,
+        help=f"the store, for a calibration (default: ${STORE_VARIABLE} or {DEFAULT_STORE})",
+        fallback=None,
+        default=None,
     )
     input: tuple[str, ...] | None = option(
         named_input("the corpus, for tfidf and token-counts", "none"), default=None
@@ -106,7 +111,7 @@ class FitOptions:
 class RecalibrateOptions:
     """The options of `recalibrate`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     calibration: str = option(
         "folder that fit made on a store of the same pooled vectors; none for the vectors"
         " without one",

@@ -6,6 +6,7 @@ from sentence_beam.transforms.base.option import Declared, Exclusive, option, op
 from sentence_beam.transforms.options.common import (
     CALIBRATION,
     CSV,
+    DEFAULT_STORE,
     DELIMITER,
     DEVICE,
     DTYPE,
@@ -25,11 +26,13 @@ from sentence_beam.transforms.options.common import (
     REVISION,
     SNAPSHOT,
     STORE,
+    STORE_VARIABLE,
     TABLE_FILE,
     TEXT_COLUMN,
     TOKENS_PER_BATCH,
     TRUNCATE_DIM,
     WHERE,
+    default_store,
     named_input,
     named_k,
 )
@@ -50,7 +53,7 @@ MIN_SCORE = Declared("", kind=values.cosine, metavar="X")
 class DedupOptions:
     """The options of `dedup`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     min_score: float = option(
         MIN_SCORE,
         help=(
@@ -67,7 +70,7 @@ class DedupOptions:
 class ClusterOptions:
     """The options of `cluster`; one of `clusters` and `min_score` is given."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     clusters: int | None = option(
         "number of clusters, found by k-means over cosines (default: none)",
         kind=values.positive,
@@ -98,7 +101,10 @@ class NeighboursOptions:
     """The options of `neighbours`; one of `queries` and `of` is given."""
 
     store: str = option(
-        STORE, help="folder or URL of the store whose rows are found", kw_only=False
+        STORE,
+        help=f"store whose rows are found (default: ${STORE_VARIABLE} or {DEFAULT_STORE})",
+        kw_only=False,
+        default=None,
     )
     queries: tuple[str, ...] | None = option(
         "files of queries, as embed reads (default: none)",
@@ -172,11 +178,13 @@ class PairsOptions:
     """The options of `pairs`: `input`, or a `store`, which has its vectors."""
 
     input: tuple[str, ...] | None = option(
-        named_input("what to read", "none"), group=INPUT, default=None
+        named_input("what to read", "none", bare=True), group=INPUT, default=None
     )
     store: str | None = option(
         STORE,
-        help="a store whose vectors are compared (default: none)",
+        help=f"a store whose vectors are compared (default: without --input"
+        f" ${STORE_VARIABLE} or {DEFAULT_STORE})",
+        fallback=None,
         group=INPUT,
         default=None,
     )
@@ -223,8 +231,10 @@ class PairsOptions:
 
     def __post_init__(self) -> None:
         read(self)
-        if (self.input is None) == (self.store is None):
-            raise OptionError("one of the arguments --input --store is required, and not both")
+        if self.input is not None and self.store is not None:
+            raise OptionError("argument --store: not allowed with argument --input")
+        if self.input is None and self.store is None:
+            object.__setattr__(self, "store", default_store())
         given = [name for name in OF_VECTORS if getattr(self, name) is not None]
         if self.store is not None and given:
             flag = "--" + given[0].replace("_", "-")

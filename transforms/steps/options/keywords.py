@@ -5,7 +5,7 @@ several names a list. Written by docs/keywords.py from these classes; `make docs
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Required, TypedDict
+from typing import TypedDict
 
 from sentence_beam.transforms.base.values import StrPath
 
@@ -50,8 +50,8 @@ class WriteKeywords(TypedDict, total=False):
     worker_model: StrPath | None
 
 
-class PlanKeywords(WriteKeywords, total=False):
-    """The keywords of `embed` and `plan`, without the store."""
+class EmbedKeywords(WriteKeywords, total=False):
+    """The keywords of `embed` and `plan`."""
 
     input_version: int | None
     input_filter: str | None
@@ -63,15 +63,11 @@ class PlanKeywords(WriteKeywords, total=False):
     text_column: str | None
     id_column: str | None
     limit: int | None
+    store: StrPath
     partition: str | None
     max_bad_files: float
     append: bool
-
-
-class EmbedKeywords(PlanKeywords, total=False):
-    """The keywords of `embed`."""
-
-    store: Required[StrPath]
+    like: StrPath | None
 
 
 class RowsKeywords(EmbedKeywords, total=False):

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentence_beam.transforms import storage
@@ -11,9 +11,11 @@ from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.corpus.arrow_types import type_of
 from sentence_beam.transforms.corpus.buckets import Buckets
+from sentence_beam.transforms.corpus.found_columns import FoundColumns
 from sentence_beam.transforms.corpus.lakes import absolute_input, is_table, version_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Machine, Space
+from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
 from sentence_beam.transforms.steps.index.decisions import least_ram
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.chosen_options import (
@@ -23,17 +25,21 @@ from sentence_beam.transforms.steps.options.chosen_options import (
     choose,
     columns_of_options,
 )
+from sentence_beam.transforms.steps.options.erased_rows import coming_entry, new_list
+from sentence_beam.transforms.steps.options.input_columns import with_columns
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.options.option_conflicts import check
-from sentence_beam.transforms.store.calibrations import keep_calibration
-from sentence_beam.transforms.store.entries import ForgottenEntry, RangesEntry
-from sentence_beam.transforms.store.forgetting.hashes import (
-    ForgottenRows,
-    entry_of,
-    hash_of_id,
-    read_rows,
-    write_rows,
+from sentence_beam.transforms.steps.options.likeness import (
+    Likeness,
+    first_likeness,
+    later_likeness,
+    like_entry,
 )
+from sentence_beam.transforms.steps.options.option_conflicts import check
+from sentence_beam.transforms.steps.options.stored import Stored, stored_for, with_input
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.calibrations import keep_calibration
+from sentence_beam.transforms.store.entries import RangesEntry
+from sentence_beam.transforms.store.forgetting.hashes import ForgottenRows, write_rows
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.runs.carried import stride
@@ -48,8 +54,12 @@ from sentence_beam.transforms.store.shards.stored_types import stored_types
 class Resolved:
     """A run before it starts: job, index to build, last snapshot, and calibration to apply.
 
-    `erased` is the coming list of erased rows if some of them are allowed to return. `passed_over`
-    names a prompt of the model that rows do not get, though it seems to be theirs.
+    `erased` is the list of erased rows to write into the store, if it does not stay the last
+    snapshot's. `passed_over` names a prompt of the model that rows do not get, though it seems to
+    be theirs. `found` are the columns that no option names. `missing` are prompts that the model
+    was trained with, and that rows or queries do not get. `calibration_folder` is where the
+    calibration is if the store has no copy of it yet. `takes_input` says that the input is that of
+    the store's last run; `likeness` compares the store with the one that `--like` names.
     """
 
     job: EmbedJob
@@ -58,6 +68,11 @@ class Resolved:
     calibration: Calibration | None = None
     erased: ForgottenRows | None = None
     passed_over: str | None = None
+    found: FoundColumns = field(default_factory=FoundColumns)
+    missing: TrainedPrompts | None = None
+    calibration_folder: str | None = None
+    takes_input: bool = False
+    likeness: Likeness | None = None
 
     @property
     def space(self) -> Space:
@@ -88,18 +103,32 @@ def resolve_run(
     """
     if run_id is None:
         run_id = new_run(storage.absolute(options.store))
-    choice = choose(options, previous, local)
+    stored = stored_for(options, previous)
+    likeness = later_likeness(options, previous) if previous is not None else None
+    takes_input = previous is not None and not options.input
+    options = with_input(options, stored)
+    options, found = with_columns(options, stored.source)
+    choice = choose(options, stored, local)
     check(options, choice, previous)
-    run = _run(options, choice, previous, run_id)
+    erased = new_list(options, stored)
+    run = _begun_like(_run(options, choice, previous, run_id), stored)
+    run = replace(run, forgotten=coming_entry(stored, erased))
+    if previous is None:
+        likeness = first_likeness(run, choice.index)
     if previous is not None and options.append:
         _check_carries(run, previous, options.reembed)
     return Resolved(
-        _job(options, choice, run, previous, local),
-        choice.index,
-        previous,
-        choice.calibration,
-        _erased_rows(options, previous),
-        choice.passed_over,
+        job=_job(options, choice, run, previous, local),
+        index=choice.index,
+        previous=previous,
+        calibration=choice.calibration,
+        erased=erased,
+        passed_over=choice.passed_over,
+        found=found,
+        missing=choice.missing,
+        calibration_folder=_calibration_folder(options, choice, stored),
+        takes_input=takes_input,
+        likeness=likeness,
     )
 
 
@@ -139,7 +168,7 @@ def _after(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
         version=previous.version,
         previous_digest=previous.digest,
         watch=previous.watch,
-        forgotten=_forgotten(options, previous),
+        like=previous.like,
         check_from=previous.check_from,
         check_stride=stride(previous, previous.check_from),
     )
@@ -202,7 +231,7 @@ def on_workers(resolved: Resolved, accelerator: str | None) -> Resolved:
 def holding_lease(resolved: Resolved) -> Resolved:
     """Return the run as one that holds the store's lease and commits only while it holds it.
 
-    Writes the list of erased rows if some are allowed to return.
+    Writes the list of erased rows if the store has another one or none.
     """
     if resolved.erased is not None:
         write_rows(resolved.job.root, resolved.erased)
@@ -275,33 +304,18 @@ def _changes_types(run: Run, previous: Manifest) -> bool:
     return any((stored | own).get(name) != kind for name, kind in given.items())
 
 
-def _forgotten(options: EmbedOptions, previous: Manifest) -> ForgottenEntry | None:
-    """Return the entry of the erased rows that are not to return, whose list may not be written."""
-    left = _erased_rows(options, previous)
-    if left is None:
-        return previous.forgotten
-    assert previous.forgotten is not None
-    return entry_of(left, previous.forgotten.run)
+def _begun_like(run: Run, stored: Stored) -> Run:
+    """Return the run; that of a new store which is made like another one notes what that has."""
+    if stored.like is None:
+        return run
+    return replace(run, like=like_entry(stored.like))
 
 
-def _erased_rows(options: EmbedOptions, previous: Manifest | None) -> ForgottenRows | None:
-    """Return the last snapshot's erased rows less the allowed ones; None if none are allowed.
-
-    Raises OptionError if one of them is not among the erased rows.
-    """
-    if previous is None or not options.allow_forgotten:
-        return None
-    if previous.forgotten is None:
-        raise OptionError(f"--allow-forgotten: no row of {previous.root} was erased; leave it out")
-    rows = read_rows(previous.root, previous.forgotten)
-    key = rows.key_bytes
-    for name in options.allow_forgotten:
-        if hash_of_id(key, name) not in rows.ids:
-            raise OptionError(
-                f"--allow-forgotten: {name!r} is none of the erased rows of {previous.root}; leave"
-                " it out"
-            )
-    return rows.without(hash_of_id(key, name) for name in options.allow_forgotten)
+def _calibration_folder(options: EmbedOptions, choice: Choice, stored: Stored) -> str | None:
+    """Return the folder of the run's calibration if the store has no copy of it yet, else None."""
+    if choice.calibration is None or stored.like is None or options.calibration is not None:
+        return options.calibration or None
+    return storage.join(stored.like.root, layout.calibration(choice.calibration.digest))
 
 
 def _ranges(options: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:

@@ -28,6 +28,7 @@ REFUSED = OF_FILES | {
         "the PCollection is the whole collection, and rows that it lacks leave the store; add the"
         " other rows to it"
     ),
+    "like": "embed takes it, for files; give the options of that store",
     "text_column": "say text='...'",
     "id_column": "say id='...'",
 }

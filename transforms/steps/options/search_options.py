@@ -35,11 +35,12 @@ OF_QUERY_FILES = ("format", "delimiter", "csv", "json_rows", "text_column", "id_
 class SearchOptions:
     """The options of `search`; one of `query`, `queries`, `id` and `query_vectors` is given."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     query: tuple[str, ...] | None = option(
         "text to search for; repeat for more (default: none)",
         metavar="TEXT",
         several="repeat",
+        bare=True,
         exclusive=QUERIES,
         default=None,
     )
@@ -113,7 +114,7 @@ class SearchOptions:
 class ServeOptions:
     """The options of `serve`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     host: str = option(
         f"address to listen on; 0.0.0.0 lets other machines in (default: {HOST})",
         kind=values.filled,

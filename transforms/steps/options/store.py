@@ -32,7 +32,7 @@ ERASED = Exclusive("rows to erase")
 class InfoOptions:
     """The options of `info`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     snapshot: str | None = option(SNAPSHOT, default=None)
 
 
@@ -40,7 +40,7 @@ class InfoOptions:
 class FilesOptions:
     """The options of `files`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     snapshot: str | None = option(SNAPSHOT, default=None)
     link: str | None = option(
         "make DIR a folder of links to exactly these shards, without earlier links (default: print"
@@ -54,7 +54,7 @@ class FilesOptions:
 class VerifyOptions:
     """The options of `verify`; if `beam_flags` name a runner, its workers do the work."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     snapshot: str | None = option(SNAPSHOT, default=None)
     sample: float = option(
         "share of the shards to read, others for each snapshot; the rest is compared with a"
@@ -73,7 +73,7 @@ class VerifyOptions:
 class RejectsOptions:
     """The options of `rejects`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     snapshot: str | None = option(
         f"{RUN} (default: the last with a list)", metavar="RUN", default=None
     )
@@ -88,7 +88,7 @@ class RejectsOptions:
 class HistoryOptions:
     """The options of `history`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     output: str | None = option(
         TABLE, help=f"{TABLE_FILE}, with more columns (default: a table is printed)", default=None
     )
@@ -107,7 +107,7 @@ class DiffOptions:
         positional=True,
         default="latest",
     )
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     output: str | None = option(
         TABLE,
         help=(
@@ -124,7 +124,7 @@ class RollbackOptions:
     run: str = option(
         "run of the earlier snapshot; history lists them", metavar="RUN", positional=True
     )
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     beam_flags: Sequence[str] = ()
 
 
@@ -132,7 +132,7 @@ class RollbackOptions:
 class ForgetOptions:
     """The options of `forget`: which rows, and how many at most."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     id: Sequence[str] = option(
         "id of a row to erase; several, or repeated (default: none)",
         metavar="ID",
@@ -172,9 +172,9 @@ class ForgetOptions:
 
 @options
 class WatchOptions:
-    """The options of `watch`: new queries, none any more, or a page about those that there are."""
+    """The options of `watch`: new queries, none any more, or a comparison of answers."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     queries: str | None = option(
         "file of queries, one a line; a table has columns id and text (default: none)",
         metavar="FILE",
@@ -191,14 +191,27 @@ class WatchOptions:
     remove: bool = option(
         "watch no queries any more (default: no)", exclusive=WATCHED, default=False
     )
+    like: str | None = option(
+        "compare this store's answers with those of STORE, by its watched queries (default: none)",
+        kind=values.filled,
+        metavar="STORE",
+        exclusive=WATCHED,
+        default=None,
+    )
     k: int = option(named_k(f"answers for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     report: str | None = option(
-        "write a page with the answers that changed most since the snapshot before (default: none)",
+        "write a page with the answers that changed most since the snapshot before, or that differ"
+        " most from those of --like (default: none)",
         metavar="FILE",
         default=None,
     )
     model: str | None = option(STORES_MODEL, default=None)
     beam_flags: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        read(self)
+        if self.like is not None and self.k != NEIGHBOURS:
+            raise OptionError("-k: each query has as many answers as in --like; leave -k out")
 
     @property
     def changes(self) -> bool:
@@ -210,7 +223,7 @@ class WatchOptions:
 class ReportOptions:
     """The options of `report`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     format: str = option(
         "html: a page; openmetrics: text for a monitoring system, of the last run (default:"
         f" {PAGE})",
@@ -236,7 +249,7 @@ class ReportOptions:
 class VacuumOptions:
     """The options of `vacuum`."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     keep: int | None = option(
         "keep the newest N snapshots (default: the current one)",
         kind=values.positive,
@@ -257,7 +270,7 @@ class VacuumOptions:
 class ExportOptions:
     """The options of `export`; if `beam_flags` name a runner, its workers write the vectors."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     output: str = option(
         "local folder, or any folder with --vectors npy and lance; an earlier export there is"
         " replaced, anything else is not",
@@ -285,7 +298,7 @@ class ExportOptions:
 class PushOptions:
     """The options of `push`; if `beam_flags` name a runner, its workers write the rows."""
 
-    store: str = option(STORE, kw_only=False)
+    store: str = option(STORE, kw_only=False, default=None)
     to: str = option(
         "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION, qdrant:FOLDER#COLLECTION or"
         " lance:FOLDER#TABLE; created if missing",

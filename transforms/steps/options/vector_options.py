@@ -45,7 +45,12 @@ def column_names(text: str) -> tuple[str, ...]:
 class VectorOptions:
     """The input files, the columns of a row, and what decides its vector."""
 
-    input: tuple[str, ...] = option(named_input("what to embed"), group=INPUT, kw_only=False)
+    input: tuple[str, ...] = option(
+        named_input("what to embed", "as in the last run", bare=True),
+        group=INPUT,
+        kw_only=False,
+        default=(),
+    )
     input_version: int | None = option(
         "version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the"
         " current one)",
@@ -158,7 +163,7 @@ class VectorOptions:
         default=None,
     )
     chunks: str | None = option(
-        "how documents are cut into pieces, a vector each: none, sentences,"
+        "how documents are cut into pieces, a vector each: none, sentences[:tokens=N],"
         " budget[:tokens=N,overlap=M,by=text|markdown,ends=greedy|stable,combine=none|mean] or"
         " late[:window=N,overlap=M,...] (default: none, a row is one text)",
         kind=ChunksSpec.parse,

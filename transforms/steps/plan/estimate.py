@@ -97,18 +97,15 @@ class Prediction:
         return self.plan.counts.tokens
 
 
-def predict(
-    resolved: Resolved, calibration: str | None, look: Callable[[EmbedJob], Looked] = look
-) -> Prediction:
+def predict(resolved: Resolved, look: Callable[[EmbedJob], Looked] = look) -> Prediction:
     """Plan a run and embed for a few seconds on this machine; nothing is written.
 
-    `calibration` is the folder of a calibration that is given now: the store has no copy yet.
     `look` counts the work of a job.
     """
     job = resolved.job
     _check_model(job)
     looked = look(job)
-    pace = _measure(job, [*looked.spans], calibration)
+    pace = _measure(job, [*looked.spans], resolved.calibration_folder)
     files = tuple(dict.fromkeys(span.file for span in looked.spans))
     return Prediction(resolved, estimate(looked, pace, job.chunks.cuts), pace, files)
 
@@ -123,7 +120,10 @@ def _check_model(job: EmbedJob) -> None:
 
 
 def _measure(job: EmbedJob, spans: list[Span], calibration: str | None) -> Pace | None:
-    """Embed some rows with the calibration that is given now, else the job's; None without rows."""
+    """Embed some rows; None without rows.
+
+    `calibration` is the folder of the job's calibration if the store has no copy of it yet.
+    """
     if not spans:
         return None
     if calibration:

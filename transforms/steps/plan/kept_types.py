@@ -73,12 +73,12 @@ def join_codes(codes: list[str]) -> str:
     "" is the code of CSV, whose values are read as any type. The result is a word if an option can
     name the type and not all columns are of tables.
     """
-    known = {code for code in codes if code not in ("", NO_TYPE)}
-    if not known:
+    typed = {code for code in codes if code not in ("", NO_TYPE)}
+    if not typed:
         return STR.word if "" in codes else NO_TYPE
-    if all(map(is_word, known)):
-        return join_words(known)
-    kinds = sorted((type_of(code).arrow for code in known), key=str)
+    if all(map(is_word, typed)):
+        return join_words(typed)
+    kinds = sorted((type_of(code).arrow for code in typed), key=str)
     joined = functools.reduce(join_types, kinds)
     words = [word for word, kind in TYPES.items() if kind.arrow == joined]
     if words and any(code == "" or is_word(code) for code in codes):

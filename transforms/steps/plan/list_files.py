@@ -100,8 +100,8 @@ def compared_rows(
     """
     compared = compare(listed, last, job.columns.path_names)
     is_known = compared.is_same & job.carry
-    known = np.flatnonzero(is_known)
-    rows = carried_rows(listed.take(pa.array(known)), last, compared.at[known])
+    carried = np.flatnonzero(is_known)
+    rows = carried_rows(listed.take(pa.array(carried)), last, compared.at[carried])
     for data in in_batches(rows, ROWS_PER_ELEMENT):
         yield PlannedFiles(data)
     others = with_last(listed.filter(mask_array(~is_known)), last, compared.at[~is_known])
@@ -133,7 +133,7 @@ def _check_were_no_folders(files: list[InputFile], last: pa.Table) -> None:
     broken = [file for file in files if file.version == BROKEN]
     if not broken:
         return
-    known = last.column("path").to_pylist()
+    last_paths = last.column("path").to_pylist()
     for file in broken:
-        if any(path.startswith(f"{file.relative}/") for path in known):
+        if any(path.startswith(f"{file.relative}/") for path in last_paths):
             raise broken_link(file.path)

@@ -55,13 +55,13 @@ class RowBatcher:
         self._size = 0
         self._taken = 0
 
-    def add(self, given: Any) -> Iterator[RowBatch]:
+    def add(self, element: Any) -> Iterator[RowBatch]:
         """Take an element; yield batches once enough rows are held, or the problem with it."""
         try:
-            if isinstance(given, pa.RecordBatch | pa.Table):
-                yield from self._of_table(pa.table(given))
+            if isinstance(element, pa.RecordBatch | pa.Table):
+                yield from self._of_table(pa.table(element))
                 return
-            row = fields_of(given, self._columns)
+            row = fields_of(element, self._columns)
             self._rows.append(row)
             text = value_at(row, self._columns.text)
             if isinstance(text, str):

@@ -71,7 +71,7 @@ def _check_index(job: EmbedJob, index: IndexSpec, rows: int) -> None:
 
 def _rows_up_to(most: int, rows: int, files: pa.Table, job: EmbedJob) -> int:
     """Return `rows` and those of the spans to embed, or `most` if there are more."""
-    for span in (one for some in spans_of(files, job.syntax) for one in spans_in(some)):
+    for span in (span for spans in spans_of(files, job.syntax) for span in spans_in(spans)):
         if rows >= most:
             return most
         rows += count_up_to(span, most - rows)

@@ -52,7 +52,7 @@ class RowsSummary:
     def merge(self, other: "RowsSummary") -> "RowsSummary":
         """Return the sums over the rows of both."""
         lanes = zip(self.digest, other.digest, strict=True)
-        problems = [one for one in (self.problem, other.problem) if one is not None]
+        problems = [problem for problem in (self.problem, other.problem) if problem is not None]
         return RowsSummary(
             rows=self.rows + other.rows,
             tokens=self.tokens + other.tokens,
@@ -62,7 +62,9 @@ class RowsSummary:
             types=self.types | other.types,
             seen=self.seen | other.seen,
             names=frozenset(sorted(self.names | other.names)[:NAMES]),
-            problem=min(problems, key=lambda one: (one.exit_code, one.message), default=None),
+            problem=min(
+                problems, key=lambda problem: (problem.exit_code, problem.message), default=None
+            ),
         )
 
     @property
@@ -184,7 +186,12 @@ def _digest(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[int, .
         reasons = batch.column(AGAINST).to_pylist()
     prefixes = rows.prefixes or reasons
     parts = zip(
-        rows.ids, rows.texts, reasons, prefixes, *(_comparable(one) for one in kept), strict=True
+        rows.ids,
+        rows.texts,
+        reasons,
+        prefixes,
+        *(_comparable(column) for column in kept),
+        strict=True,
     )
     hashes = b"".join(row_hashes(map(repr, parts)))
     lanes = np.frombuffer(hashes, np.uint64).reshape(-1, LANES)

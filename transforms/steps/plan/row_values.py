@@ -20,15 +20,15 @@ AGAINST = "reason against the row"
 Row = dict[str, Any]
 
 
-def fields_of(given: Any, columns: Columns) -> Row:
+def fields_of(element: Any, columns: Columns) -> Row:
     """Return the fields of an element. Raises OptionError if it is not a row."""
-    if isinstance(given, Mapping):
-        return dict(given)
-    if hasattr(given, "_asdict"):
-        return dict(given._asdict())
-    if isinstance(given, tuple) and len(given) == 2:
-        return {columns.id or "": given[0], columns.text: given[1]}
-    raise no_row(given)
+    if isinstance(element, Mapping):
+        return dict(element)
+    if hasattr(element, "_asdict"):
+        return dict(element._asdict())
+    if isinstance(element, tuple) and len(element) == 2:
+        return {columns.id or "": element[0], columns.text: element[1]}
+    raise no_row(element)
 
 
 def batch_of(rows: list[Row], columns: Columns) -> pa.RecordBatch:

@@ -75,12 +75,15 @@ def final_vectors(watched: WatchedQueries, manifest: Manifest) -> np.ndarray:
     return np.ascontiguousarray(vectors, np.float32)
 
 
-def ask(manifest: Manifest, vectors: np.ndarray, k: int) -> Asked:
+def ask(manifest: Manifest, vectors: np.ndarray, k: int, most: float = 1.0) -> Asked:
     """Return the best k answers to each query, float32 [n, dim].
 
     Without an index, all rows are compared, or those of a sample of the units if rows are many.
+    `most` is the largest sample, a part of the units; below 1, it is compared in spite of an index.
     """
-    rows = sampled_part(manifest.rows.stored) if manifest.index is None else 1.0
+    if most < 1:
+        manifest = replace(manifest, index=None)
+    rows = searched_part(manifest, most)
     searched = manifest
     if rows < 1:
         names = manifest.shards.column("unit").to_pylist()
@@ -90,6 +93,13 @@ def ask(manifest: Manifest, vectors: np.ndarray, k: int) -> Asked:
         hits = Searcher(searched).best(vectors, k)
         answers = _answers(searched, hits)
     return Asked(answers, manifest.index is not None, rows)
+
+
+def searched_part(manifest: Manifest, most: float = 1.0) -> float:
+    """Return the part of a snapshot's units that is searched, at most `most`."""
+    if manifest.index is not None:
+        return most
+    return min(most, sampled_part(manifest.rows.stored))
 
 
 def sampled_part(rows: int) -> float:

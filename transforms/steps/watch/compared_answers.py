@@ -1,7 +1,7 @@
 """Compare the answers of two snapshots to the watched queries."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,9 @@ from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures, ChangedQuery
 from sentence_beam.transforms.store.watched import Answer, Answers, WatchedQueries
+
+Key = Callable[[Answer], object]  # by which a row is the same on both sides
+Places = tuple[list[int], list[int]]  # of lost answers before, and of gained ones after
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ def compare(
     `vectors` are the queries' float32 [q, dim] in the coming one.
     """
     asked = answers[1]
-    before = [_sampled(answers_of_query, asked.rows) for answers_of_query in answers[0]]
+    before = sampled(answers[0], asked.rows)
     fates = Fates(*snapshots, vectors)
-    places = [_changed(fates, old, new) for old, new in zip(before, asked.answers, strict=True)]
+    places = changed_places(fates.key, before, asked.answers)
     fates.read(
         [old[place] for old, (lost, _) in zip(before, places, strict=True) for place in lost],
         [new[place] for new, (_, got) in zip(asked.answers, places, strict=True) for place in got],
@@ -70,22 +73,33 @@ def compare(
         _compared(fates, number, text, (before[number], asked.answers[number]), places[number])
         for number, text in enumerate(watched.texts)
     ]
-    return ComparedAnswers(queries, _figures(queries, asked, k, fates.by_ids))
+    figures = replace(
+        figures_of(queries, asked, k),
+        score_before=_mean_score([query.before for query in queries]),
+        score=_mean_score([query.after for query in queries]),
+        by_ids=fates.by_ids,
+    )
+    return ComparedAnswers(queries, figures)
 
 
-def _sampled(answers: Sequence[Answer], part: float) -> list[Answer]:
-    """Return the answers from units that are searched in the coming snapshot too."""
+def sampled(answers: Answers, part: float) -> Answers:
+    """Return the answers from units in the sample that is searched, a part of all."""
     if part >= 1:
-        return list(answers)
-    return [answer for answer in answers if in_sample(layout.unit(answer.shard), part)]
+        return answers
+    return [
+        [answer for answer in some if in_sample(layout.unit(answer.shard), part)]
+        for some in answers
+    ]
 
 
-def _changed(
-    fates: Fates, before: Sequence[Answer], after: Sequence[Answer]
-) -> tuple[list[int], list[int]]:
-    """Return the places of lost answers before, and of gained answers after."""
-    old = numbered([fates.key(answer) for answer in before])
-    new = numbered([fates.key(answer) for answer in after])
+def changed_places(key: Key, before: Answers, after: Answers) -> list[Places]:
+    """Return for each query the places of lost answers before, and of gained answers after."""
+    return [_changed(key, old, new) for old, new in zip(before, after, strict=True)]
+
+
+def _changed(key: Key, before: Sequence[Answer], after: Sequence[Answer]) -> Places:
+    old = numbered([key(answer) for answer in before])
+    new = numbered([key(answer) for answer in after])
     kept = set(old) & set(new)
     lost = [place for place, key in enumerate(old) if key not in kept]
     gained = [place for place, key in enumerate(new) if key not in kept]
@@ -97,13 +111,24 @@ def _compared(
     number: int,
     text: str,
     answers: tuple[Sequence[Answer], Sequence[Answer]],
-    places: tuple[list[int], list[int]],
+    places: Places,
 ) -> ComparedQuery:
-    before, after = answers
     lost, gained = places
-    old_keys = [fates.key(answer) for answer in before]
-    new_keys = [fates.key(answer) for answer in after]
     reasons: dict[int, Reason] = _reasons(fates, number, answers, places) if lost else {}
+    return compared_query(fates.key, text, answers, reasons, gained)
+
+
+def compared_query(
+    key: Key,
+    text: str,
+    answers: tuple[Sequence[Answer], Sequence[Answer]],
+    reasons: dict[int, Reason],
+    gained: Sequence[int],
+) -> ComparedQuery:
+    """Return a query with its answers before and after, and what they share by their keys."""
+    before, after = answers
+    old_keys = [key(answer) for answer in before]
+    new_keys = [key(answer) for answer in after]
     return ComparedQuery(
         text=text,
         before=before,
@@ -120,7 +145,7 @@ def _reasons(
     fates: Fates,
     number: int,
     answers: tuple[Sequence[Answer], Sequence[Answer]],
-    places: tuple[list[int], list[int]],
+    places: Places,
 ) -> dict[int, Reason]:
     """Return the reasons of a query's lost answers by their places; ties have none."""
     before, after = answers
@@ -135,18 +160,16 @@ def _reasons(
     return {place: reason for place, reason in zip(lost, given, strict=True) if reason is not None}
 
 
-def _figures(queries: Sequence[ComparedQuery], asked: Asked, k: int, by_ids: bool) -> AnswerFigures:
+def figures_of(queries: Sequence[ComparedQuery], asked: Asked, k: int) -> AnswerFigures:
+    """Return the figures over all queries, without scores."""
     given = [reason for query in queries for reason in query.lost.values()]
     figures = AnswerFigures(
         queries=len(queries),
         k=k,
         answers=sum(len(query.before) for query in queries),
         by_growth=sum(reason.by_growth for reason in given),
-        score_before=_mean_score([query.before for query in queries]),
-        score=_mean_score([query.after for query in queries]),
         indexed=asked.indexed,
         rows=asked.rows,
-        by_ids=by_ids,
     )
     return _with_overlaps(_with_causes(figures, queries, given), queries)
 

@@ -6,69 +6,39 @@ same row.
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow_arrays import as_matrix, mask_array
 from sentence_beam.transforms.base.columns import column, lookup
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.index.metric_vectors import prepared
-from sentence_beam.transforms.steps.watch.ask import hash_column
+from sentence_beam.transforms.steps.watch.answer_rows import (
+    AnswerFiles,
+    KnownRows,
+    Place,
+    are_known_by_text,
+    find_rows,
+)
 from sentence_beam.transforms.steps.watch.causes import Gained, Lost
-from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.ledger import span_name
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.answer_figures import (
     INDEX_LOST,
     NEW_ROW,
     ROW_CHANGED,
     VECTOR_MOVED,
 )
-from sentence_beam.transforms.store.runs.deletes import PLACE
-from sentence_beam.transforms.store.shards.shard_reading import read_shard, take_rows
+from sentence_beam.transforms.store.shards.shard_reading import take_rows
 from sentence_beam.transforms.store.watched import Answer
 
-Place = tuple[str, int]  # a shard, relative to the store, and a row in it
 MOVED = 1e-3  # difference of scores above which a vector moved, in parts of the larger score
-
-
-class FoundRow(NamedTuple):
-    """A row of a shard: its id, the hash of its text, and its place."""
-
-    id: str
-    text_hash: bytes
-    shard: str
-    row: int
-
-    @property
-    def place(self) -> Place:
-        """The shard, relative to the store, and the row in it."""
-        return self.shard, self.row
 
 
 def place_of(answer: Answer) -> Place:
     """Return the place of an answer's row."""
     return answer.shard, answer.row
-
-
-@dataclass
-class _KnownRows:
-    """Rows by id and by the hash of their text."""
-
-    by_id: dict[str, list[FoundRow]] = field(default_factory=dict)
-    by_text: dict[bytes, list[FoundRow]] = field(default_factory=dict)
-
-    def add(self, row: FoundRow) -> None:
-        """Add a row."""
-        self.by_id.setdefault(row.id, []).append(row)
-        self.by_text.setdefault(row.text_hash, []).append(row)
 
 
 class Fates:
@@ -82,16 +52,16 @@ class Fates:
         self._old = old
         self._new = new
         self._queries = prepared(queries, new.metric)
-        self._old_rows = _KnownRows()
-        self._new_rows = _KnownRows()
+        self._old_rows = KnownRows()
+        self._new_rows = KnownRows()
         self._vectors: dict[Place, np.ndarray] = {}
+        self._old_files = AnswerFiles(old)
         self.by_ids = old.space.id != new.space.id
 
     @cached_property
     def by_text(self) -> bool:
         """Whether a row is known by its text, because ids are places in files."""
-        before = self._old.options.id_column
-        return before is None or before != self._new.options.id_column
+        return are_known_by_text(self._old, self._new)
 
     def key(self, answer: Answer) -> object:
         """Return by what a row is the same in both snapshots: its id, or the hash of its text."""
@@ -114,17 +84,17 @@ class Fates:
                 self._old, [row for row in gained if not self._in_both(row.shard)]
             )
         except SentenceBeamError:  # damaged: its rows were embedded again, and count as new
-            self._old_rows = _KnownRows()
+            self._old_rows = KnownRows()
         new = {place_of(answer) for answer in (*gained, *last)}
         old = set()
         for answer in lost:
             if self._in_both(answer.shard):
                 new.add(place_of(answer))
             else:
-                new |= {row.place for row in self._same(self._new_rows, answer)}
+                new |= {row.place for row in self._new_rows.same(answer, self.by_text)}
                 old.add(place_of(answer))
         for answer in gained:
-            old |= {row.place for row in self._same(self._old_rows, answer)}
+            old |= {row.place for row in self._old_rows.same(answer, self.by_text)}
         self._read_vectors(new)
         if not self.by_ids:
             self._read_vectors(old - new)
@@ -147,28 +117,9 @@ class Fates:
         """Whether both snapshots have a shard."""
         return min(self._old.shard_number(shard), self._new.shard_number(shard)) >= 0
 
-    def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> _KnownRows:
+    def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> KnownRows:
         """Return the rows with the ids or texts of answers, in shards of one snapshot alone."""
-        known_rows = _KnownRows()
-        if not wanted:
-            return known_rows
-        ids = pa.array({answer.id for answer in wanted}, pa.string())
-        texts = pa.array({answer.text_hash for answer in wanted}, pa.binary(16))
-        text = hash_column(manifest)
-        for number in self._alone(manifest):
-            shard = manifest.shard(number)
-            start = 0
-            for batch in read_shard(shard.full_path, ["id", text], shard.bytes):
-                is_wanted = pc.or_(
-                    pc.is_in(batch.column("id"), ids), pc.is_in(batch.column(text), texts)
-                )
-                places = np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False))
-                rows = batch.take(pa.array(places))
-                values = zip(*(part.to_pylist() for part in rows.columns), strict=True)
-                for place, (row_id, text_hash) in zip(places.tolist(), values, strict=True):
-                    known_rows.add(FoundRow(row_id, text_hash, shard.path, start + place))
-                start += batch.num_rows
-        return known_rows
+        return find_rows(manifest, self._alone(manifest), wanted)
 
     def _alone(self, manifest: Manifest) -> list[int]:
         """Return the numbers of the shards of one snapshot that the other lacks."""
@@ -183,20 +134,13 @@ class Fates:
     def _lost(self, query: int, answer: Answer) -> Lost:
         if self._in_both(answer.shard):
             return Lost(score=self._score(query, [place_of(answer)]))
-        same = self._same(self._new_rows, answer)
+        same = self._new_rows.same(answer, self.by_text)
         if not same:
             others = self._new_rows.by_id.get(answer.id)
             return Lost(exists=bool(others), same_text=False, file_gone=self._file_is_gone(answer))
         now = self._score(query, [row.place for row in same])
         before = self._score(query, [place_of(answer)])
         return Lost(moved=self._is_moved(before, now), score=now)
-
-    def _same(self, known_rows: _KnownRows, answer: Answer) -> list[FoundRow]:
-        """Return the rows that are an answer's, with the same text."""
-        if self.by_text:
-            return known_rows.by_text.get(answer.text_hash, [])
-        rows = known_rows.by_id.get(answer.id, [])
-        return [row for row in rows if row.text_hash == answer.text_hash]
 
     def _is_moved(self, before: float, now: float) -> bool:
         """Whether the vector of a row with the same text moved, by its scores for a query.
@@ -227,7 +171,7 @@ class Fates:
     def _gained(self, query: int, answer: Answer) -> str:
         if self._in_both(answer.shard):
             return INDEX_LOST
-        same = self._same(self._old_rows, answer)
+        same = self._old_rows.same(answer, self.by_text)
         if not same:
             if answer.id in self._old_rows.by_id:
                 return ROW_CHANGED
@@ -263,37 +207,10 @@ class Fates:
 
         If it is not known which of several files had the row, whether one of these did.
         """
-        return any(path in self._gone for path in self._files_of(answer))
-
-    @cached_property
-    def _files(self) -> pa.Table:
-        """The paths and groups of the files of the last snapshot."""
-        return self._old.read_files("path", "group")
+        return any(path in self._gone for path in self._old_files.of(answer))
 
     @cached_property
     def _gone(self) -> set[str]:
-        paths = column(self._files, "path")
+        paths = self._old_files.paths
         is_gone = lookup(paths, self._new.read_files("path").column("path")) < 0
         return set(paths.filter(mask_array(is_gone)).to_pylist())
-
-    def _files_of(self, answer: Answer) -> Iterable[str]:
-        """Return the files that may have had a row of the last snapshot."""
-        if self._old.options.id_column is None:
-            return [PLACE.sub("", answer.id)]
-        for unit in self._units_with(answer.shard):
-            if unit.file:
-                return [unit.file]
-        name = span_name(layout.unit(answer.shard))
-        members = self._files.filter(pc.equal(self._files.column("group"), name))
-        if not len(members):
-            members = self._files
-        paths: list[str] = members.column("path").to_pylist()
-        return paths
-
-    def _units_with(self, shard: str) -> list[UnitRecord]:
-        """Return the unit of a shard of the last snapshot; none if it lacks the shard."""
-        number = self._old.shard_number(shard)
-        if number < 0:
-            return []
-        name = self._old.shards.column("unit")[number].as_py()
-        return [unit for unit in self._old.units_of(name) if unit.path == shard]

@@ -56,27 +56,42 @@ def _answers(
     return ask(manifest, final_vectors(queries, manifest), watch.k).answers
 
 
+def changed_queries(compared: ComparedAnswers) -> list[ComparedQuery]:
+    """Return the queries with lost answers, those that lost most first."""
+    changed = [query for query in compared.queries if query.lost]
+    return sorted(changed, key=lambda query: (-len(query.lost), query.rbo))
+
+
 def shown_queries(compared: ComparedAnswers, old: Manifest, new: Manifest) -> list[ShownQuery]:
     """Return the queries with most lost answers, with their answers side by side."""
-    changed = [query for query in compared.queries if query.lost]
-    changed.sort(key=lambda query: (-len(query.lost), query.rbo))
-    shown = changed[:SHOWN]
+    shown = changed_queries(compared)[:SHOWN]
     before = _texts(old, [answer for query in shown for answer in query.before])
     after = _texts(new, [answer for query in shown for answer in query.after])
-    return [_shown(query, before, after) for query in shown]
+    is_one_store = old.root == new.root
+    return [_shown(query, before, after, is_one_store) for query in shown]
 
 
-def _shown(query: ComparedQuery, before: dict[Answer, str], after: dict[Answer, str]) -> ShownQuery:
+def _shown(
+    query: ComparedQuery, before: dict[Answer, str], after: dict[Answer, str], has_scores: bool
+) -> ShownQuery:
     return ShownQuery(
         text=query.text,
         overlap=query.overlap,
         before=[
-            ShownAnswer(answer.id, answer.score, before.get(answer, ""), _cause(query, place))
+            ShownAnswer(
+                answer.id,
+                answer.score if has_scores else None,
+                before.get(answer, ""),
+                _cause(query, place),
+            )
             for place, answer in enumerate(query.before)
         ],
         after=[
             ShownAnswer(
-                answer.id, answer.score, after.get(answer, ""), is_new=place in query.gained
+                answer.id,
+                answer.score if has_scores else None,
+                after.get(answer, ""),
+                is_new=place in query.gained,
             )
             for place, answer in enumerate(query.after)
         ],

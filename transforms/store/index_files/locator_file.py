@@ -115,8 +115,10 @@ def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
     tables_of_groups = [_rows_in(locators.SCHEMA.empty_table(), shards, 0)]
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        known = group.column(SHARD).statistics
-        if known.has_min_max and any(known.min <= shard <= known.max for shard in shards):
+        statistics = group.column(SHARD).statistics
+        if statistics.has_min_max and any(
+            statistics.min <= shard <= statistics.max for shard in shards
+        ):
             table = _part_of(path, metadata, number, locators.SCHEMA.names)
             tables_of_groups.append(_rows_in(table, shards, start))
         start += group.num_rows

@@ -67,8 +67,8 @@ class RemoteRange:
             # a copy, so that one list does not keep the bytes of all others
             lists.append(np.frombuffer(data, np.uint8)[low:high].copy())
         check_lists(self.path, header, places, lists)
-        for place, one in zip(places.tolist(), lists, strict=True):
-            self._cache.put(self._cached_name(place), one.tobytes())
+        for place, codes in zip(places.tolist(), lists, strict=True):
+            self._cache.put(self._cached_name(place), codes.tobytes())
         return lists
 
     def _cached_name(self, place: int) -> str:

@@ -14,6 +14,8 @@ ROW_CHANGED = "row_changed"
 NEW_ROW = "new_row"
 VECTOR_MOVED = "vector_moved"
 INDEX_LOST = "index_lost"
+ABSENT = "absent"
+RANKED_LOWER = "ranked_lower"
 CAUSES = {
     FILE_GONE: "file gone",
     ROW_DELETED: "row deleted",
@@ -21,6 +23,8 @@ CAUSES = {
     NEW_ROW: "new row above it",
     VECTOR_MOVED: "vector moved though its text did not",
     INDEX_LOST: "index lost it",
+    ABSENT: "not in this store",
+    RANKED_LOWER: "ranked lower",
 }
 # growth explains new rows among the answers up to this many times their share of all rows
 GROWTH = 3.0

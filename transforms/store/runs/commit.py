@@ -23,6 +23,7 @@ from sentence_beam.transforms.store.entries import (
     CanaryEntry,
     ForgottenEntry,
     Input,
+    LikeEntry,
     RangesEntry,
     RememberedOptions,
     WatchEntry,
@@ -71,7 +72,8 @@ class Run:
     apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
     refers. `watch` has the watched queries; the last snapshot's answers until the coming ones are
     known; `changes` are not known until the end. `forgotten` names the rows that were erased and
-    are not to return. `estimate` has the tokens of earlier runs in the same space.
+    are not to return, `like` the store like which this one was made. `estimate` has the tokens of
+    earlier runs in the same space.
 
     `leased` says that the run took the store's lease, and so must still have it at the end. Of the
     shards that are carried over, those from the place `check_from` on the round up to
@@ -104,6 +106,7 @@ class Run:
     watch: WatchEntry | None = None
     changes: ChangesEntry | None = None
     forgotten: ForgottenEntry | None = None
+    like: LikeEntry | None = None
     estimate: TokenEstimate = NO_ESTIMATE
 
     @property
@@ -224,8 +227,9 @@ def check_deletes(run: Run, deleted: int) -> None:
     rows = counted(run.previous_rows, "row")
     raise DataGateError(
         f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes"
-        f" {run.gates.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1"
-        f" lets them go, and `sentence-beam rollback -1 --store {run.root}` brings them back"
+        f" {run.gates.max_deletes:g} allows; see whether all input is there{keep}, or name another"
+        f" --store for another collection; --max-deletes 1 lets them go, and `sentence-beam"
+        f" rollback -1 --store {run.root}` brings them back"
     )
 
 
@@ -293,6 +297,7 @@ def coming_manifest(
         watch=run.watch,
         changes=run.changes,
         forgotten=run.forgotten,
+        like=run.like,
         pending=plan.pending,
         group_bits=plan.notes.group_bits,
         estimate=estimate_after(run, plan, settled.tally),

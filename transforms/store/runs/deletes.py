@@ -4,6 +4,9 @@ If ids come from a column, a row is found by its id. Otherwise it is found by it
 deleted if the file left the input or has fewer rows; files that were renamed or moved count as the
 same. If files do not matter, rows are found by their texts: with `--partition content`, and for
 input without a name of its own (standard input, rows in a program's memory).
+
+If all files are in other folders than before, they may be another collection whose files or ids
+have the same names. Then rows with another text count as deleted too.
 """
 
 import re
@@ -31,16 +34,20 @@ OF_TEXTS = ("text_column", "text_template", "chunks", "chunk_prefix")
 class RowKeys:
     """The key by which a row of one snapshot is found in another: its text, its file or its id.
 
-    `renamed` are the new relative paths of files whose rows have ids with the old ones.
+    With `by_row` it is the id and the text together. `renamed` are the new relative paths of files
+    whose rows have ids with the old ones.
     """
 
     by_text: bool = False
     by_file: bool = False
+    by_row: bool = False
     renamed: dict[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
         """The columns of shards that the keys are made of."""
+        if self.by_row:
+            return ["id", "row_hash", "doc_hash", "piece"]
         return ["row_hash", "doc_hash", "piece"] if self.by_text else ["id", "piece"]
 
     def keyed(self, batch: pa.RecordBatch, is_new: bool) -> "KeyedRows":
@@ -54,9 +61,10 @@ class RowKeys:
         if "piece" in names:
             batch = batch.filter(pc.equal(batch.column("piece"), 0))
         if self.by_text:
-            name = "doc_hash" if "doc_hash" in names else "row_hash"
-            return hash_prefixes(as_hashes(batch.column(name)))
+            return _texts_of(batch)
         ids = batch.column("id")
+        if self.by_row:
+            return hash_ids(ids) ^ _texts_of(batch)
         if not self.by_file:
             return hash_ids(ids)
         renamed = {} if is_new else self.renamed
@@ -66,6 +74,12 @@ class RowKeys:
         """Return the relative paths of the files in ids, by their new names."""
         paths = [PLACE.sub("", row_id) for row_id in ids.to_pylist()]
         return pa.array([renamed.get(path, path) for path in paths], pa.string())
+
+
+def _texts_of(batch: pa.RecordBatch) -> np.ndarray:
+    """Return a key of each row's text, of each document's for first pieces, uint64 [n]."""
+    name = "doc_hash" if "doc_hash" in batch.schema.names else "row_hash"
+    return hash_prefixes(as_hashes(batch.column(name)))
 
 
 @dataclass(frozen=True)
@@ -123,6 +137,32 @@ def row_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -> Row
     moved = files.filter(files.column("was").is_valid())
     renamed = dict(zip(*(moved.column(name).to_pylist() for name in ("was", "path")), strict=True))
     return RowKeys(by_file=True, renamed=renamed)
+
+
+def replaced_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -> RowKeys | None:
+    """Return the keys by which the last snapshot's rows are found once all rows have been read.
+
+    They are those of `row_keys`, unless all files are in other folders than before.
+    """
+    keys = row_keys(options, last, files)
+    if keys is None or keys.by_text or not _are_elsewhere(files, last.read_files()):
+        return keys
+    if any(getattr(options, name) != getattr(last.options, name) for name in OF_TEXTS):
+        return keys
+    return RowKeys(by_text=True) if keys.by_file else RowKeys(by_row=True)
+
+
+def _are_elsewhere(files: pa.Table, last: pa.Table) -> bool:
+    """Whether no file that has a name is in a folder that the last snapshot's files are in."""
+    now, before = (_folders(some) for some in (files, last))
+    return bool(now) and bool(before) and now.isdisjoint(before)
+
+
+def _folders(files: pa.Table) -> set[str | None]:
+    """Return the folders of named files, and those that their relative paths begin in."""
+    columns = (files.column("folder").to_pylist(), full_paths(files).to_pylist())
+    named = [(root, path) for root, path in zip(*columns, strict=True) if not is_unnamed(path)]
+    return {folder for root, path in named for folder in (root, path[: path.rfind("/") + 1])}
 
 
 def rows_of_files_left(last: pa.Table, files: pa.Table, keys: RowKeys) -> int:

@@ -168,7 +168,7 @@ def with_before(
     before = _units_before(files, last.read_files())
     for span in spans:
         if isinstance(span, GroupSpan):
-            parts = tuple(replace(one, file=_known(one.file, before)) for one in span.spans)
+            parts = tuple(replace(part, file=_known(part.file, before)) for part in span.spans)
             yield replace(span, spans=parts)
         else:
             yield replace(span, file=_known(span.file, before))
@@ -185,13 +185,13 @@ def _units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, str]]
     without one.
     """
     read = files.filter(pc.invert(files.column("carried")))
-    known = last.filter(pc.not_equal(last.column("checksum"), ""))
+    listed = last.filter(pc.not_equal(last.column("checksum"), ""))
     own = lookup(read.column("path"), last.column("path"))
-    twins = lookup(read.column("checksum"), known.column("checksum"))
+    twins = lookup(read.column("checksum"), listed.column("checksum"))
     pairs = (
         _names_at(last, own).to_pylist(),
-        _names_at(known, twins).to_pylist(),
-        rows_at(known, twins).column("path").to_pylist(),
+        _names_at(listed, twins).to_pylist(),
+        rows_at(listed, twins).column("path").to_pylist(),
     )
     units = {}
     for path, mine, twin, named in zip(read.column("path").to_pylist(), *pairs, strict=True):
@@ -283,11 +283,11 @@ class OldShards:
         place, entry = self._candidates(hash_prefixes(wanted))
         parts: list[tuple[np.ndarray, Vectors]] = []
         while len(place):
-            given = np.bincount(self._shard[entry])
-            number = int(given.argmax())
+            matches = np.bincount(self._shard[entry])
+            number = int(matches.argmax())
             if (
                 len(parts) >= ALWAYS_READ
-                and given[number] * ROWS_FOR_ONE < self._units[number].rows
+                and matches[number] * ROWS_FOR_ONE < self._units[number].rows
             ):
                 break
             here = self._shard[entry] == number

@@ -17,8 +17,8 @@ def stored_types(last: Manifest, names: Iterable[str]) -> dict[str, pa.DataType]
     A column without a value so far has no type yet.
     """
     options = last.options
-    known = [name for name in names if options.keep_types.get(name) != NO_TYPE]
-    kept = [name for name in known if name in options.keep_columns]
+    typed = [name for name in names if options.keep_types.get(name) != NO_TYPE]
+    kept = [name for name in typed if name in options.keep_columns]
     if not kept:
         return {}
     for path in last.shard_paths:

@@ -269,8 +269,8 @@ class UnitStore:
         stored = self._storage.read_versioned(storage.join(self.root, unit.shard))
         if stored is None:
             return None
-        known = self._sidecar(unit)
-        if known is not None and known.sha256 != _sha256(stored[0]):
+        recorded = self._sidecar(unit)
+        if recorded is not None and recorded.sha256 != _sha256(stored[0]):
             return None  # damaged, perhaps in bytes without a checksum of Parquet's
         try:
             info = shard_reading.inspect_shard(stored[0])

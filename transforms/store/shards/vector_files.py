@@ -51,18 +51,18 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
         pa.BufferReader(storage.read_named(path, option)), page_checksum_verification=True
     )
     schema = parquet.schema_arrow
-    known = parquet.schema_arrow.names
-    if COLUMN not in known:
+    columns_there = parquet.schema_arrow.names
+    if COLUMN not in columns_there:
         raise OptionError(
             f"{option} {path}: there is no column {COLUMN}; rename that with the vectors"
-            f" ({', '.join(known)})"
+            f" ({', '.join(columns_there)})"
         )
     written = json.loads((schema.metadata or {}).get(b"space", b"null"))
     if written is not None and written["id"] != space.id:
         raise OptionError(
             f"{option} {path}: its vectors are of another space; embed both with the same options"
         )
-    columns = [name for name in ("id", COLUMN) if name in known]
+    columns = [name for name in ("id", COLUMN) if name in columns_there]
     table = parquet.read(columns, use_threads=False)
     if written is not None:
         table = decoder(schema, path, columns)(table)

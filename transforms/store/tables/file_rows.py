@@ -91,7 +91,7 @@ def compressions(files: pa.Table) -> pa.Array:
     """Return the suffix by which each file is compressed, or ""."""
     endings = pc.extract_regex(files.column("path"), COMPRESSED)
     suffix = pc.fill_null(pc.utf8_lower(pc.struct_field(whole(endings), [0])), "")
-    packed = [name for name, known in FORMATS.items() if known.is_packed]
+    packed = [name for name, format in FORMATS.items() if format.is_packed]
     is_packed = pc.is_in(files.column("format"), value_set=pa.array(packed, pa.string()))
     return pc.if_else(whole(is_packed), "", suffix)
 

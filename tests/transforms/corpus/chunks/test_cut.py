@@ -178,6 +178,17 @@ def test_a_piece_ends_where_a_paragraph_does_else_a_sentence_else_at_a_blank(
     )
 
 
+def test_a_sentence_longer_than_its_tokens_is_cut_also_for_a_model_without_a_limit(
+    wordpiece: Tokenizer,
+) -> None:
+    text = "It rained. One two three four five six seven."
+    with pytest.raises(OptionError, match="sentences:tokens=256"):
+        _pieces(text, "sentences", wordpiece, None)
+    assert _pieces(text, "sentences:tokens=256", wordpiece, None) == [text[:10], text[11:]]
+    cut = _pieces(text, "sentences:tokens=5", wordpiece, None)
+    assert cut == ["It rained.", "One two three four five", "six seven."]
+
+
 def test_marks_that_no_blank_follows_end_sentences_too(wordpiece: Tokenizer) -> None:
     assert _pieces("今日は晴れ。「行こう！」彼は言った。本当？", "sentences", wordpiece) == [
         "今日は晴れ。",

@@ -20,12 +20,12 @@ def root(tmp_path: Path) -> str:
     return root
 
 
-def selected(root: str, known: tuple[str, ...] = (), **values: object) -> SelectedRows:
+def selected(root: str, already: tuple[str, ...] = (), **values: object) -> SelectedRows:
     """The rows of a store that a request names."""
     manifest = read_manifest(root)
     assert manifest is not None
     options = ForgetOptions(root, **values)  # type: ignore[arg-type]
-    return select(manifest, options, set(known))
+    return select(manifest, options, set(already))
 
 
 def places(found: SelectedRows) -> list[list[int]]:
@@ -81,7 +81,7 @@ def test_an_id_that_no_row_has_is_refused_unless_it_was_erased_before(root: str)
     with pytest.raises(OptionError, match="no row with the id 'none'; leave it out"):
         selected(root, id=("r1", "none"))
     assert selected(root, id=("r1", "none"), missing_ok=True).rows == 1
-    assert selected(root, id=("r1", "none"), known=("none",)).rows == 1
+    assert selected(root, id=("r1", "none"), already=("none",)).rows == 1
     with pytest.raises(OptionError, match="'n4' and 2 more"):
         selected(root, id=tuple(f"n{n}" for n in range(7)))
 

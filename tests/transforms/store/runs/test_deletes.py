@@ -13,7 +13,7 @@ from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.deletes import RowKeys, row_keys
+from sentence_beam.transforms.store.runs.deletes import RowKeys, replaced_keys, row_keys, rows_gone
 from sentence_beam.transforms.store.tables.file_rows import moved_files
 
 NO_IDS: dict[str, Any] = {"id_column": None, "keep_text": True}
@@ -119,6 +119,39 @@ def test_what_rows_are_known_by(store: Path, files: list[Path]) -> None:
     assert keys(store, "/tmp/x/stdin.jsonl", text_column="body") == RowKeys(by_file=True)
     assert keys(store, str(files[0]), id_column="id") == by_text
     assert keys(store, str(files[0]), id_column="id", chunks="sentences") is None
+
+
+def replaced(store: Path, *paths: Path, **options: Any) -> RowKeys | None:
+    given = [file(path.name, "1", str(path)) for path in paths]
+    remembered = RememberedOptions(**{**NO_IDS, **options})
+    return replaced_keys(remembered, manifest(store), rows(*given))
+
+
+def test_files_in_other_folders_may_be_another_collection(
+    store: Path, files: list[Path], tmp_path: Path
+) -> None:
+    night(store, files[0], **NO_IDS)
+    elsewhere = tmp_path / "elsewhere" / "a.txt"
+    assert replaced(store, files[0]) == RowKeys(by_file=True)
+    assert replaced(store, elsewhere) == RowKeys(by_text=True)
+    assert replaced(store, elsewhere, files[0]) == RowKeys(by_file=True)  # as with --append
+    assert replaced(store, elsewhere, text_column="body") == RowKeys(by_file=True)
+    night(store / "ids", write_parquet(tmp_path / "a.parquet", sentences(2), id=["x", "y"]))
+    with_ids = {"id_column": "id", "keep_text": False}
+    assert replaced(store / "ids", tmp_path / "b.parquet", **with_ids) == RowKeys()
+    assert replaced(store / "ids", elsewhere, **with_ids) == RowKeys(by_row=True)
+
+
+def test_a_row_is_known_by_its_id_and_its_text() -> None:
+    def batch(ids: str, texts: str) -> pa.RecordBatch:
+        hashes = pa.array([text.encode() * 16 for text in texts], pa.binary(16))
+        return pa.record_batch({"id": pa.array(list(ids)), "row_hash": hashes})
+
+    known = RowKeys(by_row=True)
+    old = known.keyed(batch("abc", "xyz"), is_new=False)
+    new = known.keyed(batch("abd", "xvz"), is_new=True)
+    parts = [packed for part in (old, new) for _, packed in part.by_bucket(1)]
+    assert rows_gone(parts) == 2  # b has another text, c another id
 
 
 def test_ids_from_a_column_are_compared_whatever_files_they_are_in(

@@ -1,0 +1,47 @@
+"""The list of erased rows that a run gives to its store."""
+
+from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.stored import Stored
+from sentence_beam.transforms.store.entries import ForgottenEntry
+from sentence_beam.transforms.store.forgetting.hashes import (
+    ForgottenRows,
+    entry_of,
+    hash_of_id,
+    read_rows,
+)
+
+
+def new_list(options: EmbedOptions, stored: Stored) -> ForgottenRows | None:
+    """Return the list to write into the store, without allowed rows; None if its list stays.
+
+    A store that is made like another one begins with the list of that one. Raises OptionError if an
+    allowed row is not among the erased rows.
+    """
+    source = stored.source
+    if source is None:
+        return None
+    if source.forgotten is None and options.allow_forgotten:
+        raise OptionError(f"--allow-forgotten: no row of {source.root} was erased; leave it out")
+    stays = source is stored.previous and not options.allow_forgotten
+    if source.forgotten is None or stays:
+        return None
+    rows = read_rows(source.root, source.forgotten)
+    key = rows.key_bytes
+    for name in options.allow_forgotten:
+        if hash_of_id(key, name) not in rows.ids:
+            raise OptionError(
+                f"--allow-forgotten: {name!r} is none of the erased rows of {source.root}; leave it"
+                " out"
+            )
+    return rows.without(hash_of_id(key, name) for name in options.allow_forgotten)
+
+
+def coming_entry(stored: Stored, rows: ForgottenRows | None) -> ForgottenEntry | None:
+    """Return the manifest's entry of the erased rows; `rows` is the list if it is a new one."""
+    source = stored.source
+    if source is None or source.forgotten is None:
+        return None
+    if rows is None:
+        return source.forgotten
+    return entry_of(rows, source.forgotten.run)

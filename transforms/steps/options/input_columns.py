@@ -1,0 +1,57 @@
+"""The columns that a new store takes from its input, if no option names them."""
+
+from dataclasses import replace
+
+from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.find import find_inputs
+from sentence_beam.transforms.corpus.found_columns import FoundColumns, check_text, find_columns
+from sentence_beam.transforms.corpus.lake_parts import LakePart
+from sentence_beam.transforms.corpus.lakes import absolute_input
+from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.store.manifest import Manifest
+
+
+def with_columns(
+    options: EmbedOptions, source: Manifest | None
+) -> tuple[EmbedOptions, FoundColumns]:
+    """Return the options with the columns of text and ids, and what was found of them.
+
+    `source` is the snapshot whose options are taken: its columns are remembered. Rows in memory
+    have been looked at.
+    Raises OptionError if no column of text is found.
+    """
+    seeks_text = options.text_column is None and options.text_template is None
+    seeks_ids = options.id_column is None
+    in_memory = any(map(storage.is_rows, options.input))
+    if source is not None or in_memory or not (seeks_text or seeks_ids):
+        return options, FoundColumns()
+    files = _files(options)
+    found = find_columns(files, seeks_text, seeks_ids)
+    if seeks_text and found.text is None:
+        check_text(files, found.texts)
+    return replace(
+        options,
+        text_column=options.text_column or found.text,
+        id_column=found.id if seeks_ids else options.id_column,
+    ), found
+
+
+def _files(options: EmbedOptions) -> list[InputFile]:
+    """Return the files of a run's input; none if they cannot be listed here, as the plan says."""
+    part = LakePart(options.input_version, options.input_filter)
+    root = storage.absolute(options.store)
+    kind = options.format or "auto"
+    files = []
+    try:
+        syntax = Syntax.from_options(options)
+        for glob in map(absolute_input, options.input):
+            inputs = find_inputs(
+                glob, kind, bool(options.hidden), syntax, part, options.max_bad_files > 0, root
+            )
+            files += inputs.files
+    except SentenceBeamError:
+        return []
+    return files

@@ -1,0 +1,75 @@
+"""Compare the answers of two stores to the queries that one of them watches.
+
+Their vectors are of two spaces, so that no score of one is compared with one of the other.
+"""
+
+from collections.abc import Sequence
+
+from sentence_beam.transforms.steps.watch.answer_rows import (
+    KnownRows,
+    are_known_by_text,
+    find_rows,
+)
+from sentence_beam.transforms.steps.watch.ask import ask, final_vectors, searched_part
+from sentence_beam.transforms.steps.watch.causes import Reason
+from sentence_beam.transforms.steps.watch.compared_answers import (
+    ComparedAnswers,
+    changed_places,
+    compared_query,
+    figures_of,
+    sampled,
+)
+from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store.runs.answer_figures import ABSENT, RANKED_LOWER, ROW_CHANGED
+from sentence_beam.transforms.store.watched import Answer, WatchedQueries, read_answers
+
+
+def compare_stores(old: Manifest, new: Manifest, watched: WatchedQueries) -> ComparedAnswers:
+    """Ask a snapshot the queries that another store watches, and compare the answers of both.
+
+    The other store has its answers on record. `watched` have vectors for the snapshot.
+    """
+    assert old.watch is not None
+    k = old.watch.k
+    asked = ask(new, final_vectors(watched, new), k, searched_part(old))
+    before = sampled(read_answers(old.root, old.watch), asked.rows)
+    rows = _RowsElsewhere(old, new)
+    places = changed_places(rows.key, before, asked.answers)
+    rows.read([old[place] for old, (lost, _) in zip(before, places, strict=True) for place in lost])
+    queries = [
+        compared_query(rows.key, text, (old, new), rows.reasons(old, lost), gained)
+        for text, old, new, (lost, gained) in zip(
+            watched.texts, before, asked.answers, places, strict=True
+        )
+    ]
+    return ComparedAnswers(queries, figures_of(queries, asked, k))
+
+
+class _RowsElsewhere:
+    """The rows of the answers of one store in another one."""
+
+    def __init__(self, old: Manifest, new: Manifest):
+        self._new = new
+        self._by_text = are_known_by_text(old, new)
+        self._found = KnownRows()
+
+    def key(self, answer: Answer) -> object:
+        """Return by what a row is the same in both stores: its id, or the hash of its text."""
+        if self._by_text:
+            return answer.text_hash
+        return answer.id
+
+    def read(self, lost: Sequence[Answer]) -> None:
+        """Find the rows of lost answers."""
+        self._found = find_rows(self._new, range(len(self._new.shards)), lost)
+
+    def reasons(self, answers: Sequence[Answer], lost: Sequence[int]) -> dict[int, Reason]:
+        """Return why answers were lost, by their places."""
+        return {place: Reason(self._cause(answers[place])) for place in lost}
+
+    def _cause(self, answer: Answer) -> str:
+        if self._found.same(answer, self._by_text):
+            return RANKED_LOWER
+        if answer.id in self._found.by_id:
+            return ROW_CHANGED
+        return ABSENT
