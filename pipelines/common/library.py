@@ -92,7 +92,8 @@ def object_or_keywords(
         return options_of(kind, function, keywords)
     if keywords:
         first = next(iter(keywords))
-        raise TypeError(f"{function}() got {type(options).__name__} and {first!r}; give one")
+        kind_given = type(options).__name__
+        raise TypeError(f"{function}() got {kind_given} and {first!r}; give one of them")
     return kind(**{item.name: getattr(options, item.name) for item in fields(options)})
 
 

@@ -168,7 +168,10 @@ class History:
             return self._over_snapshots(name)
         if name.startswith("index"):
             arguments = [*OF_INDEX[name], "--metric", options["metric"]]
-            options["index"] = "SQ8" if name == "index SQ8" else "auto"
+            if name == "index SQ8":
+                options["index"] = "SQ8"
+            elif options["index"] == "none":
+                options["index"] = "auto"
         else:
             options["calibration"] = "none" if name.endswith("none") else "remove-top:2"
             arguments = ["--calibration", self.models.calibration_folder(options)]

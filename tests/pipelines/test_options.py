@@ -32,7 +32,7 @@ def test_every_command_has_help(run: Run, command: str) -> None:
 def test_help_says_what_its_own_command_does(run: Run) -> None:
     assert "Embed a collection" in run("embed", "--help").ok().out
     out = " ".join(run("plan", "--help").ok().out.split())
-    assert "Estimate what embed would do" in out
+    assert "Estimate the work and time" in out
     assert "Embed a collection" not in out
 
 
@@ -166,7 +166,7 @@ def test_a_flag_without_its_value(embed: Run, glob: Path) -> None:
 
 
 def test_an_input_is_required(run: Run, store: Path) -> None:
-    run("embed", "--store", store).failed(2, "arguments are required: --input")
+    run("embed", "--store", store).failed(2, "a new store has no last input; name one by --input")
 
 
 def test_three_words(

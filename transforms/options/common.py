@@ -75,7 +75,7 @@ def named_input(what: str, default: str | None = None, bare: bool = False) -> De
     ending = f" (default: {default})" if default is not None else ""
     return Declared(
         f"{what}: files, folders, quoted patterns, tables (iceberg:NAME, delta:PATH); - for lines"
-        f" of standard input; several, or repeated{ending}",
+        f" of standard input{ending}",
         metavar="PATH",
         several="list",
         bare=bare,
@@ -138,7 +138,7 @@ MAX_TOKENS = Declared(
 )
 NORMALIZE = Declared("vectors of length 1 (default: as the model says for pooler auto, else yes)")
 CALIBRATION = Declared(
-    "folder that fit made, applied to the vectors; none takes a store's off (default: none)",
+    "folder that fit made; none takes a store's off (default: none)",
     kind=calibration,
     metavar="PATH|none",
 )

@@ -122,8 +122,7 @@ class EmbedOptions(VectorOptions):
         MAX_ANSWER_CHANGE, group=STORED, gate=True, advanced=True, default=None
     )
     append: bool = option(
-        "files of earlier runs stay, though --input does not name them; needs --partition file"
-        " (default: no)",
+        "files that --input does not name stay; needs --partition file (default: no)",
         group=STORED,
         default=False,
     )
@@ -199,7 +198,7 @@ class PlanOptions(EmbedOptions):
 
     price_per_hour: float | None = option(
         PRICE_PER_HOUR,
-        help="what the machine costs; adds the cost of the run (default: none)",
+        help="price of an hour of the machine (default: none)",
         default=None,
     )
     beam_flags: Sequence[str] = ()

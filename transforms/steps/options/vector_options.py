@@ -91,8 +91,7 @@ class VectorOptions:
         TEXT_COLUMN, group=INPUT, exclusive=ONE_TEXT, remembered=CONTENT, default=None
     )
     text_template: str | None = option(
-        r"text made of several columns, as in '{title}\n\n{body}'; one that a row lacks is empty"
-        r" (default: none)",
+        r"text made of several columns, as in '{title}\n\n{body}' (default: none)",
         kind=text_template,
         metavar="STR",
         group=INPUT,
