@@ -94,7 +94,7 @@ class History:
         """A night of the store on its last input, and another store that is made like it."""
         gates = ["--max-rejects", "1", "--max-deletes", "1", "--budget", "none"]
         # files that were appended may have names that are one name in the run of all
-        if self._call("embed", [], *gates, statuses=(0, 2)).status:
+        if self._call("embed", [], *gates, "--budget", "none", statuses=(0, 2)).status:
             return
         old, store = self.manifest, self.folder / "like"
         self.steps.append(f"embed --like {self.store} --store {store}")

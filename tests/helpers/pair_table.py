@@ -223,11 +223,12 @@ def reasons(
         )
     if asked.get("bad file") == "not allowed":
         found.append(Reason(frozenset({"bad file"}), 1))
+    few = has_budget or held["budget"] != "none"  # the store may lack rows of other files
     if asked.get("deletes") == "too many":
         # a limited store may have few rows beside those of the first file, which stays
-        found.append(Reason(frozenset({"deletes"}), 3, sure=not limited and not has_budget))
+        found.append(Reason(frozenset({"deletes"}), 3, sure=not limited and not few))
     if "rejects" in asked:
-        found.append(Reason(frozenset({"rejects"}), 3, sure=not has_budget))
+        found.append(Reason(frozenset({"rejects"}), 3, sure=not few))
     return found
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.columns import column, numbers, numbers_of
 from sentence_beam.transforms.base.errors import LedgerError
+from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.ledger import Ledger, check_apart
 from sentence_beam.transforms.store.manifest import Manifest
@@ -79,7 +80,8 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
     files = manifest.read_files("path", "group", *FILE_COUNTS, *PENDING)
     pending = pending_in(files)
     if pending != manifest.pending:
-        yield f"files: {pending} by the list of files, the manifest says {manifest.pending}"
+        said = _counts(manifest.pending)
+        yield f"files: {_counts(pending)} in the list of files, the manifest says {said}"
     owners = Owners(files.column("path"), files.column("group"))
     counted = {name: np.zeros(len(files), np.int64) for name in FILE_COUNTS}
     sums = Sums(manifest.run)
@@ -97,6 +99,10 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
                 f"ledger: {files.column('path')[place]}: the sum of {name} over its units is"
                 f" {counts[place]}, the list of files says {recorded[place]}"
             )
+
+
+def _counts(pending: PendingCounts) -> str:
+    return f"{pending.files} pending ({pending.bytes} bytes, {pending.tokens} tokens)"
 
 
 def _ownerless(owners: Owners, names: pa.StringArray) -> Iterator[str]:

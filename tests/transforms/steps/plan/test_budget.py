@@ -5,6 +5,7 @@ Covers transforms/steps/plan/budget.py.
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.recorded_plan import pending_in, read_plan
 from sentence_beam.transforms.store.runs.result import Result
 from sentence_beam.transforms.store.verification import faults
+from sentence_beam.transforms.store.verify_tables import count_faults
 
 ALONE = 60  # rows of a file that shares no unit
 
@@ -324,6 +326,17 @@ def test_the_choice_on_record_holds(two: Two) -> None:
     assert plan.pending.files == 1
     assert plan.notes.budget is not None
     assert len(plan.notes.budget.waiting) == 1
+
+
+def test_verify_compares_what_waits_with_the_list_of_files(two: Two) -> None:
+    for name in "abc":
+        two.write(name, ALONE)
+    night(two.budgeted, two.folder / "*.jsonl", number=1, budget=1)
+    manifest = manifest_of(two.budgeted)
+    other = replace(manifest, pending=replace(manifest.pending, files=3))
+    (fault,) = count_faults(other)
+    assert fault.startswith("files: 2 pending (")
+    assert "the manifest says 3 pending (" in fault
 
 
 def test_a_run_without_input_keeps_what_is_pending(two: Two) -> None:
