@@ -80,7 +80,18 @@ def find_columns(files: Sequence[InputFile], text: bool = True, ids: bool = Fals
 
     Files that cannot be read are left out. Among many files some are opened.
     """
-    samples = read_samples(files)
+    return find_in_rows(read_samples(files), text, ids)
+
+
+def find_in_values(
+    values: Mapping[str, Sequence[Any]], text: bool = True, ids: bool = False
+) -> FoundColumns:
+    """Return the columns of text and ids in the values of first rows, as `find_columns` does."""
+    return find_in_rows(FirstRows(values, [frozenset(values)]), text, ids)
+
+
+def find_in_rows(samples: FirstRows, text: bool, ids: bool) -> FoundColumns:
+    """Return the columns of text and ids, as far as they are looked for, in first rows."""
     if not samples.values:
         return FoundColumns()
     found_id = find_id(samples) if ids else None
