@@ -31,7 +31,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     before = resolved.previous.index if resolved.previous is not None else None
     return [
         *files_lines(result.input),
-        *column_lines(resolved.found),
+        *column_lines(resolved.found_columns),
         rows_line(result.ledger),
         *_work_lines(resolved, result),
         *header_lines(resolved, result),

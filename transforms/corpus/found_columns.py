@@ -110,8 +110,8 @@ def columns_of_files(files: Sequence[InputFile], text: str | None, ids: str | No
     """Return the columns that are named, else those that are found; "" for `ids`: none."""
     if text is not None and ids is not None:
         return Columns(text, ids or None)
-    found = find_columns(files, text is None, ids is None)
-    return Columns(text or found.text or TEXT, ids or found.id)
+    columns = find_columns(files, text is None, ids is None)
+    return Columns(text or columns.text or TEXT, ids or columns.id)
 
 
 def check_text(files: Sequence[InputFile], texts: Sequence[str]) -> None:
@@ -151,7 +151,7 @@ def read_samples(files: Sequence[InputFile]) -> FirstRows:
     rows = max(LEAST_ROWS, ROWS // max(1, len(opened)))
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         samples = list(pool.map(lambda file: _read_sample(file, rows), opened))
-    return _joined([one for one in samples if one.values])
+    return _joined([sample for sample in samples if sample.values])
 
 
 def _read_sample(file: InputFile, rows: int) -> FirstRows:
@@ -173,10 +173,10 @@ def _joined(samples: Iterable[FirstRows]) -> FirstRows:
     values: dict[str, list[Any]] = {}
     names: list[frozenset[str]] = []
     nulls: frozenset[str] = frozenset()
-    for one in samples:
-        names += one.names
-        nulls |= one.nulls
-        for name, some in one.values.items():
+    for sample in samples:
+        names += sample.names
+        nulls |= sample.nulls
+        for name, some in sample.values.items():
             values.setdefault(name, []).extend(some)
     return FirstRows(values, names, nulls)
 

@@ -28,7 +28,7 @@ def with_columns(
     """Return the options with the columns of text and ids, and what was found of them.
 
     A store that has a snapshot remembers its columns, and rows in memory have been looked at.
-    Raises OptionError if no column of text is found.
+    Raises OptionError if no column of text is columns.
     """
     seeks_text = options.text_column is None and options.text_template is None
     seeks_ids = options.id_column is None
@@ -36,10 +36,10 @@ def with_columns(
     if previous is not None or in_memory or not (seeks_text or seeks_ids):
         return options, FoundColumns()
     files = _files(options)
-    found = find_columns(files, seeks_text, seeks_ids)
-    if seeks_text and found.text is None:
-        check_text(files, found.texts)
-    return _with_found(options, found), found
+    columns = find_columns(files, seeks_text, seeks_ids)
+    if seeks_text and columns.text is None:
+        check_text(files, columns.texts)
+    return _with_columns(options, columns), columns
 
 
 def with_columns_of_rows(
@@ -50,13 +50,13 @@ def with_columns_of_rows(
     seeks_ids = options.id_column is None
     if previous is not None or not (seeks_text or seeks_ids):
         return options
-    found = find_in_values(first_values(rows, ROWS), seeks_text, seeks_ids)
-    return _with_found(options, found)
+    columns = find_in_values(first_values(rows, ROWS), seeks_text, seeks_ids)
+    return _with_columns(options, columns)
 
 
-def _with_found(options: EmbedOptions, found: FoundColumns) -> EmbedOptions:
-    text = options.text_column if options.text_column is not None else found.text
-    ids = options.id_column if options.id_column is not None else found.id
+def _with_columns(options: EmbedOptions, columns: FoundColumns) -> EmbedOptions:
+    text = options.text_column if options.text_column is not None else columns.text
+    ids = options.id_column if options.id_column is not None else columns.id
     return replace(options, text_column=text, id_column=ids)
 
 

@@ -50,8 +50,8 @@ class Resolved:
     """A run before it starts: job, index to build, last snapshot, and calibration to apply.
 
     `erased` is the coming list of erased rows if some of them are allowed to return. `passed_over`
-    names a prompt of the model that rows do not get, though it seems to be theirs. `found` are the
-    columns that no option names.
+    names a prompt of the model that rows do not get, though it seems to be theirs. `found_columns`
+    are those that no option names.
     """
 
     job: EmbedJob
@@ -60,7 +60,7 @@ class Resolved:
     calibration: Calibration | None = None
     erased: ForgottenRows | None = None
     passed_over: str | None = None
-    found: FoundColumns = field(default_factory=FoundColumns)
+    found_columns: FoundColumns = field(default_factory=FoundColumns)
 
     @property
     def space(self) -> Space:
@@ -91,7 +91,7 @@ def resolve_run(
     """
     if run_id is None:
         run_id = new_run(storage.absolute(options.store))
-    options, found = with_columns(options, previous)
+    options, found_columns = with_columns(options, previous)
     choice = choose(options, previous, local)
     check(options, choice, previous)
     run = _run(options, choice, previous, run_id)
@@ -104,7 +104,7 @@ def resolve_run(
         choice.calibration,
         _erased_rows(options, previous),
         choice.passed_over,
-        found,
+        found_columns,
     )
 
 
