@@ -126,11 +126,10 @@ def _decodes(value: pa.Scalar) -> bool:
 
 
 def has_samples(kind: pa.DataType) -> bool:
-    """Whether columns of this type are looked at for texts and ids: strings, numbers, dates."""
+    """Whether columns of this type are looked at for texts and ids: strings and numbers."""
     kind = plain_type(kind)
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    is_day = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-    return is_string(kind) or is_number or is_day or isinstance(kind, pa.UuidType)
+    return is_string(kind) or is_number or isinstance(kind, pa.UuidType)
 
 
 def samples_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:

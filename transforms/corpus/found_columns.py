@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus.column_checks import NO_KINDS
+from sentence_beam.transforms.corpus.column_checks import NO_KINDS, with_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
 from sentence_beam.transforms.corpus.formats.registry import columns_of, reader_of
@@ -107,14 +107,19 @@ def text_column_of(files: Sequence[InputFile], named: str | None) -> str:
 
 
 def columns_of_files(files: Sequence[InputFile], text: str | None, ids: str | None) -> Columns:
-    """Return the columns that are named, else those that are found; "" for `ids`: none."""
+    """Return the columns that are named, else those that are found; "" for `ids`: none.
+
+    Raises OptionError if no text is found.
+    """
     if text is not None and ids is not None:
         return Columns(text, ids or None)
     columns = find_columns(files, text is None, ids is None)
+    if text is None and columns.text is None:
+        check_text(files)
     return Columns(text or columns.text or TEXT, ids or columns.id)
 
 
-def check_text(files: Sequence[InputFile], texts: Sequence[str]) -> None:
+def check_text(files: Sequence[InputFile], texts: Sequence[str] = ()) -> None:
     """Raise OptionError for the first opened file that has rows and no column `text`.
 
     The message names the columns, with a value each, and a template that joins the first `texts`.
@@ -122,10 +127,12 @@ def check_text(files: Sequence[InputFile], texts: Sequence[str]) -> None:
     for file in _some(files):
         if not reader_of(file).has_columns:
             continue
+        columns = columns_of(file)
         try:
-            columns_of(file).check(TEXT, None, (), NO_KINDS)
+            columns.check(TEXT, None, (), NO_KINDS)
         except OptionError as error:
-            raise OptionError(f"{error}{_joining(texts)}") from None
+            message = with_values(str(error), columns)
+            raise OptionError(f"{message}{_joining(texts)}") from None
         except SentenceBeamError:
             continue  # left to whoever reads the rows
 
