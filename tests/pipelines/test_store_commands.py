@@ -728,6 +728,10 @@ def test_planning_reads_footers_alone(
         str(model),
         "--unit-tokens",
         "100",
+        "--text-column",  # else its values are looked at
+        "text",
+        "--id-column",
+        "",
     ]
     found = look(
         resolve_run(
