@@ -33,9 +33,9 @@ test-command: $(VENV)/dev.stamp
 	rm -rf build $(COMMAND)
 	$(PYTHON) -m venv $(COMMAND)
 	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt '.[cpu]'
-	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -rs tests/command
+	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m 'slow or not slow' -rs tests/command
 	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt '.[cpu,serve]'
-	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/command/test_nights.py -k question
+	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m 'slow or not slow' tests/command/test_nights.py -k question
 
 # The same tests, with a table of the lines and branches that they reach, by folder.
 coverage: $(VENV)/dev.stamp
