@@ -38,6 +38,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+@pytest.mark.slow
 def test_a_second_night_an_index_and_a_calibration(folder: Path) -> None:
     write_rows(folder / "rows", "q r s")
     night = command(folder, "embed", "--input", "rows/*.jsonl", "--store", "store").ok()
