@@ -219,13 +219,17 @@ def test_truncation_comes_after_the_calibration(
 def test_a_truncation_wider_than_the_calibration_is_forgotten(
     run: Run, embed: Run, glob: Path, store: Path, tmp_path: Path
 ) -> None:
-    embed(glob, "--dim", 12).ok()
-    folder = fit_on(store, "whitening:8", tmp_path / "fitted")
-    run("recalibrate", "--store", store, "--calibration", folder).ok()
-    manifest = check_ledger(store, 60)
-    assert (manifest["space"]["truncate_dim"], manifest["space"]["dim"]) == (None, 8)
-    embed(glob).ok()
-    check_ledger(store, 60, carried=60)
+    for night, command in enumerate(("recalibrate", "embed")):
+        embed(glob, "--dim", 12, "--calibration", "").ok()
+        folder = fit_on(store, "whitening:8", tmp_path / str(night))
+        if command == "embed":
+            embed(glob, "--calibration", folder).ok()
+        else:
+            run("recalibrate", "--store", store, "--calibration", folder).ok()
+        manifest = check_ledger(store, 60)
+        assert (manifest["space"]["truncate_dim"], manifest["space"]["dim"]) == (None, 8)
+        embed(glob).ok()
+        check_ledger(store, 60, carried=60)
 
 
 @variants(

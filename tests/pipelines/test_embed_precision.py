@@ -270,3 +270,16 @@ def test_a_folder_of_shards_explains_itself(make, store: Path, model: Path) -> N
     ranges = Ranges.from_bytes(metadata[b"ranges"], path)
     assert ranges.digest == manifest_of(store)["ranges"]["digest"]
     assert json.loads(metadata[b"space"])["precision"] == "uint8"
+
+
+def test_a_store_without_rows_gets_its_ranges_with_the_first(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    write_lines(inputs / "a.txt", [" ", ""])
+    embed(inputs / "*", "--precision", "int8", "--max-rejects", 1).ok()
+    assert manifest_of(store)["ranges"] is None
+    write_lines(inputs / "b.txt", sentences(5))
+    embed(inputs / "*", "--max-rejects", 1).ok()
+    manifest = check_ledger(store, 5, 2, embedded=5)
+    assert manifest["ranges"] is not None
+    assert codes(store).dtype == np.int8

@@ -200,6 +200,18 @@ def test_a_trial_does_not_shrink_a_store(embed: Run, inputs: Path, store: Path) 
     assert (store / "manifest.json").read_bytes() == before
 
 
+def test_a_limit_takes_the_first_rows_and_is_not_remembered(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    write_lines(inputs / "a.txt.gz", sentences(20))
+    for limit in (5, 12):
+        embed(inputs / "*", "--limit", limit, "--keep-columns", "text").ok()
+        check_ledger(store, limit, carried=0)
+        assert sorted(row["text"] for row in rows_of(store)) == sorted(sentences(limit))
+    embed(inputs / "*").ok()
+    check_ledger(store, 20, embedded=8, reused=12)
+
+
 # --- inputs that change while they are read
 
 

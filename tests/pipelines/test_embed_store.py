@@ -18,6 +18,7 @@ from helpers.corpora import (
     files_in,
     manifest_of,
     sentences,
+    vectors_of,
     write_bytes,
     write_lines,
 )
@@ -308,3 +309,28 @@ def test_foreign_files_in_a_store_are_left_alone(embed: Run, glob: Path, store: 
     embed(glob, *ALL).ok()
     check_ledger(store, 21, 1)
     assert (store / "notes.txt").read_text() == "mine"
+
+
+def _flip(path: Path, at: float) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(at * len(data))] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_without_sidecars_a_damaged_shard_is_made_again_and_no_other(
+    embed: Run, unfinished: Path, store: Path
+) -> None:
+    embed(unfinished, *ALL).ok()
+    vectors = vectors_of(store)
+    (store / "manifest.json").unlink()
+    shard = sorted((store / "embeddings").iterdir())[1]
+    before = files_in(store, "embeddings")
+    _flip(shard, 0.5)
+    for path in (store / "sidecars").iterdir():
+        path.unlink()
+    embed(unfinished, *ALL).ok()
+    check_ledger(store, 21, 1, embedded=21)
+    after = files_in(store, "embeddings")
+    assert vectors_of(store) == vectors
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= {f"embeddings/{shard.name}"}

@@ -248,6 +248,9 @@ def test_empty_files(tmp_path: Path) -> None:
     for name in ("a.arrow", "a.orc", "a.avro"):
         write_bytes(tmp_path / name, WRITERS[name](pa.table({"text": pa.array([], pa.string())})))
     assert read(tmp_path / "*") == ([], [], [], [])
+    for name in ("a.csv", "a.json"):  # whose columns nobody can tell
+        (file,) = match_inputs(str(tmp_path / name))
+        assert columns_of(file).lacking(("text", "n")) == ()
 
 
 def test_documents_of_megabytes(tmp_path: Path) -> None:

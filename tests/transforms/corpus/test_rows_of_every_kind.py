@@ -23,6 +23,7 @@ from helpers.reading import read, refused
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Columns, list_files, read_files
+from sentence_beam.transforms.corpus.formats.registry import columns_of
 
 
 def not_utf8(*values: bytes | None) -> pa.Array:
@@ -101,7 +102,10 @@ def test_jsonl_rows_of_every_kind(tmp_path: Path) -> None:
         {"text": 5}, {"text": ["x"]}, {"text": True}, {"text": "  "}, '{"text": "\\ud800"}', "", "   ",
         '{"text": "caf\udce9"}',
     ]  # fmt: skip
-    rows = read(write_jsonl(tmp_path / "a.jsonl", [*good, *bad]), keep=("text", "n"))
+    path = write_jsonl(tmp_path / "a.jsonl", [*bad, *good])
+    (file,) = list_files([str(path)], "auto")
+    assert columns_of(file).lacking(("text", "n", "m")) == ("m",)
+    rows = read(path, keep=("text", "n"))
     assert rows.texts == ["one", "two", "the last key counts", "é文😀"]
     assert rows.reasons == [
         *["not a JSON object"] * 6, "null text", "null text", *["text is not a string"] * 3, "empty text", "not UTF-8",
