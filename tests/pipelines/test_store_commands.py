@@ -545,10 +545,10 @@ def test_queries_get_the_models_prompt_for_queries(
 
 
 def test_a_store_remembers_the_prompt_for_queries(
-    run: Run, inputs: Path, store: Path, tmp_path: Path
+    run: Run, inputs: Path, store: Path, tmp_path: Path, model: Path
 ) -> None:
     write_lines(inputs / "a.txt", sentences(5))
-    options = ("--dtype", "float32", "--normalize", "--prompt", "a cat ")
+    options = ("--model", model, "--dtype", "float32", "--normalize", "--prompt", "a cat ")
     embed = run("embed", "--input", inputs / "*", "--store", store, *options).ok
     embed()
     note = "none is known for queries"
