@@ -38,7 +38,7 @@ from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, write_plan
-from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors

@@ -46,10 +46,10 @@ from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.made import by_stretch, pack
+from sentence_beam.transforms.store.runs.made_units import by_stretch, pack
 from sentence_beam.transforms.store.runs.recorded_plan import SPAN, planned_spans, read_plan
-from sentence_beam.transforms.store.runs.result import now
 from sentence_beam.transforms.store.runs.run_end import finish
+from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.tables.names import STRETCHES, stretches_of
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES
 

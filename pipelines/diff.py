@@ -17,7 +17,7 @@ from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.steps.options.store import SHOWN, DiffOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs import changes
+from sentence_beam.transforms.store.runs import listed_changes
 from sentence_beam.transforms.store.runs.answer_figures import CAUSES, causes_in_words
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "diff",
         "List the ids that were added, changed or deleted between two snapshots.",
         "sentence-beam diff --store store",
-        "sentence-beam diff -3 latest --store store --output changes.parquet",
+        "sentence-beam diff -3 latest --store store --output listed_changes.parquet",
         kind=DiffOptions,
     )
 
@@ -43,14 +43,14 @@ def _diff(options: DiffOptions) -> CommandOutput:
     shown = list[tuple[str, str]]()
 
     def tallied() -> Iterator[pa.Table]:
-        for differing in changes.diff(old, new):
+        for differing in listed_changes.diff(old, new):
             counts.update(differing.column("change").to_pylist())
             first = differing.slice(0, SHOWN - len(shown)).select(["change", "id"])
             shown.extend((row["change"], row["id"]) for row in first.to_pylist())
             yield differing
 
     if options.output:
-        write_tables(options.output, changes.SCHEMA, tallied())
+        write_tables(options.output, listed_changes.SCHEMA, tallied())
     else:
         deque(tallied(), maxlen=0)
     numbers = {what: counts[what] for what in ("added", "changed", "deleted")}

@@ -44,8 +44,8 @@ from sentence_beam.transforms.steps.options.stored import stored_for
 from sentence_beam.transforms.steps.plan.quantised_model import with_int8_model
 from sentence_beam.transforms.store import Store, open_store
 from sentence_beam.transforms.store.manifest import read_manifest
-from sentence_beam.transforms.store.runs.result import Result
 from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_result import Result
 
 # the batch of a call without append, so that the next rows replace these
 ROWS = "rows"

@@ -34,8 +34,8 @@ from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.result import Result
 from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_result import Result
 
 
 def parser() -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ from sentence_beam.transforms.steps.forget.erasure_record import unfinished
 from sentence_beam.transforms.steps.options.store import HistoryOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import read_manifest, snapshots
-from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.run_result import COMMITTED
 
 PIECES_AT = 5  # behind the rows
 COUNTS = (

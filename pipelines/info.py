@@ -18,7 +18,7 @@ from sentence_beam.transforms.steps.options.store import InfoOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.run_result import COMMITTED
 
 DIGITS = 16  # of a space's id
 OF_THE_INPUT = ("input", "pending", "index")

@@ -31,8 +31,8 @@ from sentence_beam.transforms.store.calibrations import keep_calibration, read_c
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.recorded_plan import ALL
-from sentence_beam.transforms.store.runs.result import Result
 from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_result import Result
 
 
 def parser() -> argparse.ArgumentParser:

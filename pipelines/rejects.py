@@ -12,7 +12,7 @@ from sentence_beam.pipelines.common.tables import Column, end, id_column, middle
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.steps.options.store import SHOWN, RejectsOptions
-from sentence_beam.transforms.store.runs.rejected import rejected_rows, rejecting_run
+from sentence_beam.transforms.store.runs.rejected_rows import rejected_rows, rejecting_run
 from sentence_beam.transforms.store.shards.reject_files import rejects_table
 
 

@@ -26,9 +26,9 @@ from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.open import named_run
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_facts import IndexRecord, RunFact
 from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_result import Result
 
 
 def parser() -> argparse.ArgumentParser:

@@ -36,7 +36,7 @@ from sentence_beam.transforms.steps.watch.watch_run import begin_watch
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import WatchEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.runs.run_facts import IndexRecord, RunFact
 from sentence_beam.transforms.store.runs.run_ids import new_run
 from sentence_beam.transforms.store.watched import WatchedQueries
 

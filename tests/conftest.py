@@ -92,7 +92,7 @@ def _seeded() -> None:
 @pytest.fixture
 def every_shard_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run reads all carried shards, not a hundredth of them."""
-    monkeypatch.setattr("sentence_beam.transforms.store.runs.carried.CHECKED", 1)
+    monkeypatch.setattr("sentence_beam.transforms.store.runs.carried_check.CHECKED", 1)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from apache_beam.options.pipeline_options import (
 from sentence_beam.pipelines.common import engines
 from sentence_beam.transforms.store.runs.lease import JobState
 from sentence_beam.transforms.store.runs.lease_file import Lease
-from sentence_beam.transforms.store.runs.result import timestamp
 from sentence_beam.transforms.store.runs.run_ids import start_of
+from sentence_beam.transforms.store.runs.run_result import timestamp
 
 ENDED_ON_FLINK = {"FINISHED", "FAILED", "CANCELED"}
 ENDED_ON_DATAFLOW = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"}

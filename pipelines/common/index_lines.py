@@ -12,7 +12,7 @@ from sentence_beam.transforms.report.run_history import (
 from sentence_beam.transforms.store.index_entries import ChangeEntry, IndexEntry, RecallEntry
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.runs.answer_figures import causes_in_words
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_result import Result
 
 
 def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str]:

@@ -19,8 +19,8 @@ from sentence_beam.transforms.report.snapshot_section import known_reasons
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.recorded_plan import input_files
-from sentence_beam.transforms.store.runs.rejected import mend_of
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.rejected_rows import mend_of
+from sentence_beam.transforms.store.runs.run_result import Result
 
 BAD_FILES = 10  # so many are named in the summary
 

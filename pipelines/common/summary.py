@@ -23,7 +23,7 @@ from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.counts import NONE_PENDING
 from sentence_beam.transforms.store.int8_models import kept_facts
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_result import Result
 
 WHOLE_FILES = "if each file is one text, say --format file"
 

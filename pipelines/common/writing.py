@@ -25,7 +25,8 @@ from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.lease_file import Lease
 from sentence_beam.transforms.store.runs.recorded_plan import has_plan
-from sentence_beam.transforms.store.runs.result import (
+from sentence_beam.transforms.store.runs.run_end import failed
+from sentence_beam.transforms.store.runs.run_result import (
     COMMITTED,
     Result,
     read_result,
@@ -33,7 +34,6 @@ from sentence_beam.transforms.store.runs.result import (
     result_here,
     result_of_snapshot,
 )
-from sentence_beam.transforms.store.runs.run_end import failed
 
 
 class Writer:

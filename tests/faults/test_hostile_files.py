@@ -48,8 +48,8 @@ from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.calibrations import read_calibration
 from sentence_beam.transforms.store.runs import lease, lease_file
 from sentence_beam.transforms.store.runs.canary import Canary
-from sentence_beam.transforms.store.runs.result import read_result
-from sentence_beam.transforms.store.runs.reuse import LastSnapshot
+from sentence_beam.transforms.store.runs.reused_vectors import LastSnapshot
+from sentence_beam.transforms.store.runs.run_result import read_result
 from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
 from sentence_beam.transforms.store.shards.precision import Ranges
 from sentence_beam.transforms.store.shards.shard_reading import read_shard, take_rows

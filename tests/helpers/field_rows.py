@@ -16,7 +16,7 @@ from sentence_beam.transforms.steps.plan.planned import planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.recorded_plan import spans_of
-from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_result import now
 
 
 class Read(NamedTuple):

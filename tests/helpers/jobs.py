@@ -10,7 +10,7 @@ from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_result import now
 
 
 def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **values: Any) -> EmbedJob:

@@ -37,8 +37,8 @@ from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_facts import RunFact
+from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors

@@ -27,7 +27,7 @@ from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import input_files
-from sentence_beam.transforms.store.runs.result import Result, now
+from sentence_beam.transforms.store.runs.run_result import Result, now
 from sentence_beam.transforms.store.shards.shard_bytes import unit_digest, with_text
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors

@@ -8,9 +8,9 @@ from sentence_beam.transforms.steps.commit.commit_run import settle_run
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs import run_end as finish_run
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.made import by_stretch, pack
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.made_units import by_stretch, pack
+from sentence_beam.transforms.store.runs.run_facts import RunFact
+from sentence_beam.transforms.store.runs.run_result import Result
 
 
 def packed(units: Iterable[UnitRecord]) -> list[tuple[int, bytes]]:

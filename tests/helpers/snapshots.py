@@ -29,8 +29,8 @@ from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import recorded_plan
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, input_files
-from sentence_beam.transforms.store.runs.result import Result, now
-from sentence_beam.transforms.store.runs.settling import Settled
+from sentence_beam.transforms.store.runs.run_result import Result, now
+from sentence_beam.transforms.store.runs.settled_tables import Settled
 from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
 from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore

@@ -14,9 +14,9 @@ from sentence_beam.transforms.store.entries import RememberedOptions, WatchEntry
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures
-from sentence_beam.transforms.store.runs.facts import RunFact, WatchRecord
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_facts import RunFact, WatchRecord
+from sentence_beam.transforms.store.runs.run_result import Result
 from sentence_beam.transforms.store.watched import WatchedQueries
 
 BY_ID = RememberedOptions(id_column="id")

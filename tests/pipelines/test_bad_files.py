@@ -22,7 +22,7 @@ from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.plan.checked import checked_plan
 from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.carried import STATES
+from sentence_beam.transforms.store.runs.carried_check import STATES
 
 OPTIONS = ("--id-column", "id", "--unit-tokens", 60)
 

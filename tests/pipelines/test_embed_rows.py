@@ -16,7 +16,7 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from sentence_beam.transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.runs.run_result import read_result
 
 ALL = ("--max-rejects", 1)
 

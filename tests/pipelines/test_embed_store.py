@@ -27,7 +27,7 @@ from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.runs.run_result import read_result
 
 
 @pytest.fixture

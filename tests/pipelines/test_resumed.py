@@ -10,7 +10,7 @@ from helpers.corpora import check_ledger, sentences, write_parquet
 from helpers.snapshots import units_of
 
 from sentence_beam.transforms.report.run_history import run_summaries
-from sentence_beam.transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.runs.run_result import read_result
 from sentence_beam.transforms.store.shards.unit_store import UnitStore
 
 

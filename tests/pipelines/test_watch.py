@@ -26,7 +26,7 @@ from helpers.variants import variants
 from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms.report.run_history import RunSummary, recommended_answer_change
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.run_result import COMMITTED
 from sentence_beam.transforms.store.watched import read_answers
 
 GATE = ("--max-answer-change", "0.05")

@@ -15,8 +15,8 @@ from sentence_beam.transforms.steps.commit.count_changes import (
     rows_to_count,
 )
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_facts import RunFact
+from sentence_beam.transforms.store.runs.run_result import Result
 
 Hashes = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]
 

@@ -42,7 +42,7 @@ from sentence_beam.transforms.steps.index.update_rows import (
 )
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.run_facts import RunFact
 
 Hints = dict[str, str]
 ByReader = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]

@@ -37,7 +37,7 @@ from sentence_beam.transforms.steps.plan.look_into import (
 )
 from sentence_beam.transforms.steps.plan.whole_plan import record
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.carried import ShardCheck
+from sentence_beam.transforms.store.runs.carried_check import ShardCheck
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
 
 _SHARED = Shared()  # threads list the shards of a store once

@@ -12,8 +12,8 @@ from sentence_beam.transforms.beam.graph import Merge, Together, keeping_lease
 from sentence_beam.transforms.steps.commit.commit_run import settle_run
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.made import by_stretch, pack
+from sentence_beam.transforms.store.runs.made_units import by_stretch, pack
+from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.tables.names import STRETCHES
 
 PROBLEMS_KEY = STRETCHES

@@ -7,7 +7,7 @@ import apache_beam as beam
 from sentence_beam.transforms.beam.graph import Merge, Together, keeping_lease
 from sentence_beam.transforms.steps.watch.watch_run import WatchJob, watch_answers
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.run_facts import RunFact
 
 
 class WatchAnswers(beam.PTransform):

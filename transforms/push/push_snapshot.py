@@ -21,7 +21,7 @@ from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.removed import naming_removal
 from sentence_beam.transforms.store.runs.changed_rows import Changes
-from sentence_beam.transforms.store.runs.result import has_committed, read_result
+from sentence_beam.transforms.store.runs.run_result import has_committed, read_result
 
 
 @dataclass(frozen=True)

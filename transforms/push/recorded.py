@@ -22,7 +22,7 @@ from sentence_beam.transforms.store.runs.changed_rows import (
     read_changes,
     steps_between,
 )
-from sentence_beam.transforms.store.runs.result import read_result
+from sentence_beam.transforms.store.runs.run_result import read_result
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
 from sentence_beam.transforms.store.tables.unit_rows import differing_parts
 

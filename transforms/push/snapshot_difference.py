@@ -32,7 +32,7 @@ from sentence_beam.transforms.push.recorded import REPEATED, RecordedDifference,
 from sentence_beam.transforms.push.target import KEYS, keys_of
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.changed_rows import Changes
-from sentence_beam.transforms.store.runs.changes import BUCKETS, LISTED_ROWS
+from sentence_beam.transforms.store.runs.listed_changes import BUCKETS, LISTED_ROWS
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
 
 _NEW = 0  # the side of the snapshot that is pushed

@@ -20,7 +20,7 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.push.state import Notes, PushRecord, State, note, note_name
 from sentence_beam.transforms.push.target import Table, refused
-from sentence_beam.transforms.store.runs import process
+from sentence_beam.transforms.store.runs import writer_process
 from sentence_beam.transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS
 from sentence_beam.transforms.store.runs.lease_file import Lease
 
@@ -264,5 +264,5 @@ def _has_this_clock(writer: Lease) -> bool:
     return (
         writer.host == socket.gethostname()
         and writer.boot is not None
-        and writer.boot == process.boot_id()
+        and writer.boot == writer_process.boot_id()
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sentence_beam.transforms.report.run_history import RunSummary, committed_runs
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.run_result import COMMITTED
 
 MANY_DELETED = 0.1  # of the rows of the previous snapshot
 NEARLY_TOO_MANY = 0.5  # of the fraction that --max-rejects allows

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from sentence_beam.transforms.base.measures import EMBED_PARTS, STAGES, Measures
 from sentence_beam.transforms.report.run_history import RunSummary, last_committed
 from sentence_beam.transforms.store.counts import PendingCounts
-from sentence_beam.transforms.store.runs.result import COMMITTED, timestamp
+from sentence_beam.transforms.store.runs.run_result import COMMITTED, timestamp
 
 PREFIX = "sentence_beam"
 STATISTICS = ("sum", "p50", "p95", "max")

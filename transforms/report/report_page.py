@@ -14,7 +14,7 @@ from sentence_beam.transforms.report.run_history import RunSummary, last_committ
 from sentence_beam.transforms.report.snapshot_section import facts, known_reasons
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.answer_figures import causes_in_words
-from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.run_result import COMMITTED
 
 if TYPE_CHECKING:
     from jinja2 import Template

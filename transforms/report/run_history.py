@@ -15,8 +15,13 @@ from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.result import COMMITTED, Result, checked_result, timestamp
 from sentence_beam.transforms.store.runs.run_ids import start_of
+from sentence_beam.transforms.store.runs.run_result import (
+    COMMITTED,
+    Result,
+    checked_result,
+    timestamp,
+)
 from sentence_beam.transforms.store.sealed_json import check_digest
 
 UNFINISHED = "unfinished"

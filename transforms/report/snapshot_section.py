@@ -11,7 +11,7 @@ from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.entries import Input
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.rejected import rejected_rows
+from sentence_beam.transforms.store.runs.rejected_rows import rejected_rows
 
 REJECT_FILES = 100  # read at most for the reasons
 MODEL_LAYERS = ("mix", "tokens", "then")  # keys of a pooler that has layers of the model's own

@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 from sentence_beam.transforms.report.openmetrics import PREFIX
 from sentence_beam.transforms.serve.followed import Followed
-from sentence_beam.transforms.store.runs.result import timestamp
+from sentence_beam.transforms.store.runs.run_result import timestamp
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NAMESPACE = f"{PREFIX}_serve"

@@ -8,8 +8,12 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.result import Result, checked_result, result_of_snapshot
 from sentence_beam.transforms.store.runs.run_ids import last_run, start_of
+from sentence_beam.transforms.store.runs.run_result import (
+    Result,
+    checked_result,
+    result_of_snapshot,
+)
 from sentence_beam.transforms.store.shards.shard_columns import own_columns
 from sentence_beam.transforms.store.shards.shard_files import open_numbered
 

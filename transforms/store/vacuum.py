@@ -17,7 +17,7 @@ from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.ledger import span_name
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
-from sentence_beam.transforms.store.runs.result import timestamp
+from sentence_beam.transforms.store.runs.run_result import timestamp
 from sentence_beam.transforms.store.sealed_json import FENCE, to_bytes
 from sentence_beam.transforms.store.tables.table_parts import in_turns
 

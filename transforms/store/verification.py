@@ -26,7 +26,7 @@ from sentence_beam.transforms.store.int8_models import kept_int8
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.canary import CanaryFile
 from sentence_beam.transforms.store.runs.changed_rows import read_changes
-from sentence_beam.transforms.store.runs.result import checked_result
+from sentence_beam.transforms.store.runs.run_result import checked_result
 from sentence_beam.transforms.store.shards.precision import kept_ranges
 from sentence_beam.transforms.store.tables.table_columns import records_of
 from sentence_beam.transforms.store.tables.table_parts import in_turns, units_in

@@ -17,7 +17,7 @@ from sentence_beam.transforms.store.ledger import Ledger, check_apart
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import KEPT_COUNTS
 from sentence_beam.transforms.store.runs.recorded_plan import pending_in
-from sentence_beam.transforms.store.runs.sums import Sums
+from sentence_beam.transforms.store.runs.run_sums import Sums
 from sentence_beam.transforms.store.tables.file_rows import count_units
 from sentence_beam.transforms.store.tables.names import Owners
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, KEYS, PENDING

@@ -18,7 +18,7 @@ from sentence_beam.transforms.steps.commit.count_changes import Counting, rows_t
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.shards import id_hashes
 
 pytestmark = pytest.mark.usefixtures("plain_beam")

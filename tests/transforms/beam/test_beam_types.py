@@ -23,8 +23,8 @@ from sentence_beam import (
 )
 from sentence_beam.transforms.steps.joins.nearest_rows import BlockRecord, StoredBlock
 from sentence_beam.transforms.store.records import Problem, UnitRecord
-from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_facts import RunFact
+from sentence_beam.transforms.store.runs.run_result import Result
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])

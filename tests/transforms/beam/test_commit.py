@@ -20,8 +20,8 @@ from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
-from sentence_beam.transforms.store.runs.result import COMMITTED, read_result
+from sentence_beam.transforms.store.runs.run_facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.runs.run_result import COMMITTED, read_result
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

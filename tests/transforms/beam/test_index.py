@@ -16,7 +16,7 @@ from sentence_beam.transforms.steps.index.decisions import RequestedIndex, choos
 from sentence_beam.transforms.steps.index.index_build import TrainingGroup
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.verification import faults
 
 pytest.importorskip("faiss")

@@ -33,9 +33,9 @@ from sentence_beam.transforms.store.forms import run_form
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
 from sentence_beam.transforms.store.runs.recorded_plan import SOME
-from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_facts import RunFact
+from sentence_beam.transforms.store.runs.run_result import now
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

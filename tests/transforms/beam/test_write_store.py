@@ -35,7 +35,7 @@ from sentence_beam.transforms.steps.plan import row_batches
 from sentence_beam.transforms.steps.plan.collection import Engine, ToPack, begin_collection
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_result import Result
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.corpus.buckets import in_buckets
-from sentence_beam.transforms.store.runs.changes import BUCKET_ROWS, buckets_for, repeated
+from sentence_beam.transforms.store.runs.listed_changes import BUCKET_ROWS, buckets_for, repeated
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
 
 

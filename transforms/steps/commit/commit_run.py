@@ -18,10 +18,10 @@ from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures, check_answers
 from sentence_beam.transforms.store.runs.commit import Run, check_deletes, settle
-from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.result import COMMITTED, Result
 from sentence_beam.transforms.store.runs.run_end import finish
-from sentence_beam.transforms.store.runs.settling import Settled
+from sentence_beam.transforms.store.runs.run_facts import RunFact
+from sentence_beam.transforms.store.runs.run_result import COMMITTED, Result
+from sentence_beam.transforms.store.runs.settled_tables import Settled
 
 
 def settle_run(items: Sequence[tuple[int, bytes] | Problem | None], run: Run) -> RunFact:

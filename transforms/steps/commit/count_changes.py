@@ -32,13 +32,18 @@ from sentence_beam.transforms.store.runs.changed_rows import (
     value_columns,
     write_changes,
 )
-from sentence_beam.transforms.store.runs.changes import buckets_for, repeated
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
-from sentence_beam.transforms.store.runs.deletes import KeyedRows, RowKeys, replaced_keys, rows_gone
-from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.deleted_rows import (
+    KeyedRows,
+    RowKeys,
+    replaced_keys,
+    rows_gone,
+)
+from sentence_beam.transforms.store.runs.listed_changes import buckets_for, repeated
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
-from sentence_beam.transforms.store.runs.result import read_result
-from sentence_beam.transforms.store.runs.settling import Settled
+from sentence_beam.transforms.store.runs.run_facts import RunFact
+from sentence_beam.transforms.store.runs.run_result import read_result
+from sentence_beam.transforms.store.runs.settled_tables import Settled
 from sentence_beam.transforms.store.shards.id_hashes import (
     hashes_by_bucket,
     hashes_in,

@@ -11,7 +11,13 @@ from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.steps.options.from_snapshot import run_like
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
-from sentence_beam.transforms.store.runs.carried import COLUMNS, ROUND, Checked, ShardCheck, stride
+from sentence_beam.transforms.store.runs.carried_check import (
+    COLUMNS,
+    ROUND,
+    Checked,
+    ShardCheck,
+    stride,
+)
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.verification import faults_without_reading
 

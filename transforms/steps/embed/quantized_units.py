@@ -13,8 +13,8 @@ from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import RunFact
-from sentence_beam.transforms.store.runs.reuse import stored_vectors
+from sentence_beam.transforms.store.runs.reused_vectors import stored_vectors
+from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.shards.precision import Ranges, keep_ranges
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore, read_written

@@ -22,7 +22,7 @@ from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store.calibrations import kept_calibration
 from sentence_beam.transforms.store.forms import run_form
 from sentence_beam.transforms.store.records import UnitRecord, reused
-from sentence_beam.transforms.store.runs.reuse import Found, LastSnapshot
+from sentence_beam.transforms.store.runs.reused_vectors import Found, LastSnapshot
 from sentence_beam.transforms.store.shards.precision import kept_ranges
 from sentence_beam.transforms.store.shards.shard_bytes import unit_digest, with_text
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore

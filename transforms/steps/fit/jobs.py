@@ -23,7 +23,7 @@ from sentence_beam.transforms.steps.fit.store_fit import FitJob
 from sentence_beam.transforms.steps.options.index_options import FLOW_SAMPLE, FitOptions
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.open import Store
-from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.shards.shard_reading import is_narrow
 
 OF_STORES = ("store", "sample")  # options that token statistics have no use for

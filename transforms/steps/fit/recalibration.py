@@ -17,7 +17,7 @@ from sentence_beam.transforms.store.forms import run_form
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import UnitRecord, reused
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.reuse import stored_vectors
+from sentence_beam.transforms.store.runs.reused_vectors import stored_vectors
 from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore, read_written
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors

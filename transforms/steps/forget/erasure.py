@@ -25,7 +25,7 @@ from sentence_beam.transforms.store.forgetting.hashes import (
 )
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.run_result import COMMITTED
 
 _WORDS = re.compile(r"[\w.-]+")
 

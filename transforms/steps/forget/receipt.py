@@ -11,7 +11,7 @@ from sentence_beam.transforms.steps.forget.erasure_record import ErasureRecord
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.calibrations import kept_calibration
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.sealed_json import check_digest, sealed, to_bytes
 
 OUT_OF_REACH = (

@@ -60,8 +60,8 @@ from sentence_beam.transforms.store.index_files import checked_files as index_fi
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
-from sentence_beam.transforms.store.runs.settling import Settled
+from sentence_beam.transforms.store.runs.run_facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.runs.settled_tables import Settled
 from sentence_beam.transforms.store.tables.table_parts import read_table
 
 # how far back to look for an index to update, past snapshots without one

@@ -58,7 +58,7 @@ from sentence_beam.transforms.store.index_entries import (
 from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.facts import IndexRecord, RunFact
+from sentence_beam.transforms.store.runs.run_facts import IndexRecord, RunFact
 
 PREFIX = "index"
 TRAINED = "trained"

@@ -49,7 +49,7 @@ from sentence_beam.transforms.store.index_entries import IndexFileEntry
 from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.run_facts import RunFact
 
 
 def divide(sampled: list[TrainingItem]) -> Iterator[TrainingItem]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sentence_beam.transforms.store.entries import TablePart
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs.carried import NOTHING, Checked
+from sentence_beam.transforms.store.runs.carried_check import NOTHING, Checked
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import (
@@ -14,7 +14,7 @@ from sentence_beam.transforms.store.runs.recorded_plan import (
     all_carried,
     write_plan,
 )
-from sentence_beam.transforms.store.runs.result import now, versions
+from sentence_beam.transforms.store.runs.run_result import now, versions
 from sentence_beam.transforms.store.tables.table_columns import UNITS, records_of
 from sentence_beam.transforms.store.tables.table_parts import read_part
 

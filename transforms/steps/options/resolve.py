@@ -42,10 +42,10 @@ from sentence_beam.transforms.store.entries import RangesEntry
 from sentence_beam.transforms.store.forgetting.hashes import ForgottenRows, write_rows
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
-from sentence_beam.transforms.store.runs.carried import stride
+from sentence_beam.transforms.store.runs.carried_check import stride
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.result import now, versions
 from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_result import now, versions
 from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
 from sentence_beam.transforms.store.shards.stored_types import stored_types
 

@@ -35,11 +35,11 @@ from sentence_beam.transforms.steps.plan.whole_plan import notes_of, write_rows
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.carried import STATES, all_states
+from sentence_beam.transforms.store.runs.carried_check import STATES, all_states
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.lease_file import Lease
 from sentence_beam.transforms.store.runs.recorded_plan import has_plan, read_plan
-from sentence_beam.transforms.store.runs.result import Result, read_result
+from sentence_beam.transforms.store.runs.run_result import Result, read_result
 from sentence_beam.transforms.store.shards.stored_types import stored_types
 
 AGAIN = "build the pipeline again, which makes a new run"

@@ -23,7 +23,7 @@ from sentence_beam.transforms.steps.plan.footers import (
 from sentence_beam.transforms.steps.plan.planned import NOT_PENDING, planned_rows, row_of
 from sentence_beam.transforms.store.entries import TableEntry, TablePart
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.carried import ShardCheck, all_states
+from sentence_beam.transforms.store.runs.carried_check import ShardCheck, all_states
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.recorded_plan import input_files
 from sentence_beam.transforms.store.tables.file_rows import compare

@@ -11,7 +11,7 @@ from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import check_deletes, check_rows_left
-from sentence_beam.transforms.store.runs.deletes import row_keys, rows_of_files_left
+from sentence_beam.transforms.store.runs.deleted_rows import row_keys, rows_of_files_left
 from sentence_beam.transforms.store.runs.recorded_plan import span_values, spans_of
 
 

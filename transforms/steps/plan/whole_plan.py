@@ -23,7 +23,12 @@ from sentence_beam.transforms.steps.plan.elements import (
 from sentence_beam.transforms.steps.plan.kept_types import Types
 from sentence_beam.transforms.steps.plan.planned import PLANNED, lacking_columns, measures_of
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.carried import STATES, Checked, checksums_of, of_carried
+from sentence_beam.transforms.store.runs.carried_check import (
+    STATES,
+    Checked,
+    checksums_of,
+    of_carried,
+)
 from sentence_beam.transforms.store.runs.commit import last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
 from sentence_beam.transforms.store.runs.recorded_plan import (
@@ -35,8 +40,8 @@ from sentence_beam.transforms.store.runs.recorded_plan import (
     read_plan,
     write_plan,
 )
-from sentence_beam.transforms.store.runs.result import now
-from sentence_beam.transforms.store.runs.reuse import with_before
+from sentence_beam.transforms.store.runs.reused_vectors import with_before
+from sentence_beam.transforms.store.runs.run_result import now
 
 
 def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[AnySpan] | Problem]:

@@ -15,7 +15,7 @@ from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.ledger import span_name
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs.deletes import PLACE
+from sentence_beam.transforms.store.runs.deleted_rows import PLACE
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
 from sentence_beam.transforms.store.watched import Answer
 

@@ -15,9 +15,9 @@ from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import Run, coming_manifest, last_snapshot
-from sentence_beam.transforms.store.runs.facts import RunFact, WatchRecord
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
-from sentence_beam.transforms.store.runs.settling import Settled
+from sentence_beam.transforms.store.runs.run_facts import RunFact, WatchRecord
+from sentence_beam.transforms.store.runs.settled_tables import Settled
 from sentence_beam.transforms.store.watched import (
     WatchedQueries,
     answers_to_bytes,

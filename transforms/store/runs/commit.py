@@ -40,16 +40,16 @@ from sentence_beam.transforms.store.manifest import (
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.canary import CanaryFile
-from sentence_beam.transforms.store.runs.carried import ROUND, ShardCheck
+from sentence_beam.transforms.store.runs.carried_check import ROUND, ShardCheck
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
-from sentence_beam.transforms.store.runs.rejected import reasons, record_rejected
-from sentence_beam.transforms.store.runs.result import (
+from sentence_beam.transforms.store.runs.rejected_rows import reasons, record_rejected
+from sentence_beam.transforms.store.runs.run_result import (
     COMMITTED,
     now,
 )
-from sentence_beam.transforms.store.runs.settling import Settled, settle_units
-from sentence_beam.transforms.store.runs.sums import Tally
+from sentence_beam.transforms.store.runs.run_sums import Tally
+from sentence_beam.transforms.store.runs.settled_tables import Settled, settle_units
 from sentence_beam.transforms.store.sealed_json import FENCE, sealed, to_bytes
 from sentence_beam.transforms.store.shards.precision import needs_ranges, of_floats
 from sentence_beam.transforms.store.tables.table_parts import read_table

@@ -14,7 +14,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.runs.lease_file import Lease, read_lease
-from sentence_beam.transforms.store.runs.result import has_committed
+from sentence_beam.transforms.store.runs.run_result import has_committed
 
 STALE_SECONDS = 600
 # Of an engine's job, which is silent while it waits for machines.

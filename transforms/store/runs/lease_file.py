@@ -10,7 +10,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.base.json_entries import dataclass_of
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.runs import process
+from sentence_beam.transforms.store.runs import writer_process
 
 WRITING_SECONDS = 1
 
@@ -21,8 +21,8 @@ class Lease:
 
     `job` is the engine's name of the job, `engine` the engine's address ("" if it cannot be
     queried). `boot` and `pid_namespace` tell whether `pid` means a process of this machine,
-    `process_start` which of all that ever have that id (`process.py`); all three are None if the
-    host cannot tell. `machine` names the machine in all its boots, "" in case of doubt. `renewed`
+    `process_start` which of all that ever have that id (`writer_process.py`); all three are None if
+    the host cannot tell. `machine` names the machine in all its boots, "" in case of doubt. `renewed`
     is by the clock of the host that renewed it; taking over does not depend on it.
     """
 
@@ -44,14 +44,14 @@ class Lease:
     ) -> "Lease":
         """Return a lease for a run that starts now."""
         host = socket.gethostname()
-        here = (process.boot_id(), process.pid_namespace())
-        machine = process.machine()
+        here = (writer_process.boot_id(), writer_process.pid_namespace())
+        machine = writer_process.machine()
         if not in_process:
             return cls(
                 run, host, None, runner, job, time.time(), *here, machine=machine, engine=engine
             )
         pid = os.getpid()
-        start = process.start_of(pid)
+        start = writer_process.start_of(pid)
         return cls(run, host, pid, runner, job, time.time(), *here, start, machine)
 
     @property
@@ -64,16 +64,16 @@ class Lease:
         if self.pid is None:
             return False
         if self.boot is None:
-            return self.host == socket.gethostname() and process.start_of(self.pid) is None
-        here = process.boot_id(), process.pid_namespace()
+            return self.host == socket.gethostname() and writer_process.start_of(self.pid) is None
+        here = writer_process.boot_id(), writer_process.pid_namespace()
         if not all(here) or not self.boot:
             return False
         if here[0] != self.boot:
-            machine = self.host, self.machine
-            return bool(self.machine) and machine == (socket.gethostname(), process.machine())
+            here_too = (socket.gethostname(), writer_process.machine())
+            return bool(self.machine) and (self.host, self.machine) == here_too
         if here[1] != self.pid_namespace:
             return False
-        start = process.start_of(self.pid)
+        start = writer_process.start_of(self.pid)
         return start is None or (
             0 not in (start, self.process_start) and start != self.process_start
         )

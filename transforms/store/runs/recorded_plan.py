@@ -37,7 +37,7 @@ from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.counts import PendingCounts
-from sentence_beam.transforms.store.runs.carried import NOTHING, Checked
+from sentence_beam.transforms.store.runs.carried_check import NOTHING, Checked
 from sentence_beam.transforms.store.tables.file_rows import full_path
 from sentence_beam.transforms.store.tables.names import key_texts, stretches_of
 from sentence_beam.transforms.store.tables.table_columns import COUNT, FILES, PENDING, TEXT

@@ -15,7 +15,7 @@ from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.commit import Run, commit, estimate_after
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
-from sentence_beam.transforms.store.runs.result import (
+from sentence_beam.transforms.store.runs.run_result import (
     COMMITTED,
     Result,
     now,
@@ -23,8 +23,8 @@ from sentence_beam.transforms.store.runs.result import (
     remember_result,
     timestamp,
 )
-from sentence_beam.transforms.store.runs.settling import Settled
-from sentence_beam.transforms.store.runs.sums import Tally
+from sentence_beam.transforms.store.runs.run_sums import Tally
+from sentence_beam.transforms.store.runs.settled_tables import Settled
 
 
 def finish(

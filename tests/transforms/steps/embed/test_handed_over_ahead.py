@@ -18,7 +18,7 @@ from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Machine, Recipe
 from sentence_beam.transforms.steps.embed.element_rows import RowEmbedder, RowsJob
 from sentence_beam.transforms.steps.embed.unit_embedder import UnitEmbedder
-from sentence_beam.transforms.store.runs.reuse import NOTHING
+from sentence_beam.transforms.store.runs.reused_vectors import NOTHING
 
 UNITS = 5
 

@@ -17,7 +17,7 @@ from sentence_beam.transforms.steps.forget.erasure_end import finish_erasure
 from sentence_beam.transforms.steps.forget.receipt import read_receipt
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import snapshots
-from sentence_beam.transforms.store.runs.result import Result, record_result
+from sentence_beam.transforms.store.runs.run_result import Result, record_result
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from sentence_beam.transforms.store.forgetting.hashes import (
     write_rows,
 )
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.run_result import COMMITTED
 
 OWN = RememberedOptions(
     text_column="body",

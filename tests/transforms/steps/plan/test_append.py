@@ -12,7 +12,7 @@ from helpers.snapshots import files_of
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.store.manifest import read_manifest
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_result import Result
 
 LARGE, ROWS = 60, 3
 

@@ -19,7 +19,7 @@ from sentence_beam.transforms.steps.plan.grouped_files import max_bits
 from sentence_beam.transforms.store.counts import NONE_PENDING
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.recorded_plan import pending_in, read_plan
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_result import Result
 from sentence_beam.transforms.store.verification import faults
 from sentence_beam.transforms.store.verify_tables import count_faults
 

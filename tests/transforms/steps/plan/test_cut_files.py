@@ -25,7 +25,7 @@ from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.content_plan import ToRead, read_rows
 from sentence_beam.transforms.steps.plan.look import look
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.result import Result
+from sentence_beam.transforms.store.runs.run_result import Result
 
 ROWS = 900
 TEXTS = sentences(ROWS)

@@ -25,10 +25,10 @@ from sentence_beam.transforms.steps.plan.kept_types import types_of
 from sentence_beam.transforms.steps.plan.planned import planned_rows
 from sentence_beam.transforms.steps.plan.whole_plan import notes_of, write_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
-from sentence_beam.transforms.store.runs.carried import STATES
+from sentence_beam.transforms.store.runs.carried_check import STATES
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan, spans_of
-from sentence_beam.transforms.store.runs.result import now
+from sentence_beam.transforms.store.runs.run_result import now
 
 Types = dict[str, str]
 

@@ -37,7 +37,7 @@ from sentence_beam.transforms.steps.plan.look import look_at_all
 from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
 from sentence_beam.transforms.steps.plan.whole_plan import files_in, problems_in
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.carried import STATES
+from sentence_beam.transforms.store.runs.carried_check import STATES
 from sentence_beam.transforms.store.runs.recorded_plan import Standing, has_plan, read_plan
 
 LARGE = 60  # rows: more than files have that share units

@@ -18,7 +18,7 @@ from sentence_beam.transforms.store.runs.answer_figures import (
     ROW_DELETED,
 )
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.result import COMMITTED
+from sentence_beam.transforms.store.runs.run_result import COMMITTED
 
 LETTERS = "abcdefghij"
 NIGHTS = 12

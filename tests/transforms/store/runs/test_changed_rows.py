@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from sentence_beam.transforms.steps.commit import count_changes
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs import changed_rows, changes
+from sentence_beam.transforms.store.runs import changed_rows, listed_changes
 from sentence_beam.transforms.store.runs.changed_rows import BLOCK, Changes
-from sentence_beam.transforms.store.runs.facts import RunFact
+from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.vacuum import find_rubbish, remove
 from sentence_beam.transforms.store.verification import faults
 
@@ -28,7 +28,7 @@ THIRD = {"a": [("1", "x"), ("2", "y"), ("5", "w")], "c": [("4", "u"), ("6", "x")
 
 def listed(old: Manifest, new: Manifest) -> list[dict]:
     """All rows of a diff, sorted."""
-    rows = [row for table in changes.diff(old, new) for row in table.to_pylist()]
+    rows = [row for table in listed_changes.diff(old, new) for row in table.to_pylist()]
     return sorted(rows, key=repr)
 
 

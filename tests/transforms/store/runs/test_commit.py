@@ -46,7 +46,7 @@ from sentence_beam.transforms.store.index_entries import (
 from sentence_beam.transforms.store.ledger import Ledger
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.carried import ROUND
+from sentence_beam.transforms.store.runs.carried_check import ROUND
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.commit import (
     Run,
@@ -56,8 +56,8 @@ from sentence_beam.transforms.store.runs.commit import (
 )
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
-from sentence_beam.transforms.store.runs.result import now, read_result, result_here
 from sentence_beam.transforms.store.runs.run_end import failed
+from sentence_beam.transforms.store.runs.run_result import now, read_result, result_here
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 from sentence_beam.transforms.store.verification import faults
 

@@ -29,10 +29,15 @@ from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs import reuse
+from sentence_beam.transforms.store.runs import reused_vectors
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.result import now
-from sentence_beam.transforms.store.runs.reuse import Known, LastSnapshot, OldShards, with_before
+from sentence_beam.transforms.store.runs.reused_vectors import (
+    Known,
+    LastSnapshot,
+    OldShards,
+    with_before,
+)
+from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 
 
@@ -128,7 +133,7 @@ def test_old_units_are_those_of_the_name_and_of_the_bytes(last: Manifest) -> Non
 def test_only_so_many_other_names_are_looked_up(
     last: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reuse, "RENAMED", 1)
+    monkeypatch.setattr(reused_vectors, "RENAMED", 1)
     files = [input_file(f"{key}.txt", before=("", key)) for key in (B.key, A.key)]
     assert [unit.file for unit in Known(last.root, last.run).of_files(files)] == ["b.txt"]
     own = [replace(file, before=file.before[::-1]) for file in files]
@@ -232,14 +237,14 @@ def test_few_remote_shards_are_fetched_once(
     last: Manifest, monkeypatch: pytest.MonkeyPatch, few: int, times: int
 ) -> None:
     fetched: list[str] = []
-    original = reuse.read_checked
+    original = reused_vectors.read_checked
 
     def read_checked(path: str, *rest: object) -> object:
         fetched.append(path)
         return original(path, *rest)
 
-    monkeypatch.setattr(reuse, "read_checked", read_checked)
-    monkeypatch.setattr(reuse, "FEW_BYTES", few)
+    monkeypatch.setattr(reused_vectors, "read_checked", read_checked)
+    monkeypatch.setattr(reused_vectors, "FEW_BYTES", few)
     monkeypatch.setattr(storage, "is_local", lambda path: False)
     unit = next(unit for unit in records_of(last.root) if unit.file == "a.txt")
     old = OldShards(last.root, SPACE, [unit])

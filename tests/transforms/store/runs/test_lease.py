@@ -18,8 +18,8 @@ from helpers.clock import Clock
 from helpers.snapshots import run_name
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.store.runs import lease, lease_file, process
-from sentence_beam.transforms.store.runs.result import Result, record_result
+from sentence_beam.transforms.store.runs import lease, lease_file, writer_process
+from sentence_beam.transforms.store.runs.run_result import Result, record_result
 
 OLD_FIELDS = ("run", "host", "pid", "runner", "job", "renewed")
 
@@ -87,7 +87,8 @@ def test_a_lease_that_could_not_be_given_back_closes_the_store_to_nobody_in_this
         lease.acquire(root, holder(run="run3"))
     lease.release(root, "run2")
     lease.acquire(
-        root, holder(run="run2", pid=other_process, process_start=process.start_of(other_process))
+        root,
+        holder(run="run2", pid=other_process, process_start=writer_process.start_of(other_process)),
     )
     with pytest.raises(SentenceBeamError, match="run2"):
         lease.acquire(root, holder(run="run3"))
@@ -101,11 +102,13 @@ def test_a_dead_writers_lease_is_taken_over(tmp_path: Path, dead_pid: int) -> No
 
 def test_a_process_that_nobody_has_counted_yet_is_dead(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "600"])
-    lease.acquire(str(tmp_path), holder(pid=child.pid, process_start=process.start_of(child.pid)))
+    lease.acquire(
+        str(tmp_path), holder(pid=child.pid, process_start=writer_process.start_of(child.pid))
+    )
     with pytest.raises(SentenceBeamError, match="run1"):
         lease.check(str(tmp_path))
     child.kill()
-    while process.start_of(child.pid) is not None:
+    while writer_process.start_of(child.pid) is not None:
         time.sleep(0.001)
     lease.check(str(tmp_path))
     child.wait()
@@ -114,7 +117,7 @@ def test_a_process_that_nobody_has_counted_yet_is_dead(tmp_path: Path) -> None:
 def test_a_later_process_of_the_same_id_is_not_the_writer(
     tmp_path: Path, other_process: int
 ) -> None:
-    start = process.start_of(other_process)
+    start = writer_process.start_of(other_process)
     assert start
     lease.acquire(str(tmp_path), holder(pid=other_process, process_start=start))
     with pytest.raises(SentenceBeamError, match="is being written by run run1"):
@@ -150,13 +153,13 @@ def test_a_writer_elsewhere_is_trusted_for_ten_minutes(
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder with what this machine says of itself; it has one network card."""
     here = tmp_path / "machine"
-    monkeypatch.setattr(process, "PROC", here / "proc")
-    monkeypatch.setattr(process, "MACHINE_ID", here / "machine-id")
-    monkeypatch.setattr(process, "NETWORK", here / "net")
+    monkeypatch.setattr(writer_process, "PROC", here / "proc")
+    monkeypatch.setattr(writer_process, "MACHINE_ID", here / "machine-id")
+    monkeypatch.setattr(writer_process, "NETWORK", here / "net")
     for folder in ("net/eth0/device", "net/veth7", "proc/self/ns", "proc/sys/kernel/random"):
         (here / folder).mkdir(parents=True)
     (here / "net/eth0/address").write_text("52:54:00:12:34:56\n")
-    (here / "proc/self/ns/pid").symlink_to(process.WHOLE_MACHINE)
+    (here / "proc/self/ns/pid").symlink_to(writer_process.WHOLE_MACHINE)
     (here / "machine-id").write_text("0123456789abcdef" * 2 + "\n")
     start_again(here, 1)
     return here

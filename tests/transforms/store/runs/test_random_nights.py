@@ -23,8 +23,8 @@ from sentence_beam.transforms.base.errors import LedgerError, SentenceBeamError
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS
-from sentence_beam.transforms.store.runs import made, settling
-from sentence_beam.transforms.store.runs.made import pack
+from sentence_beam.transforms.store.runs import made_units, settled_tables
+from sentence_beam.transforms.store.runs.made_units import pack
 from sentence_beam.transforms.store.runs.recorded_plan import (
     ALL,
     PLAN,
@@ -32,7 +32,7 @@ from sentence_beam.transforms.store.runs.recorded_plan import (
     PlanNotes,
     RecordedPlan,
 )
-from sentence_beam.transforms.store.runs.settling import Settled, settle_units
+from sentence_beam.transforms.store.runs.settled_tables import Settled, settle_units
 from sentence_beam.transforms.store.tables import table_parts
 from sentence_beam.transforms.store.tables.names import stretch_of
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES, MADE, UNITS
@@ -431,8 +431,8 @@ def test_nights_are_those_of_the_model(
 ) -> None:
     rows = (2, 1, 4, 16)[seed % 4]
     small_parts(monkeypatch, rows)
-    monkeypatch.setattr(made, "ROWS_AT_ONCE", (5, 1, 20, 100_000)[seed // 2 % 4])
-    monkeypatch.setattr(settling, "ROWS_AT_ONCE", 3 * rows)
+    monkeypatch.setattr(made_units, "ROWS_AT_ONCE", (5, 1, 20, 100_000)[seed // 2 % 4])
+    monkeypatch.setattr(settled_tables, "ROWS_AT_ONCE", 3 * rows)
     world = World(seed, by_documents=seed % 3 == 2)
     kinds = Counter(kind for kind in nights(str(tmp_path), world, 6))
     assert {"by file", "by content"} <= kinds.keys()

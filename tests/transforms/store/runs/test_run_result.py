@@ -8,7 +8,11 @@ from helpers.snapshots import night, numbered, run_name
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.result import checked_result, has_committed, read_result
+from sentence_beam.transforms.store.runs.run_result import (
+    checked_result,
+    has_committed,
+    read_result,
+)
 from sentence_beam.transforms.store.verification import faults
 
 NO_RESULTS = {

@@ -9,7 +9,7 @@ from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures
 from sentence_beam.transforms.store.runs.changed_rows import Changes
-from sentence_beam.transforms.store.runs.settling import Settled
+from sentence_beam.transforms.store.runs.settled_tables import Settled
 
 
 @dataclass(frozen=True)

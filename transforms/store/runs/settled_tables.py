@@ -33,9 +33,9 @@ from sentence_beam.transforms.store.ledger import (
     check_counted,
     check_tiles,
 )
-from sentence_beam.transforms.store.runs.made import together
+from sentence_beam.transforms.store.runs.made_units import together
 from sentence_beam.transforms.store.runs.recorded_plan import ALL, RecordedPlan
-from sentence_beam.transforms.store.runs.sums import Sums, Tally
+from sentence_beam.transforms.store.runs.run_sums import Sums, Tally
 from sentence_beam.transforms.store.tables.file_rows import count_units, with_counts
 from sentence_beam.transforms.store.tables.names import (
     KEY_DIGITS,

@@ -19,7 +19,7 @@ from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.manifest import Manifest, read_shared
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs.result import has_committed
+from sentence_beam.transforms.store.runs.run_result import has_committed
 from sentence_beam.transforms.store.shards.shard_columns import REUSED_COLUMNS
 from sentence_beam.transforms.store.shards.shard_reading import (
     pooled_vectors,

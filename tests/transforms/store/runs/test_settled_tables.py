@@ -25,7 +25,7 @@ from sentence_beam.transforms.store.runs.recorded_plan import (
     PlanNotes,
     RecordedPlan,
 )
-from sentence_beam.transforms.store.runs.settling import Settled, settle_units
+from sentence_beam.transforms.store.runs.settled_tables import Settled, settle_units
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, records_of
 from sentence_beam.transforms.store.tables.table_parts import read_table
 

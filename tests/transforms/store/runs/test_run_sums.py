@@ -10,7 +10,7 @@ from sentence_beam.transforms.calibration.moved import DIRECTIONS
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.ledger import check_apart
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS, UnitRecord
-from sentence_beam.transforms.store.runs.sums import Sums, Tally
+from sentence_beam.transforms.store.runs.run_sums import Sums, Tally
 from sentence_beam.transforms.store.tables.table_columns import units_table
 
 WORK = {name: 3 + place for place, name in enumerate(WORK_COUNTS)}

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs import changed_rows, changes
+from sentence_beam.transforms.store.runs import changed_rows, listed_changes
 from sentence_beam.transforms.store.runs.changed_rows import Changes, SnapshotShard
-from sentence_beam.transforms.store.runs.changes import SCHEMA, diff
+from sentence_beam.transforms.store.runs.listed_changes import SCHEMA, diff
 from sentence_beam.transforms.store.tables.unit_rows import differing_parts
 
 Rows = list[tuple[str, str]]
@@ -124,7 +124,7 @@ def test_buckets_bound_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     root = str(tmp_path / "store")
     night(root, 0, *(numbered(100 * place, 100 * place + 100) for place in range(4)))
     night(root, 1, *(numbered(100 * place, 100 * place + 100, "other") for place in range(4)))
-    monkeypatch.setattr(changes, "LISTED_ROWS", 100)
+    monkeypatch.setattr(listed_changes, "LISTED_ROWS", 100)
     sizes = [table.num_rows for table in diff(*_both(root))]
     assert sum(sizes) == 400
     assert len(sizes) == 8

@@ -10,8 +10,8 @@ from sentence_beam.transforms.base.arrow_arrays import stream_table
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.corpus.files import key_of
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs import made
-from sentence_beam.transforms.store.runs.made import by_stretch, once, pack, together
+from sentence_beam.transforms.store.runs import made_units
+from sentence_beam.transforms.store.runs.made_units import by_stretch, once, pack, together
 from sentence_beam.transforms.store.tables.table_columns import records_of, values_of
 
 SHARD = {
@@ -103,7 +103,7 @@ def stretches(*numbers: int) -> list[tuple[int, bytes]]:
 def test_all_stretches_are_yielded_some_rows_together(
     monkeypatch: pytest.MonkeyPatch, rows: int, bounds: list[tuple[int, int]]
 ) -> None:
-    monkeypatch.setattr(made, "ROWS_AT_ONCE", rows)
+    monkeypatch.setattr(made_units, "ROWS_AT_ONCE", rows)
     found = list(together(stretches(63, 2, 5, 0)))
     assert [(first, after) for first, after, _ in found] == bounds
     names = [name for *_, table in found for name in table["unit"].to_pylist()]
@@ -121,7 +121,7 @@ def test_without_a_unit_there_is_one_table_of_all_stretches() -> None:
 def test_a_stretch_that_came_twice_is_refused(
     monkeypatch: pytest.MonkeyPatch, number: int, rows: int
 ) -> None:
-    monkeypatch.setattr(made, "ROWS_AT_ONCE", rows)
+    monkeypatch.setattr(made_units, "ROWS_AT_ONCE", rows)
     twice = [*stretches(0, 7, 63), *stretches(number)]
     with pytest.raises(LedgerError, match=f"part {number} of the units came twice"):
         list(together(twice))

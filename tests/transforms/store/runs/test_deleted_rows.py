@@ -13,7 +13,12 @@ from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.deletes import RowKeys, replaced_keys, row_keys, rows_gone
+from sentence_beam.transforms.store.runs.deleted_rows import (
+    RowKeys,
+    replaced_keys,
+    row_keys,
+    rows_gone,
+)
 from sentence_beam.transforms.store.tables.file_rows import moved_files
 
 NO_IDS: dict[str, Any] = {"id_column": None, "keep_text": True}

@@ -18,8 +18,8 @@ from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
 from sentence_beam.transforms.storage.local import LocalStorage
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs import carried
-from sentence_beam.transforms.store.runs.carried import (
+from sentence_beam.transforms.store.runs import carried_check
+from sentence_beam.transforms.store.runs.carried_check import (
     ROUND,
     Checked,
     ShardCheck,
@@ -84,7 +84,9 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     original = storage.sha256_of
     fake_storage.replace_storage(monkeypatch, Remote())
     monkeypatch.setattr(
-        carried.storage, "sha256_of", lambda path: (found["read"].append(path), original(path))[1]
+        carried_check.storage,
+        "sha256_of",
+        lambda path: (found["read"].append(path), original(path))[1],
     )
     return found
 

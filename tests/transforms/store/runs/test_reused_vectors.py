@@ -9,8 +9,8 @@ from helpers.units import make_unit, make_vectors
 
 from sentence_beam.transforms.space import Space, row_hashes
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.runs import reuse
-from sentence_beam.transforms.store.runs.reuse import OldShards
+from sentence_beam.transforms.store.runs import reused_vectors
+from sentence_beam.transforms.store.runs.reused_vectors import OldShards
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -41,13 +41,13 @@ def old(
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Shards that are read whole."""
     seen: list[str] = []
-    original = reuse.read_checked
+    original = reused_vectors.read_checked
 
     def read_checked(path: str, *rest: object) -> object:
         seen.append(Path(path).name[17:29])
         return original(path, *rest)
 
-    monkeypatch.setattr(reuse, "read_checked", read_checked)
+    monkeypatch.setattr(reused_vectors, "read_checked", read_checked)
     return seen
 
 
@@ -84,8 +84,8 @@ def test_shards_that_give_too_little_are_left_unread(
     read: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reuse, "ALWAYS_READ", 2)
-    monkeypatch.setattr(reuse, "ROWS_FOR_ONE", 3)
+    monkeypatch.setattr(reused_vectors, "ALWAYS_READ", 2)
+    monkeypatch.setattr(reused_vectors, "ROWS_FOR_ONE", 3)
     found = old(unit_store, space, written).find(
         row_hashes(["t0", "t1", "t2", "t4", "t5", "t8", "t9", "t12"])
     )

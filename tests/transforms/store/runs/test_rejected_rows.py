@@ -10,7 +10,7 @@ from sentence_beam.transforms.corpus import Rejected
 from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, RecordedPlan
-from sentence_beam.transforms.store.runs.rejected import (
+from sentence_beam.transforms.store.runs.rejected_rows import (
     reasons,
     record_rejected,
     rejected_rows,
