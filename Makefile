@@ -41,9 +41,9 @@ test-command: $(VENV)/dev.stamp
 	$(COMMAND)/bin/python -m pip install --quiet --upgrade pip # before 24.1 it refuses git+file:///
 	@$(call torch,$(COMMAND)/bin)
 	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt 'sentence-beam[cpu] @ $(SOURCE)'
-	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -rs tests/command
+	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m 'slow or not slow' -rs tests/command
 	$(COMMAND)/bin/python -m pip install --quiet -c constraints.txt 'sentence-beam[cpu,serve] @ $(SOURCE)'
-	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/command/test_nights.py -k question
+	SENTENCE_BEAM_COMMAND=$(CURDIR)/$(COMMAND)/bin/sentence-beam OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m 'slow or not slow' tests/command/test_nights.py -k question
 
 # The same with each Python that is installed; others are named and left out.
 test-pythons: $(VENV)/dev.stamp

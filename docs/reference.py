@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from sentence_beam.pipelines.cli import COMMANDS, parser_of
-from sentence_beam.pipelines.common.options import every_command
+from sentence_beam.pipelines.common.options import Parser, every_command
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.index.index_kinds import FLAT_BELOW, automatic_index
 from sentence_beam.transforms.space import FLOAT32_ONLY
@@ -315,6 +315,7 @@ def table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> st
 
 def options(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> Iterator[str]:
     """The rows of options, hidden ones left out."""
+    assert isinstance(parser, Parser)
     for action in actions:
         if (
             action.help == argparse.SUPPRESS
@@ -323,15 +324,18 @@ def options(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> 
         ):
             continue
         meaning, default = said(action.help or "")
-        if action.required:
+        own = parser.own.get(action.dest)
+        if action.required or (own is not None and own.is_needed):
             default = "required"
-        if any(
-            action in one._group_actions
-            for one in parser._mutually_exclusive_groups
-            if one.required
-        ):
+        if any(action in one._group_actions for one in required_sets(parser)):
             default = "one of these"
         yield f"| {name(action)} | {cell(meaning)} | {cell(default)} |"
+
+
+def required_sets(parser: Parser) -> list[argparse._MutuallyExclusiveGroup]:
+    """Return the sets of options of which one is needed; a class checks that of `parser.bare`."""
+    bare = parser.own[parser.bare].exclusive if parser.bare else None
+    return [one for one in parser._mutually_exclusive_groups if one.required or one is bare]
 
 
 def name(action: argparse.Action) -> str:

@@ -31,6 +31,7 @@ from sentence_beam.transforms.corpus.in_memory import Files, batch_name, input_o
 from sentence_beam.transforms.corpus.row_columns import Rows
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.chosen_options import used_columns
+from sentence_beam.transforms.steps.options.input_columns import with_columns_of_rows
 from sentence_beam.transforms.steps.options.keywords import RowsKeywords
 from sentence_beam.transforms.steps.options.resolve import (
     Resolved,
@@ -39,6 +40,7 @@ from sentence_beam.transforms.steps.options.resolve import (
     on_workers,
     resolve_run,
 )
+from sentence_beam.transforms.steps.options.stored import stored_for
 from sentence_beam.transforms.steps.plan.quantised_model import with_int8_model
 from sentence_beam.transforms.store import Store, open_store
 from sentence_beam.transforms.store.manifest import read_manifest
@@ -111,10 +113,18 @@ def embed(
         return _embed_rows(given, _batch(batch, given_options.append), given_options, beam_flags)
 
 
-def _columns_used(options: dict[str, Any]) -> Columns:
-    """The columns of rows that a run with these options uses, by the store's options too."""
+def _columns_used(options: dict[str, Any], rows: Any) -> Columns:
+    """Return the columns of rows that a run with these options uses, by the store's options too.
+
+    Those that are found in the rows are added to the options.
+    """
     given = options_of(EmbedOptions, "embed", {"input": (), **options})
-    return used_columns(given, read_manifest(storage.absolute(given.store)))
+    previous = read_manifest(storage.absolute(given.store))
+    chosen = with_columns_of_rows(given, stored_for(given, previous).source, rows)
+    for name in ("text_column", "id_column"):
+        if getattr(chosen, name) != getattr(given, name):
+            options[name] = getattr(chosen, name)
+    return used_columns(chosen, previous)
 
 
 def _batch(name: str | None, append: bool) -> str | None:

@@ -98,7 +98,7 @@ def lines(prediction: Prediction, store: str, price: float | None = None) -> lis
         *origin_lines(prediction.resolved),
         _files_line(prediction.plan.counts),
         *beside_lines(prediction.plan.counts.beside),
-        *column_lines(prediction.resolved.found),
+        *column_lines(prediction.resolved.found_columns),
         *lacking_lines(prediction.plan.counts.lacking),
         *syntax_lines(prediction.files),
         *bad_lines(prediction.plan.counts.bad),

@@ -169,7 +169,7 @@ search --store s --query x --output /proc/x.csv | 2 | cannot be written
 search --store s --queries empty                | 2 | empty
 search --store s --query x --queries x.txt      | 2 | not allowed with
 pairs --input x.txt --output x.txt              | 2 | must end in
-pairs --input y.csv --text-column body          | 2 | its columns, by its first row: text 'a dog', lang 'en'
+pairs --input y.csv --text-column body          | 2 | its columns, by its first row: text, lang
 files --store s --link mine                     | 2 | holds notes.txt, which is no link to a shard
 files --store s --link x.txt                    | 2 | is no folder
 files --store s --link s/embeddings             | 2 | is no link to a shard

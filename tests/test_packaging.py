@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from helpers.pages import names, tables
+from helpers.variants import variants
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -349,7 +350,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@variants("form", FORMS, kept=(0, 2))
 def test_a_user_may_name_packages_like_folders_of_ours(
     installed: Environment, form: str, tmp_path: Path
 ) -> None:

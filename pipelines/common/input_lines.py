@@ -48,17 +48,17 @@ def files_lines(input_counts: dict[str, Any] | None, pending: int = 0) -> list[s
     return [*lines, *lacking_lines(input_counts.get("lacking", {})), *bad_lines(bad)]
 
 
-def column_lines(found: FoundColumns) -> list[str]:
+def column_lines(columns: FoundColumns) -> list[str]:
     """The line about the columns that were found, without an option that names them."""
     told = []
-    if found.text is not None:
-        told.append(f"text {found.text}")
-    if found.id is not None:
-        told.append(f"ids from {found.id}")
-    elif found.other_id is not None:
-        name = found.other_id
+    if columns.text is not None:
+        told.append(f"text {columns.text}")
+    if columns.id is not None:
+        told.append(f"ids from {columns.id}")
+    elif columns.other_id is not None:
+        name = columns.other_id
         told.append(f"ids from file and row ({name} would do: --id-column {shlex.quote(name)})")
-    elif found.has_ids:
+    elif columns.has_ids:
         told.append("ids from file and row")
     if not told or told == ["text text"]:
         return []

@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         self._shown.append(action)
 
     def _get_positional_actions(self) -> list[argparse.Action]:
-        return [one for one in super()._get_positional_actions() if one not in self._shown]
+        return [each for each in super()._get_positional_actions() if each not in self._shown]
 
     def take_bare(self, arguments: argparse.Namespace, words: Sequence[str]) -> None:
         """Give arguments without a flag to the option that takes them, in place of a file's values.
@@ -234,7 +234,7 @@ def add_options(parser: Parser, kind: type["DataclassInstance"]) -> None:
     sets: dict[Exclusive, argparse._MutuallyExclusiveGroup] = {}
     declarations = declared_in(kind)
     # which the class checks: whether words are given is known when all flags are read
-    unchecked = {one.exclusive for one in declarations.values() if one.bare}
+    unchecked = {each.exclusive for each in declarations.values() if each.bare}
     for item in fields(kind):
         if item.name not in declarations:
             continue

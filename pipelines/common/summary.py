@@ -34,7 +34,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     return [
         *origin_lines(resolved),
         *files_lines(result.input, result.pending.files if result.pending else 0),
-        *column_lines(resolved.found),
+        *column_lines(resolved.found_columns),
         *budget_lines(result),
         rows_line(result.ledger),
         *_work_lines(resolved, result),

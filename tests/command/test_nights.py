@@ -14,7 +14,7 @@ import pytest
 from helpers.families import save_family
 from helpers.installation import SCRIPT, command, environment, has_package
 
-FAMILIES = ("roberta", "qwen3")
+FAMILIES = ("roberta", pytest.param("qwen3", marks=pytest.mark.slow))
 PAIRS = [("5.0", "a b c", "a b d"), ("3.0", "a b x y", "a b"), ("0.5", "m n", "o p")]
 
 
@@ -38,6 +38,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+@pytest.mark.slow
 def test_a_second_night_an_index_and_a_calibration(folder: Path) -> None:
     write_rows(folder / "rows", "q r s")
     night = command(folder, "embed", "--input", "rows/*.jsonl", "--store", "store").ok()

@@ -38,6 +38,7 @@ def embed(corpus: str, store: Path, model: Path, *options: object) -> list[objec
     return ["embed", "--input", corpus, "--store", store, "--model", model, *OPTIONS, *options]
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_task_manager_changes_nothing(
     on_flink: Flink, few: str, model: Path, tmp_path: Path
 ) -> None:

@@ -92,7 +92,7 @@ class History:
 
     def _make_like(self) -> None:
         """A night of the store on its last input, and another store that is made like it."""
-        gates = ["--max-rejects", "1", "--max-deletes", "1"]
+        gates = ["--max-rejects", "1", "--max-deletes", "1", "--budget", "none"]
         # files that were appended may have names that are one name in the run of all
         if self._call("embed", [], *gates, "--budget", "none", statuses=(0, 2)).status:
             return

@@ -237,7 +237,7 @@ def test_impact_is_that_of_masking_by_hand(run: Run, masked: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say one of --store, --input and --task"),
+        ((), "store holds no store"),
         (("--input", "a.txt", "--store", "s"), "say one of --store, --input and --task"),
         (("--input", "{in}/a.txt", "--figure", "heads,tails"), "--figure tails is not known; allowed: cosines"),
         (("--input", "{in}/a.txt", "--figure", "auc"), "--figure auc is of pairs; give them by --task"),

@@ -76,11 +76,10 @@ def test_the_store_keeps_its_canary(run: Run, embed: Run, glob: Path, store: Pat
     run("verify", "--store", store).ok()
 
 
-@pytest.mark.parametrize("normalize", ["--normalize", "--no-normalize"])
 def test_a_model_that_moved_writes_nothing(
-    embed: Run, glob: Path, store: Path, moved: Callable[[float], None], normalize: str
+    embed: Run, glob: Path, store: Path, moved: Callable[[float], None]
 ) -> None:
-    embed(glob, "--dtype", "float32", normalize).ok()
+    embed(glob, "--dtype", "float32", "--normalize").ok()
     before, shards = manifest_of(store), files_in(store, "embeddings", "sidecars", "canary")
     write_lines(glob.parent / "a.txt", sentences(12))
     moved(0.01)
@@ -95,16 +94,6 @@ def test_a_model_that_moved_writes_nothing(
     assert not (store / "lease.json").exists()
     embed(glob, "--max-drift", 0.01).ok()
     assert check_ledger(store, 22, embedded=2, reused=10, carried=10)["canary"] == before["canary"]
-
-
-def test_what_float32_differs_by_is_allowed(
-    embed: Run, glob: Path, store: Path, moved: Callable[[float], None]
-) -> None:
-    embed(glob, "--dtype", "float32").ok()
-    write_lines(glob.parent / "a.txt", sentences(12))
-    moved(2e-5)
-    embed(glob).ok()
-    check_ledger(store, 22, embedded=2, reused=10, carried=10)
 
 
 def test_nights_with_nothing_to_embed_do_not_ask(
@@ -148,24 +137,6 @@ def test_a_run_that_was_not_committed_leaves_its_canary(
     check_ledger(store, 3, embedded=3)
 
 
-def test_a_damaged_canary_is_named(run: Run, embed: Run, glob: Path, store: Path) -> None:
-    embed(glob).ok()
-    path = store / manifest_of(store)["canary"]["path"]
-    path.write_bytes(path.read_bytes()[:-1])
-    assert str(path) in run("verify", "--store", store).err
-    embed(glob).ok()
-    write_lines(glob.parent / "a.txt", sentences(12))
-    embed(glob).failed(1, path, "sha256", "--reembed")
-
-
-@pytest.mark.parametrize("distance", ["-1", "2.5", "nan", "far"])
+@pytest.mark.parametrize("distance", ["2.5", "nan"])
 def test_distances_that_cannot_be(embed: Run, glob: Path, distance: str) -> None:
     embed(glob, "--max-drift", distance).failed(2, "--max-drift", distance)
-
-
-def test_another_index_is_all_that_is_built(embed: Run, glob: Path, store: Path) -> None:
-    embed(glob, "--index", "Flat").ok()
-    shards = files_in(store, "embeddings")
-    embed(glob, "--index", "SQ8").ok()
-    assert check_ledger(store, 20, carried=20)["index"]["factory"] == "SQ8"
-    assert files_in(store, "embeddings") == shards

@@ -17,12 +17,10 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
-from helpers.gcs import Gcs
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import whole_files
 
-BOTH = pytest.mark.parametrize("partition", ["file", "content"])
 TEXT = "# A dog\n\nIt runs.\r\n\n- täxt 文\n"
 
 
@@ -34,7 +32,7 @@ def documents(inputs: Path) -> Path:
     return inputs
 
 
-@BOTH
+@pytest.mark.parametrize("partition", ["file", "content"])
 def test_a_folder_of_markdown_is_a_row_a_file(
     embed: Run, run: Run, documents: Path, store: Path
 ) -> None:
@@ -52,7 +50,6 @@ def test_a_folder_of_markdown_is_a_row_a_file(
     run("verify", "--store", store).ok()
 
 
-@BOTH
 def test_plain_files_are_rows_where_that_is_said(embed: Run, documents: Path, store: Path) -> None:
     write_lines(documents / "d" / "x.txt", ["one", "two"])
     embed(documents, "--format", "file").ok()  # Markdown too: all that is plain text
@@ -73,7 +70,6 @@ def test_markdown_beside_other_files_describes_them(embed: Run, inputs: Path, st
     check_ledger(store, 3)
 
 
-@BOTH
 def test_encodings_and_empty_files(embed: Run, inputs: Path, store: Path) -> None:
     named = {
         "bom.md": b"\xef\xbb\xbfa dog",
@@ -165,7 +161,3 @@ def check_far(run: Run, root: str, store: Path, model: Path) -> None:
 
 def test_documents_on_s3(run: Run, s3: str, store: Path, model: Path) -> None:
     check_far(run, s3, store, model)
-
-
-def test_documents_on_gs(run: Run, gs: str, gcs: Gcs, store: Path, model: Path) -> None:
-    check_far(run, gs, store, model)

@@ -18,7 +18,6 @@ from helpers.corpora import (
     vectors_of,
     write_bytes,
     write_lines,
-    write_parquet,
 )
 from helpers.snapshots import files_of, units_of
 from helpers.variants import variants
@@ -87,15 +86,7 @@ def test_commands_that_read_no_input_carry_groups_over(
     run("verify", "--store", store).ok()
 
 
-def test_unchanged_groups_are_carried(embed: Run, store: Path, many: str) -> None:
-    embed(many, *OPTIONS).ok()
-    before = units_of(store)
-    embed(many).ok()
-    check_ledger(store, written=2 * FILES, carried=2 * FILES)
-    assert units_of(store) == before
-
-
-@variants("change", ["edited", "added", "removed", "emptied"], kept=(0, 2))
+@variants("change", ["edited", "added", "removed", "emptied"], kept=(0,))
 def test_a_change_touches_one_group_and_embeds_its_own_rows(
     embed: Run, run: Run, store: Path, model: Path, inputs: Path, many: str, change: str
 ) -> None:
@@ -128,16 +119,6 @@ def test_a_change_touches_one_group_and_embeds_its_own_rows(
     run("verify", "--store", store).ok()
 
 
-def test_renamed_small_files_keep_their_vectors(
-    embed: Run, store: Path, inputs: Path, many: str
-) -> None:
-    embed(many, *OPTIONS).ok()
-    for number in range(0, FILES, 4):
-        (inputs / f"0/{number:02d}.txt").rename(inputs / f"0/other-{number}.txt")
-    embed(many).ok()
-    assert manifest_of(store)["work"]["embedded"] == 0  # type: ignore[index]
-
-
 def test_a_file_that_grows_leaves_its_group(
     embed: Run, run: Run, store: Path, model: Path, inputs: Path, many: str
 ) -> None:
@@ -159,26 +140,6 @@ def _work(store: Path, **expected: int) -> dict[str, int]:
     for name, count in expected.items():
         assert work[name] == count
     return {name: count for name, count in work.items() if count}
-
-
-def test_fewer_than_sixteen_small_files_stay_alone_and_are_grouped_later_without_the_model(
-    embed: Run, run: Run, store: Path, model: Path, inputs: Path
-) -> None:
-    for number in range(15):
-        write_lines(inputs / f"{number:02d}.txt", sentences(2, 2 * number))
-    many = f"{inputs}/*.txt"
-    embed(many, *OPTIONS).ok()
-    assert len(units_of(store)) == 15
-    write_lines(inputs / "15.txt", ["something quite new"])
-    embed(many).ok()
-    assert {unit["file"] for unit in units_of(store)} == {None}
-    check_ledger(store, written=31, reused=30, embedded=1)
-    (inputs / "15.txt").unlink()
-    embed(many).ok()
-    assert {unit["file"] for unit in units_of(store)} == {None}, (
-        "a store that has groups keeps them"
-    )
-    the_same(store, anew(run, store, model, many))
 
 
 def test_groups_grow_with_what_is_in_them(
@@ -214,28 +175,6 @@ def test_appending_carries_groups_and_leaves_new_files_alone(
     the_same(store, anew(run, store, model, many))
 
 
-def test_appending_a_file_of_the_same_root(embed: Run, store: Path, inputs: Path) -> None:
-    for number in range(20):
-        write_lines(inputs / f"{number:02d}.txt", sentences(2, 2 * number))
-    embed(f"{inputs}/*.txt", *OPTIONS).ok()
-    for path in inputs.iterdir():
-        path.unlink()
-    write_lines(inputs / "new.txt", ["something quite new"])
-    embed(f"{inputs}/*.txt", "--append").ok()
-    check_ledger(store, written=41, carried=40, embedded=1)
-    embed(f"{inputs}/*.txt", "--append").ok()
-    check_ledger(store, written=41, carried=41)
-
-
-def test_a_limit_reads_files_one_by_one(embed: Run, store: Path, many: str) -> None:
-    embed(many, "--limit", 7, *OPTIONS).ok()
-    check_ledger(store, written=7, embedded=7)
-    assert None not in {unit["file"] for unit in units_of(store)}
-    embed(many).ok()
-    check_ledger(store, written=2 * FILES, reused=7, embedded=2 * FILES - 7)
-    assert {unit["file"] for unit in units_of(store)} == {None}
-
-
 def test_rejected_rows_of_a_group_name_their_file(
     embed: Run, run: Run, store: Path, inputs: Path, many: str
 ) -> None:
@@ -243,50 +182,6 @@ def test_rejected_rows_of_a_group_name_their_file(
     embed(many, *OPTIONS, "--max-rejects", 0.5).ok()
     check_ledger(store, written=2 * FILES - 1, rejected=1, embedded=2 * FILES - 1)
     assert "2/02.txt" in run("rejects", "--store", store).ok().out
-
-
-def test_a_damaged_shard_of_a_group_is_made_again(
-    embed: Run, run: Run, store: Path, many: str
-) -> None:
-    embed(many, *OPTIONS).ok()
-    damaged = store / units_of(store)[0]["path"]
-    damaged.unlink()
-    embed(many)
-    run("verify", "--store", store).ok()
-    assert _work(store)["embedded"] == units_of(store)[0]["rows"]
-
-
-def test_parquet_and_ids_of_a_column(
-    embed: Run, run: Run, store: Path, model: Path, inputs: Path
-) -> None:
-    for number in range(20):
-        names = [f"k{number}-{row}" for row in range(3)]
-        write_parquet(
-            inputs / f"{number:02d}.parquet",
-            sentences(3, 3 * number),
-            key=names,
-            lang=["en", "de", "fr"],
-        )
-    many = f"{inputs}/*.parquet"
-    options = (
-        "--unit-tokens",
-        20_000,
-        "--dtype",
-        "float32",
-        "--id-column",
-        "key",
-        "--keep-columns",
-        "lang",
-    )
-    embed(many, *options).ok()
-    assert len(units_of(store)) == 1
-    (inputs / "03.parquet").rename(inputs / "x.parquet")
-    embed(many).ok()
-    check_ledger(store, written=60, reused=60)
-    run(
-        "embed", "--input", many, "--store", store.with_name("fresh"), "--model", model, *options
-    ).ok()
-    the_same(store, store.with_name("fresh"))
 
 
 def test_plan_counts_groups(embed: Run, run: Run, store: Path, model: Path, many: str) -> None:

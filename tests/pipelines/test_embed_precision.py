@@ -17,7 +17,6 @@ from helpers.corpora import (
     manifest_of,
     rows_of,
     sentences,
-    write_bytes,
     write_lines,
 )
 from helpers.snapshots import units_of
@@ -129,11 +128,10 @@ def test_search_compares_queries_with_what_bits_stand_for(make, store: Path, mod
         )
 
 
-@pytest.mark.parametrize("precision", ["int8", "binary"])
 def test_the_store_remembers_and_new_rows_keep_to_its_ranges(
-    embed: Run, make, glob: Path, store: Path, precision: str
+    embed: Run, make, glob: Path, store: Path
 ) -> None:
-    make(precision, *OPTIONS)
+    make("int8", *OPTIONS)
     before, first = manifest_of(store), codes_by_text(store)
     standing = files_in(store, "embeddings", "ranges")
     embed(glob).ok()
@@ -220,25 +218,6 @@ def test_the_floats_of_the_first_night_go_with_vacuum(
     check_ledger(store, 43, embedded=3, carried=40)
 
 
-def test_by_content_too(
-    embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_lines(glob.parent / "b.txt", [*sentences(15, 25), "", *sentences(3)])
-    embed(
-        glob, "--partition", "content", *OPTIONS, "--precision", "int8", "--max-rejects", 0.5
-    ).ok()
-    check_ledger(store, 43, 1, embedded=40, duplicates=3)
-    before = codes_by_text(store)
-    write_lines(glob.parent / "b.txt", sentences(20, 25))
-    embed(glob, "--max-rejects", 0.5).ok()
-    check_ledger(store, 45, embedded=5)
-    after = codes_by_text(store)
-    assert {text: after[text] for text in before} == before
-    forbid(monkeypatch)
-    embed(glob, "--precision", "float32", "--max-rejects", 0.5).ok()
-    check_ledger(store, 45, reused=45)
-
-
 def test_an_index_of_other_bounds_is_not_followed(
     embed: Run, make, glob: Path, store: Path
 ) -> None:
@@ -261,41 +240,6 @@ def test_an_index_of_other_bounds_is_not_followed(
         assert [hit["score"] for hit in found] == pytest.approx(
             [hit["score"] for hit in exact], abs=1e-6
         )
-
-
-def test_a_store_without_rows_gets_its_ranges_with_the_first(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_lines(inputs / "a.txt", [" ", ""])
-    embed(inputs / "*", "--precision", "int8", "--max-rejects", 1).ok()
-    assert manifest_of(store)["ranges"] is None
-    write_lines(inputs / "b.txt", sentences(5))
-    embed(inputs / "*", "--max-rejects", 1).ok()
-    manifest = check_ledger(store, 5, 2, embedded=5)
-    assert manifest["ranges"] is not None
-    assert codes(store).dtype == np.int8
-
-
-def test_a_run_that_fails_commits_nothing_and_the_next_one_goes_on(
-    embed: Run, make, glob: Path, store: Path
-) -> None:
-    write_bytes(glob.parent / "c.txt", b"\xff\n\xff\n")
-    embed(glob, "--precision", "int8", "--max-rejects", 0, *OPTIONS).failed(3)
-    assert manifest_of(store) is None
-    (glob.parent / "c.txt").unlink()
-    standing = files_in(store, "embeddings")
-    make("int8", *OPTIONS)
-    check_ledger(store, 40, embedded=40)
-    assert standing.items() <= files_in(store, "embeddings").items()
-
-
-def test_rejected_rows_and_kept_columns_go_with_the_codes(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_lines(inputs / "a.txt", [*sentences(8), " "])
-    embed(inputs / "*", "--precision", "uint8", "--keep-columns", "text", "--max-rejects", 0.5).ok()
-    check_ledger(store, 8, 1, embedded=8)
-    assert [row["text"] for row in rows_of(store)] == sentences(8)
 
 
 def test_missing_and_changed_ranges_are_named(
@@ -326,3 +270,16 @@ def test_a_folder_of_shards_explains_itself(make, store: Path, model: Path) -> N
     ranges = Ranges.from_bytes(metadata[b"ranges"], path)
     assert ranges.digest == manifest_of(store)["ranges"]["digest"]
     assert json.loads(metadata[b"space"])["precision"] == "uint8"
+
+
+def test_a_store_without_rows_gets_its_ranges_with_the_first(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    write_lines(inputs / "a.txt", [" ", ""])
+    embed(inputs / "*", "--precision", "int8", "--max-rejects", 1).ok()
+    assert manifest_of(store)["ranges"] is None
+    write_lines(inputs / "b.txt", sentences(5))
+    embed(inputs / "*", "--max-rejects", 1).ok()
+    manifest = check_ledger(store, 5, 2, embedded=5)
+    assert manifest["ranges"] is not None
+    assert codes(store).dtype == np.int8

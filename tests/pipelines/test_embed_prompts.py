@@ -13,25 +13,11 @@ import torch
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, vectors_of, write_parquet
 from helpers.prompted import GEMMA, reference, save_prompted, set_prompts
-from helpers.tiny_models import HIDDEN, edit_json
+from helpers.tiny_models import HIDDEN
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer import modules as st
 
-from sentence_beam.transforms.encoder import Encoder
-
-FOLDER: dict[str, tuple[dict[str, str | None], str | None]] = {
-    "both": (GEMMA, None),
-    "a default for all": (GEMMA, "STS"),
-    "query alone": ({"query": "the red dog "}, None),
-    "document alone": ({"document": "a cat "}, "document"),
-    "empty document": ({"query": "the red dog ", "document": ""}, "query"),
-    "null": ({"query": None, "document": None, "passage": "a cat "}, None),
-    "passage": ({"query": "the red dog ", "passage": "a cat "}, "passage"),
-    "corpus before passage": ({"corpus": "the man ", "passage": "a cat "}, None),
-    "document after passage": ({"passage": "the man ", "document": "a cat "}, None),
-    "none": ({}, None),
-}
 TEXTS = sentences(5)
 
 
@@ -70,27 +56,24 @@ def scores(run: Run, store: Path, tmp_path: Path) -> list[float]:
     return [json.loads(line)["score"] for line in output.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("case", FOLDER)
 def test_rows_and_queries_get_the_prompts_of_encode_document_and_encode_query(
-    run: Run, night: Any, folder: Path, store: Path, tmp_path: Path, case: str
+    run: Run, night: Any, folder: Path, store: Path, tmp_path: Path
 ) -> None:
-    set_prompts(folder, *FOLDER[case])
+    set_prompts(folder, GEMMA)
     night()
     model = reference(folder)
     documents = model.encode_document(TEXTS)
     same(rows_of(store), documents)
     cosines = model.similarity(model.encode_query(["horse"]), documents)[0]
     same(scores(run, store, tmp_path), sorted(cosines.tolist(), reverse=True))
-    same(Encoder.load(str(folder), dtype="float32").encode(TEXTS), model.encode(TEXTS))
 
 
-@pytest.mark.parametrize("include", [True, False])
 def test_a_router_with_prompts(
-    run: Run, night: Any, folder: Path, store: Path, tmp_path: Path, include: bool
+    run: Run, night: Any, folder: Path, store: Path, tmp_path: Path
 ) -> None:
     torch.manual_seed(3)
     routes = {
-        route: [st.Transformer(str(folder)), st.Pooling(HIDDEN, mode, include_prompt=include)]
+        route: [st.Transformer(str(folder)), st.Pooling(HIDDEN, mode, include_prompt=False)]
         for route, mode in (("query", "max"), ("document", "mean"))
     }
     SentenceTransformer(
@@ -104,22 +87,11 @@ def test_a_router_with_prompts(
     same(scores(run, store, tmp_path), sorted(cosines.tolist(), reverse=True))
 
 
-def test_a_pooling_that_does_not_count_the_prompt(night: Any, folder: Path, store: Path) -> None:
-    edit_json(folder / "1_Pooling" / "config.json", include_prompt=False)
-    set_prompts(folder, GEMMA)
-    night()
-    same(rows_of(store), reference(folder).encode_document(TEXTS))
-    assert not np.allclose(rows_of(store), reference(folder).encode(TEXTS), atol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("options", "prompt", "query"),
     [
-        (("--prompt", ""), "", "the red dog "),
-        (("--prompt", "the big "), "the big ", "the red dog "),
-        (("--prompt-name", "STS"), "the man ", "the red dog "),
-        (("--query-prompt", "the big "), "a cat ", "the big "),
-        (("--query-prompt", ""), "a cat ", ""),
+        (("--prompt-name", "STS", "--query-prompt", ""), "the man ", ""),
+        (("--prompt", "", "--query-prompt", "the big "), "", "the big "),
     ],
 )
 def test_given_prompts_win_and_stay(
@@ -164,7 +136,7 @@ def test_the_summary_the_plan_and_info_name_both_prompts(
 def test_a_prompt_by_another_name_is_not_used_and_the_summary_says_so(
     night: Any, folder: Path
 ) -> None:
-    set_prompts(folder, *FOLDER["passage"])
+    set_prompts(folder, {"query": "the red dog ", "passage": "a cat "}, "passage")
     note = "the model's prompt 'passage' is not used: say --prompt-name passage"
     assert note in night()
     assert note not in night("--prompt", "")
@@ -197,7 +169,7 @@ def test_prompts_that_a_folder_gets_later_are_another_space(
     same(rows_of(store), reference(folder).encode_document(TEXTS))
 
 
-@pytest.mark.parametrize("chunks", ["budget:tokens=4", "budget:tokens=4,combine=mean", "late"])
+@pytest.mark.parametrize("chunks", ["budget:tokens=4,combine=mean", "late"])
 def test_documents_in_pieces_have_the_prompt(
     night: Any, folder: Path, store: Path, tmp_path: Path, inputs: Path, run: Run, chunks: str
 ) -> None:

@@ -2,7 +2,6 @@
 embedded again.
 """
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from helpers.commands import Outcome, Run
 from helpers.corpora import (
     check_ledger,
     files_in,
-    ids_of,
     manifest_of,
     rows_of,
     sentences,
@@ -21,7 +19,6 @@ from helpers.corpora import (
     write_parquet,
 )
 from helpers.snapshots import files_of, units_of
-from helpers.variants import variants
 
 from sentence_beam.transforms.store import open_store
 
@@ -75,76 +72,6 @@ def test_a_renamed_file_is_carried_and_stays_so(
     assert units_of(store, check_ledger(store, 30, carried=30)) == units_of(store, after)
 
 
-def test_files_that_swap_their_names_are_carried(
-    night: Callable[..., Outcome], inputs: Path, store: Path
-) -> None:
-    a, b = put(inputs / "a.parquet", 0, 10), put(inputs / "b.parquet", 10, 30)
-    night()
-    vectors = vectors_of(store)
-    a.rename(inputs / "c.parquet")
-    b.rename(a)
-    (inputs / "c.parquet").rename(b)
-    night()
-    manifest = check_ledger(store, 30, carried=30)
-    rows = {
-        name: sum(u["rows"] for u in units_of(store, manifest) if u["file"] == name)
-        for name in ("a.parquet", "b.parquet")
-    }
-    assert rows == {"a.parquet": 20, "b.parquet": 10}
-    assert vectors_of(store) == vectors
-
-
-def test_a_copy_is_read_but_not_embedded(
-    night: Callable[..., Outcome], inputs: Path, store: Path
-) -> None:
-    put(inputs / "a.parquet", 0, 10)
-    night()
-    shutil.copy(inputs / "a.parquet", inputs / "b.parquet")
-    shutil.copy(inputs / "a.parquet", inputs / "c.parquet")
-    (inputs / "a.parquet").unlink()
-    night()
-    check_ledger(store, 20, carried=10, reused=10)
-    assert len(set(paths(store))) == len(paths(store))
-
-
-@variants("other", ["a copy", "another file"], kept=(0,))
-def test_no_shard_is_shared_when_an_old_name_comes_back(
-    night: Callable[..., Outcome], inputs: Path, store: Path, other: str
-) -> None:
-    put(inputs / "a.parquet", 0, 10)
-    put(inputs / "c.parquet", 10, 20)
-    night()
-    (inputs / "a.parquet").rename(inputs / "b.parquet")
-    night()
-    check_ledger(store, 20, carried=20)
-    if other == "a copy":
-        shutil.copy(inputs / "b.parquet", inputs / "a.parquet")
-    else:
-        (inputs / "c.parquet").rename(inputs / "a.parquet")
-    for carried in (10 if other == "a copy" else 20, None):
-        night()
-        assert len(set(paths(store))) == len(paths(store))
-        rows = len(ids_of(store))
-        check_ledger(store, rows, carried=rows if carried is None else carried)
-
-
-def test_a_renamed_file_whose_shard_is_gone_is_read(
-    night: Callable[..., Outcome],
-    embed: Run,
-    inputs: Path,
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    put(inputs / "a.parquet", 0, 10)
-    with monkeypatch.context():
-        night()
-    (store / paths(store)[0]).unlink()
-    (inputs / "a.parquet").rename(inputs / "b.parquet")
-    embed(inputs / "**").ok()
-    manifest = check_ledger(store, 10)
-    assert 0 < manifest["work"]["embedded"] < 10
-
-
 def test_without_an_id_column_vectors_are_reused_and_ids_are_new(
     embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,24 +106,12 @@ def test_the_same_bytes_packed_otherwise_are_another_file(
     check_ledger(store, 2, carried=2)
 
 
-def test_rejected_rows_of_a_renamed_file_are_carried_too(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_parquet(inputs / "a.parquet", ["one", "", "two"], id=["x", "y", "z"])
-    embed(inputs / "*", "--id-column", "id", "--max-rejects", 0.5).ok()
-    (inputs / "a.parquet").rename(inputs / "b.parquet")
-    embed(inputs / "*", "--max-rejects", 0.5).ok()
-    check_ledger(store, 2, 1, carried=2)
-    assert [row["id"] for row in rows_of(store)] == ["x", "z"]
-
-
-@pytest.mark.parametrize("partition", ["file", "content"])
 def test_a_file_under_another_value_of_a_kept_column_is_read_again(
-    partition: str, night: Callable[..., Outcome], inputs: Path, store: Path
+    night: Callable[..., Outcome], inputs: Path, store: Path
 ) -> None:
     put(inputs / "lang=en/a.parquet", 0, 20)
     put(inputs / "lang=fr/b.parquet", 20, 30)
-    night("--keep-columns", "lang", "--partition", partition)
+    night("--keep-columns", "lang")
     (inputs / "lang=en").rename(inputs / "lang=de")
     night()
     check_ledger(store, 30, embedded=0)

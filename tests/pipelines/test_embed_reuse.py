@@ -11,7 +11,6 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
-    ids_of,
     manifest_of,
     rows_of,
     sentences,
@@ -118,17 +117,6 @@ def test_rows_that_moved_within_their_file_are_found_in_any_of_its_shards(
     assert vectors_of(store) == before
 
 
-def test_deleted_rows_are_gone(
-    embed: Run, parquet: Path, store: Path, forbid_model: Callable[[], None]
-) -> None:
-    forbid_model()
-    keep = [i for i in range(40) if i % 3]
-    write_parquet(parquet, [sentences(40)[i] for i in keep], 10, key=[f"k{i}" for i in keep])
-    embed(parquet).ok()
-    check_ledger(store, len(keep), reused=len(keep))
-    assert sorted(ids_of(store)) == sorted(f"k{i}" for i in keep)
-
-
 def test_copies_of_old_text_are_reused_and_copies_of_new_text_are_duplicates(
     embed: Run, inputs: Path, store: Path, encoded: list[str]
 ) -> None:
@@ -198,18 +186,6 @@ def test_other_columns_units_and_output_need_no_model(
     assert_as_anew(run, store, model, parquet, *before, *options)
 
 
-def test_output_options_can_be_taken_back(
-    embed: Run, parquet: Path, store: Path, forbid_model: Callable[[], None]
-) -> None:
-    forbid_model()
-    first, before = manifest_of(store), vectors_of(store)
-    embed(parquet, "--dim", 8, "--normalize").ok()
-    embed(parquet, "--dim", 24, "--no-normalize").ok()
-    last, after = manifest_of(store), vectors_of(store)
-    assert last["space"] == first["space"]
-    assert np.allclose([before[i] for i in before], [after[i] for i in before], atol=1e-6)
-
-
 def test_changed_kept_values_rewrite_the_shard_alone(
     embed: Run, inputs: Path, store: Path, forbid_model: Callable[[], None]
 ) -> None:
@@ -244,13 +220,6 @@ def test_a_damaged_old_shard_is_not_reused(
     assert_as_anew(
         run, store, model, parquet, "--unit-tokens", 100, "--id-column", "key", "--dtype", "float32"
     )
-
-
-def test_a_lost_old_shard_is_made_again_and_said(embed: Run, parquet: Path, store: Path) -> None:
-    unit = units_of(store)[2]
-    (store / unit["path"]).unlink()
-    assert f"damaged     {unit['path']}" in embed(parquet).ok().out
-    check_ledger(store, 40, reused=30, embedded=10)
 
 
 # --- embedding anew

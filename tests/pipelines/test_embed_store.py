@@ -26,7 +26,7 @@ from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.transforms.store.runs import lease, lease_file
+from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.result import read_result
 
 
@@ -56,7 +56,7 @@ def unfinished(embed: Run, glob: Path, store: Path) -> Path:
 # --- places that cannot be written
 
 
-@pytest.mark.parametrize("output", ["file/store", "/proc/store", "/dev/null/store", "file"])
+@pytest.mark.parametrize("output", ["file/store", "/dev/null/store"])
 def test_an_output_that_cannot_be_made(
     run: Run, model: Path, glob: Path, tmp_path: Path, output: str
 ) -> None:
@@ -104,7 +104,7 @@ def _full_after(patch: pytest.MonkeyPatch, writes: int) -> None:
     fake_storage.meet(patch, "write_temporary", write)
 
 
-@pytest.mark.parametrize("writes", [0, 3, 12, 14])
+@pytest.mark.parametrize("writes", [0, 12])
 def test_a_disk_that_fills_up_costs_the_run_and_no_finished_unit(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
@@ -139,22 +139,6 @@ def test_a_disk_that_fills_up_behind_the_commit(
     assert not list((store / "runs").glob("*/result.json"))
     embed(glob, *ALL).ok()
     check_ledger(store, 21, 1, carried=21)
-
-
-def test_a_disk_that_fills_up_leaves_the_last_snapshot(
-    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_lines(inputs / "a.txt", sentences(5))
-    embed(inputs / "*").ok()
-    before = (store / "manifest.json").read_bytes()
-    write_lines(inputs / "b.txt", sentences(5, 5))
-    for writes in range(1, 5):  # lease, plan, shard, sidecar, manifest
-        with monkeypatch.context() as patch:
-            _full_after(patch, writes)
-            assert embed(inputs / "*").status == 1
-        assert (store / "manifest.json").read_bytes() == before
-    embed(inputs / "*").ok()
-    check_ledger(store, 10)
 
 
 @pytest.fixture
@@ -228,16 +212,6 @@ def test_the_lease_of_a_dead_writer_is_taken_over(
     assert not (store / "lease.json").exists()
 
 
-def test_a_lease_that_cannot_be_read_is_nobodys(
-    embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease_file, "WRITING_SECONDS", 0)
-    store.mkdir()
-    (store / "lease.json").write_bytes(b'{"run": "r"}')
-    embed(glob, *ALL).ok()
-    assert not (store / "lease.json").exists()
-
-
 def test_a_commit_in_between_stands_and_the_later_run_says_so(
     embed: Run,
     glob: Path,
@@ -298,100 +272,10 @@ def test_an_unforeseen_failure_is_one_line_and_on_record(
 # --- what an earlier run left
 
 
-def _edited(path_: Path, **changes: object) -> None:
-    path_.write_text(json.dumps({**json.loads(path_.read_text()), **changes}))
-
-
-def _without(path: Path, name: str) -> None:
-    path.write_text(
-        json.dumps(
-            {key: value for key, value in json.loads(path.read_text()).items() if key != name}
-        )
-    )
-
-
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "gone": Path.unlink,
-    "empty": lambda path: path.write_bytes(b""),
-    "cut short": lambda path: path.write_bytes(path.read_bytes()[:-20]),
-    "not json": lambda path: path.write_bytes(b"\x00\xff" * 50),
-    "a list": lambda path: path.write_bytes(b"[]"),
-    "a field less": lambda path: _without(path, "rows"),
-    "another count": lambda path: _edited(path, rows=4),
-    "more read": lambda path: _edited(path, read=99, rejected=94),
-    "another range": lambda path: _edited(path, range=[3]),
-    "another shard": lambda path: _edited(path, **{"path": "embeddings/other.parquet"}),
-    "text for a count": lambda path: _edited(path, embedded="five"),
-}
-
-
-def test_damaged_sidecars_cost_nothing(
-    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for i in range(len(DAMAGES)):
-        write_lines(inputs / f"{i:02d}.txt", sentences(5, 5 * i))
-    embed(inputs / "*").ok()
-    (store / "manifest.json").unlink()
-    before = files_in(store, "embeddings")
-    for path, damage in zip(sorted((store / "sidecars").iterdir()), DAMAGES.values(), strict=True):
-        damage(path)
-    monkeypatch.setattr(
-        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
-        lambda job: pytest.fail("embedded again"),
-    )
-    embed(inputs / "*").ok()
-    rows = 5 * len(DAMAGES)
-    check_ledger(store, rows, embedded=rows)
-    assert files_in(store, "embeddings") == before
-
-
-def _flip(path: Path, at: float) -> None:
-    data = bytearray(path.read_bytes())
-    data[int(at * len(data))] ^= 0xFF
-    path.write_bytes(data)
-
-
-@variants(("at", "sidecar_too"), [(0.0, False), (0.9, False), (0.5, True)], kept=(2,))
-def test_a_damaged_shard_is_made_again_and_no_other(
-    embed: Run, unfinished: Path, store: Path, at: float, sidecar_too: bool
-) -> None:
-    embed(unfinished, *ALL).ok()
-    vectors = vectors_of(store)
-    (store / "manifest.json").unlink()
-    shard = sorted((store / "embeddings").iterdir())[1]
-    whole, before = shard.read_bytes(), files_in(store, "embeddings")
-    _flip(shard, at)
-    if sidecar_too:
-        for path in (store / "sidecars").iterdir():
-            path.unlink()
-    embed(unfinished, *ALL).ok()
-    check_ledger(store, 21, 1, embedded=21)
-    after = files_in(store, "embeddings")
-    assert vectors_of(store) == vectors
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed <= {f"embeddings/{shard.name}"}
-    if not sidecar_too:  # which holds a checksum of every byte; Parquet's own leave some out
-        assert shard.read_bytes() == whole
-
-
 def test_a_missing_reject_file_is_written_again(embed: Run, unfinished: Path, store: Path) -> None:
     next((store / "rejects").iterdir()).unlink()
     embed(unfinished, *ALL).ok()
     check_ledger(store, 21, 1)
-
-
-@pytest.mark.parametrize(
-    "damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])]
-)
-def test_a_carried_shard_that_is_gone_or_cut_short_is_made_again(
-    embed: Run, glob: Path, store: Path, damage: Callable[[Path], object]
-) -> None:
-    embed(glob, *ALL).ok()
-    vectors = vectors_of(store)
-    damage(sorted((store / "embeddings").iterdir())[0])
-    embed(glob, *ALL).ok()
-    check_ledger(store, 21, 1)
-    assert vectors_of(store) == vectors
 
 
 MANIFESTS = [b"", b'{"format": 1, "run": "x"', b"[]", b"{}", b'{"format": 99}', b"\x00\xff\xfe"]
@@ -425,3 +309,28 @@ def test_foreign_files_in_a_store_are_left_alone(embed: Run, glob: Path, store: 
     embed(glob, *ALL).ok()
     check_ledger(store, 21, 1)
     assert (store / "notes.txt").read_text() == "mine"
+
+
+def _flip(path: Path, at: float) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(at * len(data))] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_without_sidecars_a_damaged_shard_is_made_again_and_no_other(
+    embed: Run, unfinished: Path, store: Path
+) -> None:
+    embed(unfinished, *ALL).ok()
+    vectors = vectors_of(store)
+    (store / "manifest.json").unlink()
+    shard = sorted((store / "embeddings").iterdir())[1]
+    before = files_in(store, "embeddings")
+    _flip(shard, 0.5)
+    for path in (store / "sidecars").iterdir():
+        path.unlink()
+    embed(unfinished, *ALL).ok()
+    check_ledger(store, 21, 1, embedded=21)
+    after = files_in(store, "embeddings")
+    assert vectors_of(store) == vectors
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= {f"embeddings/{shard.name}"}

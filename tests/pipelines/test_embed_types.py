@@ -9,6 +9,8 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
+    ids_of,
+    manifest_of,
     rejects_of,
     rows_of,
     sentences,
@@ -16,13 +18,11 @@ from helpers.corpora import (
     write_jsonl,
     write_parquet,
 )
-from helpers.snapshots import units_of
 
 import sentence_beam as sb
 from sentence_beam.transforms.store import open_store
 
 TEXTS = sentences(12)
-SMALL, LARGE = ("--unit-tokens", 40), ("--unit-tokens", 100_000)
 
 
 def numbered(values: Iterable[Any], start: int = 0) -> list[dict[str, Any]]:
@@ -43,16 +43,11 @@ def search(store: Path, where: str) -> list[dict[str, Any]]:
     return open_store(str(store)).search(TEXTS[0], 99, where=where)
 
 
-@pytest.mark.parametrize(
-    "how", [LARGE, pytest.param(SMALL, marks=pytest.mark.slow), ("--partition", "content")]
-)
-def test_a_new_store_has_the_types_of_json(
-    embed: Run, inputs: Path, store: Path, how: tuple
-) -> None:
+def test_a_new_store_has_the_types_of_json(embed: Run, inputs: Path, store: Path) -> None:
     columns = ("--id-column", "id", "--keep-columns", "n")
     write_jsonl(inputs / "a.jsonl", numbered([9, 100, None]))
     write_jsonl(inputs / "b.jsonl", numbered([20.5, 7], 3))
-    embed(inputs / "*", *columns, *how).ok()
+    embed(inputs / "*", *columns).ok()
     assert (type_of(store), values_of(store)) == ("double", [9.0, 100.0, None, 20.5, 7.0])
     assert sorted(hit["n"] for hit in search(store, "n < 21")) == [7.0, 9.0, 20.5]
     # whole numbers alone: floats all the same
@@ -63,20 +58,8 @@ def test_a_new_store_has_the_types_of_json(
     assert (type_of(store), values_of(store)) == ("double", [9.0, 100.0, None, 20.0, 7.0])
 
 
-def test_many_small_files_share_units_and_types(embed: Run, inputs: Path, store: Path) -> None:
-    for n in range(16):
-        write_jsonl(
-            inputs / f"{n:02}.jsonl", [{"id": str(n), "text": f"{TEXTS[n % 12]} {n}", "n": n}]
-        )
-    embed(inputs / "*", "--id-column", "id", "--keep-columns", "n", *LARGE).ok()
-    manifest = check_ledger(store, 16)
-    assert [unit["file"] for unit in units_of(store, manifest)] == [None]
-    assert (type_of(store), values_of(store)) == ("int64", list(range(16)))
-
-
-@pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
 def test_a_column_of_text_stays_text_until_a_type_is_given(
-    run: Run, embed: Run, inputs: Path, store: Path, partition: str
+    run: Run, embed: Run, inputs: Path, store: Path
 ) -> None:
     write_jsonl(inputs / "a.jsonl", numbered([9, 100, 20]))
     embed(inputs / "*", "--id-column", "id", "--keep-columns", "n:str").ok()
@@ -99,25 +82,6 @@ def test_a_column_of_text_stays_text_until_a_type_is_given(
     embed(inputs / "*").ok()
     check_ledger(store, 3, carried=3)
     assert type_of(store) == "string"
-
-
-def test_types_given_for_csv(embed: Run, inputs: Path, store: Path) -> None:
-    lines = [
-        "text,price,day,ok,name",
-        "one,9,2026-01-02,yes,9",
-        "two,100,2026-03-02,no,x",
-        "three,,,,",
-    ]
-    write_bytes(inputs / "a.csv", "\n".join(lines).encode())
-    columns = "price:int,day:date,ok:bool,name"
-    embed(inputs / "*", "--keep-columns", columns).ok()
-    kinds = [type_of(store, name) for name in ("price", "day", "ok", "name")]
-    assert kinds == ["int64", "date32[day]", "bool", "string"]
-    found = search(store, "price < 10 AND day >= '2026-01-02' AND ok")
-    assert [(hit["price"], str(hit["day"]), hit["ok"], hit["name"]) for hit in found] == [
-        (9, "2026-01-02", True, "9")
-    ]
-    assert len(search(store, "price IS NULL AND day IS NULL AND ok IS NULL")) == 1
 
 
 def test_rows_with_other_values_are_rejected_with_their_reason(
@@ -152,22 +116,19 @@ def test_files_that_are_added_have_the_stores_types(embed: Run, inputs: Path, st
     assert (type_of(store), values_of(store)) == ("string", ["1", "2", "3", None, "many"])
 
 
-@pytest.mark.parametrize("how", [(), ("--append",)], ids=["all files", "append"])
-def test_a_column_without_values_gets_its_type_later(
-    embed: Run, inputs: Path, store: Path, how: tuple
-) -> None:
+def test_a_column_without_values_gets_its_type_later(embed: Run, inputs: Path, store: Path) -> None:
     write_jsonl(inputs / "a.jsonl", numbered([None, None]))
     embed(inputs / "*", "--id-column", "id", "--keep-columns", "n").ok()
     assert type_of(store) == "string"
     write_jsonl(inputs / "b.jsonl", numbered([5], 2))
-    embed(inputs / ("b.jsonl" if how else "*"), *how).ok()
+    embed(inputs / "b.jsonl", "--append").ok()
     manifest = check_ledger(store, 3, embedded=1)
     assert (type_of(store), values_of(store)) == ("int64", [None, None, 5])
     assert manifest["options"]["keep_types"] == {"n": "int"}
     write_jsonl(inputs / "c.jsonl", numbered([5.5], 3))
-    said = embed(inputs / ("c.jsonl" if how else "*"), *how).ok().out
+    said = embed(inputs / "c.jsonl", "--append").ok().out
     assert "1 rejected: kept column n is not int (--keep-columns n:float takes more" in said
-    embed(inputs / ("c.jsonl" if how else "*"), *how, "--keep-columns", "n:float").ok()
+    embed(inputs / "c.jsonl", "--append", "--keep-columns", "n:float").ok()
     check_ledger(store, 4, embedded=1)
     assert (type_of(store), values_of(store)) == ("double", [None, None, 5.0, 5.5])
 
@@ -220,3 +181,67 @@ def test_types_by_name_in_python(inputs: Path, store: Path, model: Path) -> None
         "int64",
         "string",
     ]
+
+
+@pytest.mark.parametrize("name", ["id", "embedding", "piece"])
+def test_kept_columns_that_a_shard_has_already(
+    embed: Run, inputs: Path, store: Path, name: str
+) -> None:
+    write_parquet(inputs / "a.parquet", ["one"], **{name: ["x"]})
+    mend = "say --id-column id" if name == "id" else "rename"
+    embed(inputs / "*", "--keep-columns", f"text,{name}").failed(2, f"--keep-columns {name}", mend)
+    assert not store.exists()
+
+
+def test_kept_columns_whose_types_differ_between_files(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    write_parquet(inputs / "a.parquet", ["one"], n=[1])
+    write_parquet(inputs / "b.parquet", ["two"], n=["x"])
+    write_parquet(inputs / "c.parquet", ["three"])
+    assert "n in 1 file" in embed(inputs / "*", "--keep-columns", "n").ok().out
+    check_ledger(store, 3)
+    assert {row["text"]: row["n"] for row in rows_of(store)} == {
+        "one": "1",
+        "two": "x",
+        "three": None,
+    }
+
+
+def test_found_columns_are_said_and_remembered(
+    embed: Run, plan: Run, inputs: Path, store: Path
+) -> None:
+    path = inputs / "a.csv"
+    rows = "".join(f"R{n},{text}\n" for n, text in enumerate(sentences(4)))
+    write_bytes(path, f"review_id,body\n{rows}".encode())
+    line = (
+        "columns     text body; ids from file and row (review_id would do: --id-column review_id)\n"
+    )
+    assert line in plan(path).ok().out
+    assert line in embed(path).ok().out
+    options = manifest_of(store)["options"]
+    assert (options["text_column"], options["id_column"]) == ("body", None)
+    more = rows.replace("\n", ",a b c,7\n")
+    write_bytes(path, f"review_id,body,title,id\n{more}".encode())
+    assert "\ncolumns " not in embed(path).ok().out
+    assert sorted(ids_of(store)) == [f"a.csv#{n}" for n in range(4)]
+
+
+def test_a_null_in_a_found_column_of_ids_is_a_rejected_row(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    path = inputs / "a.csv"
+    texts = "".join(f"{n},{text}\n" for n, text in enumerate(sentences(1200)))
+    write_bytes(path, f"id,remark\n{texts},one more row\n".encode())
+    out = embed(path, "--max-rejects", 0.1).ok().out
+    assert "columns     text remark; ids from id\n" in out
+    rows = manifest_of(store)["rows"]
+    assert (rows["read"], rows["rejected"]) == (1201, 1)
+
+
+def test_no_column_is_guessed_and_no_store_begun(embed: Run, inputs: Path, store: Path) -> None:
+    path = inputs / "a.csv"
+    write_bytes(path, b"title,body\na title of it,a body of some words\n")
+    embed(path).failed(2, "title 'a title of it'", "--text-template '{title}\\n\\n{body}'")
+    assert not store.exists()
+    embed(path, "--text-template", "{title} {body}").ok()

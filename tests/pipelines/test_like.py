@@ -74,6 +74,24 @@ def test_the_answers_of_both(run: Run, old: Path, inputs: Path, tmp_path: Path) 
     run(*asked, "--remove").failed(2, "--like", "--remove")
 
 
+def test_answers_of_files_that_wait_for_their_budget(
+    run: Run, old: Path, inputs: Path, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    texts = sentences(4, 3)
+    write_parquet(inputs / "b.parquet", texts, id=[f"b{n}" for n in range(4)], lang=["en"] * 4)
+    run("embed", "--store", old).ok()
+    run("embed", "--like", old, "--pooler", "max", "--store", new, "--budget", "1").ok()
+    asked = ("watch", "--store", new, "--like", old, "--json")
+    values = json.loads(run(*asked).ok().out)
+    lost = [row for query in values["differing"] for row in query["only_there"]]
+    pending = [row for row in lost if row["id"].startswith("b")]
+    assert values["causes"]["pending"] == len(pending) > 0
+    assert all(row["cause"] == "pending" for row in pending)
+    run("embed", "--store", new).ok()
+    assert "pending" not in json.loads(run(*asked).ok().out)["causes"]
+
+
 def test_python_takes_the_last_input_too(old: Path, inputs: Path, tmp_path: Path) -> None:
     assert sb.embed(store=old).manifest.data["work"]["carried"] == 19
     new = sb.embed(store=tmp_path / "new", like=old, text_column="lang")

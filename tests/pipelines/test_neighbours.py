@@ -273,7 +273,9 @@ def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path, model: Path
     )
     run(*asked, "--of", tmp_path / "nowhere").failed(2, "holds no store")
     run(*asked, "--queries", tmp_path / "no.txt").failed(2, "--queries", "no file matches")
-    run(*asked, "--queries", made / "named.jsonl").failed(2, "named.jsonl", "text")
+    run(*asked, "--queries", made / "named.jsonl", "--text-column", "absent").failed(
+        2, "named.jsonl", "no column absent"
+    )
     run(*asked, "--of", made / "store", "--text-column", "body").failed(
         2, "--text-column is for --queries"
     )

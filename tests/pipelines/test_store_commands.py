@@ -545,10 +545,10 @@ def test_queries_get_the_models_prompt_for_queries(
 
 
 def test_a_store_remembers_the_prompt_for_queries(
-    run: Run, inputs: Path, store: Path, tmp_path: Path
+    run: Run, inputs: Path, store: Path, tmp_path: Path, model: Path
 ) -> None:
     write_lines(inputs / "a.txt", sentences(5))
-    options = ("--dtype", "float32", "--normalize", "--prompt", "a cat ")
+    options = ("--model", model, "--dtype", "float32", "--normalize", "--prompt", "a cat ")
     embed = run("embed", "--input", inputs / "*", "--store", store, *options).ok
     embed()
     note = "none is known for queries"
@@ -728,6 +728,10 @@ def test_planning_reads_footers_alone(
         str(model),
         "--unit-tokens",
         "100",
+        "--text-column",  # else its values are looked at
+        "text",
+        "--id-column",
+        "",
     ]
     found = look(
         resolve_run(

@@ -21,12 +21,10 @@ from sentence_beam.transforms.corpus.column_types import ColumnType
 from sentence_beam.transforms.corpus.files import InputFile
 
 ITS_COLUMNS = "its columns"
-TEXT_OPTION = "--text-column"
 SAMPLED = 20  # rows, for one value of each column
 SHOWN = 30  # characters of a value
 Kinds = Mapping[str, ColumnType]
 NO_KINDS: Kinds = MappingProxyType({})
-NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -105,17 +103,7 @@ class FileColumns(ABC):
 
     def missing_error(self, name: str, option: str) -> OptionError:
         """Return the error for a column that the file does not have."""
-        values = self.sample_values(option)
-        return no_column(self.file, name, option, ITS_COLUMNS, self.names(), values)
-
-    def sample_values(self, option: str) -> Mapping[str, Any]:
-        """Return a value of each column, for the message about a missing text; else none."""
-        if option != TEXT_OPTION:
-            return {}
-        return {
-            name: next((value for value in values if value not in (None, "")), None)
-            for name, values in self.first_values(SAMPLED).items()
-        }
+        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
 
 
 def name_options(
@@ -124,7 +112,7 @@ def name_options(
     """Return the columns that options name, each with its option."""
     named: list[tuple[str, str]] = []
     if text is not None:
-        named.append((TEXT_OPTION, text))
+        named.append(("--text-column", text))
     if id_column is not None:
         named.append(("--id-column", id_column))
     named += (("--keep-columns", name) for name in keep)
@@ -132,34 +120,40 @@ def name_options(
 
 
 def no_column(
-    file: InputFile,
-    name: str,
-    option: str,
-    noun: str,
-    names: Sequence[str],
-    values: Mapping[str, Any] = NO_VALUES,
+    file: InputFile, name: str, option: str, noun: str, names: Sequence[str]
 ) -> OptionError:
     """Return the error for a missing column; `noun` is the message's word for the other columns."""
-    listed = list_columns(noun, name, names, values)
-    return OptionError(f"{file.path} has no column {name} ({option}){listed}")
+    return OptionError(
+        f"{file.path} has no column {name} ({option}){list_columns(noun, name, names)}"
+    )
 
 
-def list_columns(
-    noun: str, name: str, names: Sequence[str], values: Mapping[str, Any] = NO_VALUES
-) -> str:
-    """Return the end of a message about a missing column: a similar name, and all names.
-
-    With a name goes one of its `values`.
-    """
+def list_columns(noun: str, name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about a missing column: a similar name, and all names."""
     near = nearest(name, names) if name not in names else None
-    listed = ", ".join(f"{_quote(one)}{_shown(values.get(one))}" for one in names) or "none"
+    listed = ", ".join(map(_quote, names)) or "none"
     if not near:
         return f"; {noun}: {listed}"
     return f"; did you mean {_quote(near)}? {noun}: {listed}"
 
 
-def _shown(value: Any) -> str:
-    """Return the beginning of a value after a blank, for a list; "" for None."""
+def with_values(message: str, columns: FileColumns) -> str:
+    """Return a message that lists columns with a value of each.
+
+    Messages that a store keeps have no values: rows may be erased from it.
+    """
+    names = columns.names()
+    before, listed, after = message.rpartition(f": {', '.join(map(_quote, names))}")
+    if not listed:
+        return message
+    values = columns.first_values(SAMPLED)
+    shown = [f"{_quote(name)}{_shown(values.get(name, ()))}" for name in names]
+    return f"{before}: {', '.join(shown)}{after}"
+
+
+def _shown(values: Sequence[Any]) -> str:
+    """Return the beginning of the first value after a blank, for a list; "" without one."""
+    value = next((value for value in values if value not in (None, "")), None)
     if value is None:
         return ""
     text = str(value)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import is_bytes, plain
+from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string, plain, plain_type
 from sentence_beam.transforms.corpus.nested import column_at, type_at, value_as_text
 
 EXCERPT = 80
@@ -123,6 +123,23 @@ def _decodes(value: pa.Scalar) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def has_samples(kind: pa.DataType) -> bool:
+    """Whether columns of this type are looked at for texts and ids: strings and numbers."""
+    kind = plain_type(kind)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return is_string(kind) or is_number or isinstance(kind, pa.UuidType)
+
+
+def samples_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return values of such a type: numbers as they are, others as text."""
+    kind = plain_type(column.type)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return list(column.to_pylist())
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return decoded(as_strings(column))[0]
 
 
 def decoded(text: pa.Array) -> tuple[list[str | None], Reasons]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus.column_checks import NO_KINDS
+from sentence_beam.transforms.corpus.column_checks import NO_KINDS, with_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
 from sentence_beam.transforms.corpus.formats.registry import columns_of, reader_of
@@ -80,7 +80,18 @@ def find_columns(files: Sequence[InputFile], text: bool = True, ids: bool = Fals
 
     Files that cannot be read are left out. Among many files some are opened.
     """
-    samples = read_samples(files)
+    return find_in_rows(read_samples(files), text, ids)
+
+
+def find_in_values(
+    values: Mapping[str, Sequence[Any]], text: bool = True, ids: bool = False
+) -> FoundColumns:
+    """Return the columns of text and ids in the values of first rows, as `find_columns` does."""
+    return find_in_rows(FirstRows(values, [frozenset(values)]), text, ids)
+
+
+def find_in_rows(samples: FirstRows, text: bool, ids: bool) -> FoundColumns:
+    """Return the columns of text and ids, as far as they are looked for, in first rows."""
     if not samples.values:
         return FoundColumns()
     found_id = find_id(samples) if ids else None
@@ -96,14 +107,19 @@ def text_column_of(files: Sequence[InputFile], named: str | None) -> str:
 
 
 def columns_of_files(files: Sequence[InputFile], text: str | None, ids: str | None) -> Columns:
-    """Return the columns that are named, else those that are found; "" for `ids`: none."""
+    """Return the columns that are named, else those that are found; "" for `ids`: none.
+
+    Raises OptionError if no text is found.
+    """
     if text is not None and ids is not None:
         return Columns(text, ids or None)
-    found = find_columns(files, text is None, ids is None)
-    return Columns(text or found.text or TEXT, ids or found.id)
+    columns = find_columns(files, text is None, ids is None)
+    if text is None and columns.text is None:
+        check_text(files)
+    return Columns(text or columns.text or TEXT, ids or columns.id)
 
 
-def check_text(files: Sequence[InputFile], texts: Sequence[str]) -> None:
+def check_text(files: Sequence[InputFile], texts: Sequence[str] = ()) -> None:
     """Raise OptionError for the first opened file that has rows and no column `text`.
 
     The message names the columns, with a value each, and a template that joins the first `texts`.
@@ -111,10 +127,12 @@ def check_text(files: Sequence[InputFile], texts: Sequence[str]) -> None:
     for file in _some(files):
         if not reader_of(file).has_columns:
             continue
+        columns = columns_of(file)
         try:
-            columns_of(file).check(TEXT, None, (), NO_KINDS)
+            columns.check(TEXT, None, (), NO_KINDS)
         except OptionError as error:
-            raise OptionError(f"{error}{_joining(texts)}") from None
+            message = with_values(str(error), columns)
+            raise OptionError(f"{message}{_joining(texts)}") from None
         except SentenceBeamError:
             continue  # left to whoever reads the rows
 
@@ -140,7 +158,7 @@ def read_samples(files: Sequence[InputFile]) -> FirstRows:
     rows = max(LEAST_ROWS, ROWS // max(1, len(opened)))
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         samples = list(pool.map(lambda file: _read_sample(file, rows), opened))
-    return _joined([one for one in samples if one.values])
+    return _joined([sample for sample in samples if sample.values])
 
 
 def _read_sample(file: InputFile, rows: int) -> FirstRows:
@@ -162,10 +180,10 @@ def _joined(samples: Iterable[FirstRows]) -> FirstRows:
     values: dict[str, list[Any]] = {}
     names: list[frozenset[str]] = []
     nulls: frozenset[str] = frozenset()
-    for one in samples:
-        names += one.names
-        nulls |= one.nulls
-        for name, some in one.values.items():
+    for sample in samples:
+        names += sample.names
+        nulls |= sample.nulls
+        for name, some in sample.values.items():
             values.setdefault(name, []).extend(some)
     return FirstRows(values, names, nulls)
 

@@ -27,13 +27,13 @@ Files: TypeAlias = StrPath | Iterable[os.PathLike[str]]
 
 
 def input_of(
-    source: Rows | Files, used: Callable[[], Columns] | None = None
+    source: Rows | Files, used: Callable[[Any], Columns] | None = None
 ) -> tuple[str, ...] | pa.Table:
     """The files that a pattern, a path or several paths name; else the rows, as a table.
 
     Rows are as for `columns_of`, dicts and texts also from an iterator; `used` returns the columns
-    that are used (None: all). Raises OptionError for anything else, for values without an Arrow
-    type, and for texts that all are names of files.
+    of rows that are used (None: all). Raises OptionError for anything else, for values without an
+    Arrow type, and for texts that all are names of files.
     """
     if isinstance(source, str | os.PathLike):
         return (as_text(source),)
@@ -45,7 +45,7 @@ def input_of(
             paths = _paths_of(rows)
             if paths:
                 return paths
-    columns = used() if used is not None else None
+    columns = used(rows) if used is not None else None
     with _naming_rows(source):
         return _with_file_types(columns_of(rows, columns))
 

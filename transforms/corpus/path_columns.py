@@ -58,8 +58,7 @@ class PathColumns(FileColumns):
         return self.own.trimmed_names
 
     def missing_error(self, name: str, option: str) -> OptionError:
-        values = self.sample_values(option)
-        return no_column(self.file, name, option, ITS_COLUMNS, self.names(), values)
+        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
 
     def _of_path(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the named columns that only the path has."""

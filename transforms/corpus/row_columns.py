@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow_arrays import plain, plain_type
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.column_values import NOT_UTF8
+from sentence_beam.transforms.corpus.column_values import NOT_UTF8, has_samples, samples_of
 from sentence_beam.transforms.corpus.files import is_utf8
 from sentence_beam.transforms.corpus.nested import (
     column_at,
@@ -71,6 +71,31 @@ def columns_of(rows: Any, columns: Columns | None = None) -> pa.Table:
     used = {name: _used(values, name) for name in columns.wanted if type_at(values.schema, name)}
     others = {name: pa.nulls(values.num_rows) for name in names}
     return pa.table({name: used.get(name, others.get(name)) for name in {**others, **used}})
+
+
+def first_values(rows: Any, count: int) -> dict[str, list[Any]]:
+    """Return the values of the first rows, by column; none of a stream that can be read once."""
+    head: Any = None
+    if isinstance(rows, pa.Table | pa.RecordBatch):
+        head = rows.slice(0, count)
+    elif type(rows).__name__ == "DataFrame":
+        head = rows.head(count)
+    elif isinstance(rows, Mapping):
+        _check_columns(rows)
+        head = {name: values[:count] for name, values in rows.items()}
+    elif isinstance(rows, Sequence):
+        head = rows[:count]
+    if head is None or not len(head):
+        return {}
+    try:
+        table = columns_of(head)
+    except (OptionError, *_UNREAD):
+        return {}
+    return {
+        name: samples_of(table.column(name))
+        for name in table.column_names
+        if has_samples(table.schema.field(name).type)
+    }
 
 
 def _used(table: pa.Table, name: str) -> pa.ChunkedArray:

@@ -137,6 +137,7 @@ def test_what_a_program_writes_is_read_back(whole: int, number: float, moment: d
         (pa.array(["7", "x", None]), "int", [7, None, None], [1]),
         (pa.array(["7", "x", "7"]).dictionary_encode(), "int", [7, None, 7], [1]),
         (pa.array([True, None]), "str", ["true", None], []),
+        (pa.array(["a", None], pa.large_string()), "str", ["a", None], []),
         (pa.array([[1, 2], None]), "str", ["[1,2]", None], []),
         (pa.array([1, 0, 2, None]), "bool", [True, False, None, None], [2]),
         (

@@ -77,7 +77,7 @@ def test_its_columns_are_checked(cards: Path) -> None:
     assert columns_of(file).kept_types("text", "id", ("label",)) == (("label", "arrow:string"),)
     with pytest.raises(
         OptionError,
-        match=r"has no column txet \(--text-column\); did you mean text\? its columns: id ",
+        match=r"has no column txet \(--text-column\); did you mean text\? its columns: id,",
     ):
         list(read_files([file], Columns("txet")))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,10 +20,12 @@ from sentence_beam.transforms.corpus.found_columns import (
     columns_of_files,
     find_columns,
     find_id,
+    find_in_values,
     find_other_id,
     find_text,
 )
 from sentence_beam.transforms.corpus.row_blocks import Columns
+from sentence_beam.transforms.corpus.row_columns import first_values
 
 # Headers of public data sets, as their cards and first rows show them: the column of text (?: the
 # user is asked), that of ids (-: none, or the one that is proposed in brackets), and the columns.
@@ -273,3 +276,11 @@ def test_the_line_has_the_columns_with_a_value_each_and_a_template(tmp_path: Pat
         " 'one two three', body 'four five six seven'; name the one with the text, or join"
         r" several, as in --text-template '{title}\n\n{body}'"
     )
+
+
+def test_rows_in_memory() -> None:
+    by_column = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+    for rows in (FRAME, pl.DataFrame(ROWS), pa.Table.from_pylist(ROWS), by_column, ROWS):
+        assert find_in_values(first_values(rows, 20), ids=True) == FOUND, type(rows)
+    assert find_in_values(first_values(["a text", "another"], 20)) == FoundColumns("text")
+    assert first_values(pl.DataFrame(ROWS).lazy(), 20) == {}

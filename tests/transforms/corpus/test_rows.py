@@ -339,4 +339,5 @@ def test_fixed_part(pattern: str, fixed: str) -> None:
 def test_output_inside_the_input_is_seen_before_it_exists(tmp_path: Path) -> None:
     assert overlaps(f"{tmp_path}/**.parquet", f"{tmp_path}/store")
     assert overlaps(f"{tmp_path}/store/embeddings/*.parquet", f"{tmp_path}/store")
+    assert overlaps(f"{tmp_path}/s*/*/*", f"{tmp_path}/store")
     assert not overlaps(f"{tmp_path}/*.parquet", f"{tmp_path}/store")

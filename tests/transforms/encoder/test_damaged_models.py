@@ -1,13 +1,15 @@
 """A model folder whose JSON was damaged or edited by hand gives one line, or the right vectors."""
 
+import copy
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers.damaged_json import damage, damages
 from helpers.examples import examples
 from helpers.tiny_models import HIDDEN, TEXTS, edit_json
 from hypothesis import given, settings
@@ -19,6 +21,57 @@ from tokenizers import Tokenizer
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder
+
+Place = tuple[str | int, ...]
+REMOVED = object()
+ODD = (
+    *(REMOVED, None, True, False, 0, 1, -1, 7, 12.5, 1e300, 2**70, "", "64", "mean", "x\ud800"),
+    *([], [None], [1], ["mean"], {}, {"x": 1}, [[]], {"content": 1}),
+)
+
+
+def places(value: Any, before: Place = ()) -> Iterator[Place]:
+    """Yield the place of each value below another; of a vocabulary or a long list only a few."""
+    if isinstance(value, dict):
+        inner: list[Any] = list(value.items())
+    elif isinstance(value, list):
+        inner = list(enumerate(value))
+    else:
+        inner = []
+    for name, item in inner[:40]:
+        yield (*before, name)
+        yield from places(item, (*before, name))
+
+
+def with_value(value: Any, place: Place, odd: Any) -> Any:
+    """Return the value with another one at a place."""
+    changed = copy.deepcopy(value)
+    inner = changed
+    for name in place[:-1]:
+        inner = inner[name]
+    if odd is REMOVED:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = odd
+    return changed
+
+
+def damages(folder: Path, skipped: frozenset[str] = frozenset()) -> some.SearchStrategy:
+    """Return a strategy of a folder's damages: a file, a place in it, and the value there."""
+    found = [
+        (path.relative_to(folder).as_posix(), place)
+        for path in sorted(folder.rglob("*.json"))
+        if path.name not in skipped
+        for place in places(json.loads(path.read_text()))
+    ]
+    return some.tuples(some.sampled_from(found), some.sampled_from(ODD))
+
+
+def damage(folder: Path, file: str, place: Place, odd: Any) -> None:
+    """Put a value at a place of a JSON file of a folder."""
+    path = folder / file
+    path.write_text(json.dumps(with_value(json.loads(path.read_text()), place, odd)))
+
 
 TOKENS = [text for text in TEXTS if text] + ["the " * 60]
 

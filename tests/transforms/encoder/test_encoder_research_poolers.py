@@ -128,8 +128,8 @@ def _same_whatever_the_batch(
     return together
 
 
-# which differ most; of the others each pooler alone is tried among the slow tests
-ALONE = ("bert", "albert", "t5")
+# of the others each pooler alone is tried among the slow tests
+ALONE = ("bert",)
 
 
 @pytest.mark.parametrize("pooler", HEADS + OTHERS)

@@ -119,7 +119,7 @@ class KeyColumns(FileColumns):
 
     def missing_error(self, name: str, option: str) -> OptionError:
         names = self.names()
-        error = no_column(self.file, name, option, FIRST_KEYS, names, self.sample_values(option))
+        error = no_column(self.file, name, option, FIRST_KEYS, names)
         error = self.json.missing_error(error, self.file)
         return OptionError(f"{error}{not_utf8(names)}")
 

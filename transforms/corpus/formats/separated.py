@@ -138,7 +138,7 @@ class HeaderColumns(FileColumns):
         """The message about a column that is missing or in the header several times."""
         header = dialect_of(self.file).header
         fault = f"{times} columns {name}" if times else f"no column {name}"
-        columns = list_columns(BY_FIRST_ROW, name, self.names(), self.sample_values(option))
+        columns = list_columns(BY_FIRST_ROW, name, self.names())
         mend = self._mend(header)
         return f"{self.file.path} has {fault} ({option}){columns}{mend}{not_utf8(header)}"
 
@@ -181,8 +181,7 @@ class HeaderColumns(FileColumns):
         return dialect_of(self.file).trimmed
 
     def missing_error(self, name: str, option: str) -> OptionError:
-        values = self.sample_values(option)
-        error = no_column(self.file, name, option, BY_FIRST_ROW, self.names(), values)
+        error = no_column(self.file, name, option, BY_FIRST_ROW, self.names())
         return OptionError(f"{error}{not_utf8(self.names())}")
 
 

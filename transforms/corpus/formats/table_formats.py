@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import is_string, plain_type
+from sentence_beam.transforms.base.arrow_arrays import plain_type
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, code_of
 from sentence_beam.transforms.corpus.batch_rows import batch_rows
@@ -22,7 +22,7 @@ from sentence_beam.transforms.corpus.column_checks import (
     is_text,
     name_options,
 )
-from sentence_beam.transforms.corpus.column_values import as_strings, decoded
+from sentence_beam.transforms.corpus.column_values import has_samples, samples_of
 from sentence_beam.transforms.corpus.files import InputFile, check_unchanged, open_unchanged
 from sentence_beam.transforms.corpus.formats.format import Format, RawRow, until_stop
 from sentence_beam.transforms.corpus.nested import all_names, column_at, roots, type_at
@@ -175,7 +175,7 @@ class TableColumns(FileColumns):
 
     def first_values(self, rows: int) -> dict[str, list[Any]]:
         kinds = {name: type_at(self.schema, name) for name in self.names()}
-        names = [name for name, kind in kinds.items() if kind is not None and _has_values(kind)]
+        names = [name for name, kind in kinds.items() if kind is not None and has_samples(kind)]
         if not names:
             return {}
         batches = self.table.batches(self.file, roots(self.schema, names))
@@ -183,7 +183,7 @@ class TableColumns(FileColumns):
         if batch is None:
             return {}
         head = batch.slice(0, rows)
-        return {name: _values_of(column_at(head, name)) for name in names}
+        return {name: samples_of(column_at(head, name)) for name in names}
 
     def has_nulls(self, name: str) -> bool:
         return self.table.has_nulls(self.file, name)
@@ -211,19 +211,3 @@ class TableColumns(FileColumns):
             code = NO_TYPE if pa.types.is_null(kind) else code_of(kind)
             types.append((name, code))
         return tuple(types)
-
-
-def _has_values(kind: pa.DataType) -> bool:
-    """Whether samples have the values of a column of this type: texts, numbers, dates."""
-    kind = plain_type(kind)
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    is_day = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-    return is_string(kind) or is_number or is_day or isinstance(kind, pa.UuidType)
-
-
-def _values_of(column: pa.Array) -> list[Any]:
-    """Return values as Python has them: whole numbers as numbers, others as text."""
-    kind = plain_type(column.type)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return list(column.to_pylist())
-    return decoded(as_strings(column))[0]

@@ -1,14 +1,22 @@
 """The columns that a new store takes from its input, if no option names them."""
 
 from dataclasses import replace
+from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.find import find_inputs
-from sentence_beam.transforms.corpus.found_columns import FoundColumns, check_text, find_columns
+from sentence_beam.transforms.corpus.found_columns import (
+    ROWS,
+    FoundColumns,
+    check_text,
+    find_columns,
+    find_in_values,
+)
 from sentence_beam.transforms.corpus.lake_parts import LakePart
 from sentence_beam.transforms.corpus.lakes import absolute_input
+from sentence_beam.transforms.corpus.row_columns import first_values
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.store.manifest import Manifest
@@ -20,8 +28,7 @@ def with_columns(
     """Return the options with the columns of text and ids, and what was found of them.
 
     `source` is the snapshot whose options are taken: its columns are remembered. Rows in memory
-    have been looked at.
-    Raises OptionError if no column of text is found.
+    have been looked at. Raises OptionError if no column of text is found.
     """
     seeks_text = options.text_column is None and options.text_template is None
     seeks_ids = options.id_column is None
@@ -29,14 +36,26 @@ def with_columns(
     if source is not None or in_memory or not (seeks_text or seeks_ids):
         return options, FoundColumns()
     files = _files(options)
-    found = find_columns(files, seeks_text, seeks_ids)
-    if seeks_text and found.text is None:
-        check_text(files, found.texts)
-    return replace(
-        options,
-        text_column=options.text_column or found.text,
-        id_column=found.id if seeks_ids else options.id_column,
-    ), found
+    columns = find_columns(files, seeks_text, seeks_ids)
+    if seeks_text and columns.text is None:
+        check_text(files, columns.texts)
+    return _with_columns(options, columns), columns
+
+
+def with_columns_of_rows(options: EmbedOptions, source: Manifest | None, rows: Any) -> EmbedOptions:
+    """Return the options with the columns of text and ids of rows in memory, as `with_columns`."""
+    seeks_text = options.text_column is None and options.text_template is None
+    seeks_ids = options.id_column is None
+    if source is not None or not (seeks_text or seeks_ids):
+        return options
+    columns = find_in_values(first_values(rows, ROWS), seeks_text, seeks_ids)
+    return _with_columns(options, columns)
+
+
+def _with_columns(options: EmbedOptions, columns: FoundColumns) -> EmbedOptions:
+    text = options.text_column if options.text_column is not None else columns.text
+    ids = options.id_column if options.id_column is not None else columns.id
+    return replace(options, text_column=text, id_column=ids)
 
 
 def _files(options: EmbedOptions) -> list[InputFile]:

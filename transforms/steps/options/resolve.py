@@ -56,8 +56,8 @@ class Resolved:
 
     `erased` is the list of erased rows to write into the store, if it does not stay the last
     snapshot's. `passed_over` names a prompt of the model that rows do not get, though it seems to
-    be theirs. `found` are the columns that no option names. `missing` are prompts that the model
-    was trained with, and that rows or queries do not get. `calibration_folder` is where the
+    be theirs. `found_columns` are the columns that no option names. `missing` are prompts that the
+    model was trained with, and that rows or queries do not get. `calibration_folder` is where the
     calibration is if the store has no copy of it yet. `takes_input` says that the input is that of
     the store's last run; `likeness` compares the store with the one that `--like` names.
     """
@@ -68,7 +68,7 @@ class Resolved:
     calibration: Calibration | None = None
     erased: ForgottenRows | None = None
     passed_over: str | None = None
-    found: FoundColumns = field(default_factory=FoundColumns)
+    found_columns: FoundColumns = field(default_factory=FoundColumns)
     missing: TrainedPrompts | None = None
     calibration_folder: str | None = None
     takes_input: bool = False
@@ -107,7 +107,7 @@ def resolve_run(
     likeness = later_likeness(options, previous) if previous is not None else None
     takes_input = previous is not None and not options.input
     options = with_input(options, stored)
-    options, found = with_columns(options, stored.source)
+    options, found_columns = with_columns(options, stored.source)
     choice = choose(options, stored, local)
     check(options, choice, previous)
     erased = new_list(options, stored)
@@ -124,7 +124,7 @@ def resolve_run(
         calibration=choice.calibration,
         erased=erased,
         passed_over=choice.passed_over,
-        found=found,
+        found_columns=found_columns,
         missing=choice.missing,
         calibration_folder=_calibration_folder(options, choice, stored),
         takes_input=takes_input,

@@ -4,8 +4,12 @@ Their vectors are of two spaces, so that no score of one is compared with one of
 """
 
 from collections.abc import Sequence
+from functools import cached_property
+
+import pyarrow.compute as pc
 
 from sentence_beam.transforms.steps.watch.answer_rows import (
+    AnswerFiles,
     KnownRows,
     are_known_by_text,
     find_rows,
@@ -20,7 +24,12 @@ from sentence_beam.transforms.steps.watch.compared_answers import (
     sampled,
 )
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.answer_figures import ABSENT, RANKED_LOWER, ROW_CHANGED
+from sentence_beam.transforms.store.runs.answer_figures import (
+    ABSENT,
+    PENDING,
+    RANKED_LOWER,
+    ROW_CHANGED,
+)
 from sentence_beam.transforms.store.watched import Answer, WatchedQueries, read_answers
 
 
@@ -50,6 +59,7 @@ class _RowsElsewhere:
 
     def __init__(self, old: Manifest, new: Manifest):
         self._new = new
+        self._files = AnswerFiles(old)
         self._by_text = are_known_by_text(old, new)
         self._found = KnownRows()
 
@@ -70,6 +80,17 @@ class _RowsElsewhere:
     def _cause(self, answer: Answer) -> str:
         if self._found.same(answer, self._by_text):
             return RANKED_LOWER
+        if not self._pending.isdisjoint(self._files.of(answer)):
+            return PENDING
         if answer.id in self._found.by_id:
             return ROW_CHANGED
         return ABSENT
+
+    @cached_property
+    def _pending(self) -> set[str]:
+        """The paths of the files that the store's runs left to later ones."""
+        if not self._new.pending.files:
+            return set()
+        files = self._new.read_files("path", "pending_bytes")
+        paths = files.filter(pc.is_valid(files.column("pending_bytes"))).column("path")
+        return set(paths.to_pylist())

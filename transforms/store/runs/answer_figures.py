@@ -15,6 +15,7 @@ NEW_ROW = "new_row"
 VECTOR_MOVED = "vector_moved"
 INDEX_LOST = "index_lost"
 ABSENT = "absent"
+PENDING = "pending"
 RANKED_LOWER = "ranked_lower"
 CAUSES = {
     FILE_GONE: "file gone",
@@ -24,6 +25,7 @@ CAUSES = {
     VECTOR_MOVED: "vector moved though its text did not",
     INDEX_LOST: "index lost it",
     ABSENT: "not in this store",
+    PENDING: "its file is pending",
     RANKED_LOWER: "ranked lower",
 }
 # growth explains new rows among the answers up to this many times their share of all rows
