@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.corpora import sentences, write_jsonl
 from helpers.engines import OPTIONS, QUIET, ROOT, files_of, neighbours_of, start, the_same
+
+from sentence_beam.transforms.store import open_store
 
 pytestmark = pytest.mark.timeout(300)
 ROWS = """
@@ -62,6 +65,25 @@ def test_the_same_bytes(
         ["embed", *options, "--store", there, f"--runner={runner}", f"--prism_location={prism}"]
     ).ended().ok()
     assert the_same(there) == the_same(here)
+
+
+@pytest.mark.slow
+def test_the_same_files_within_a_budget(prism: str, model: Path, tmp_path: Path) -> None:
+    for number in range(6):
+        rows = enumerate(sentences(30, 100 * number))
+        path = tmp_path / "in" / f"{number}.jsonl"
+        write_jsonl(path, [{"id": f"{number}-{row}", "text": text} for row, text in rows])
+    here, there = tmp_path / "here", tmp_path / "there"
+    options = ["--input", tmp_path / "in" / "*.jsonl", "--model", model, "--budget", 700]
+    options += ["--id-column", "id", "--unit-tokens", 200, "--dtype", "float32"]
+    engine = ["--runner=PrismRunner", f"--prism_location={prism}"]
+    for taken in (2, 4):
+        for store, flags in ((here, []), (there, engine)):
+            start(["embed", *options, "--store", store, *flags]).ended().ok()
+        pending = [open_store(str(store)).manifest.pending for store in (here, there)]
+        assert pending[0] == pending[1]
+        assert pending[0].files == 6 - taken
+        assert the_same(there) == the_same(here)
 
 
 @pytest.mark.slow

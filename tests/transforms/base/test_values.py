@@ -65,3 +65,21 @@ def test_a_value_that_does_not_fit_is_refused(name: str, given: Any, line: str) 
     with pytest.raises(OptionError) as caught:
         Options(**{name: given})
     assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("5000", 5000), ("500k", 500_000), ("5M", 5_000_000), ("2.5B", 2_500_000_000),
+        ("none", "none"),
+    ],
+)  # fmt: skip
+def test_a_budget_is_a_count_of_tokens_or_none(text: str, tokens: int | str) -> None:
+    assert values.budget(text) == tokens
+    assert values.budget(str(values.budget(text))) == tokens
+
+
+@pytest.mark.parametrize("text", ["0", "0.1", "", "5 M", "-1", "5T", "None"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="is not a count of tokens"):
+        values.budget(text)
