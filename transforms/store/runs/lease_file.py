@@ -22,8 +22,8 @@ class Lease:
     `job` is the engine's name of the job, `engine` the engine's address ("" if it cannot be
     queried). `boot` and `pid_namespace` tell whether `pid` means a process of this machine,
     `process_start` which of all that ever have that id (`writer_process.py`); all three are None if
-    the host cannot tell. `machine` names the machine in all its boots, "" in case of doubt. `renewed`
-    is by the clock of the host that renewed it; taking over does not depend on it.
+    the host cannot tell. `machine` names the machine in all its boots, "" in case of doubt.
+    `renewed` is by the clock of the host that renewed it; taking over does not depend on it.
     """
 
     run: str
