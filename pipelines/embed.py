@@ -97,20 +97,20 @@ def embed(
                     " them"
                 )
             return _embedded(input, beam_flags)
-        given: tuple[str, ...] | pa.Table = ()
+        source: tuple[str, ...] | pa.Table = ()
         if input is not None:
-            given = input_of(input, functools.partial(_columns_used, options))
-        if isinstance(given, tuple):
+            source = input_of(input, functools.partial(_columns_used, options))
+        if isinstance(source, tuple):
             if batch is not None:
                 raise OptionError(
                     "batch: it names rows in memory, and files have names of their own; leave"
                     " it out"
                 )
             return _embedded(
-                options_of(EmbedOptions, "embed", {"input": given, **options}), beam_flags
+                options_of(EmbedOptions, "embed", {"input": source, **options}), beam_flags
             )
         given_options = options_of(EmbedOptions, "embed", {"input": (), **options})
-        return _embed_rows(given, _batch(batch, given_options.append), given_options, beam_flags)
+        return _embed_rows(source, _batch(batch, given_options.append), given_options, beam_flags)
 
 
 def _columns_used(options: dict[str, Any], rows: Any) -> Columns:
@@ -118,11 +118,11 @@ def _columns_used(options: dict[str, Any], rows: Any) -> Columns:
 
     Those that are found in the rows are added to the options.
     """
-    given = options_of(EmbedOptions, "embed", {"input": (), **options})
-    previous = read_manifest(storage.absolute(given.store))
-    chosen = with_columns_of_rows(given, stored_for(given, previous).source, rows)
+    requested = options_of(EmbedOptions, "embed", {"input": (), **options})
+    previous = read_manifest(storage.absolute(requested.store))
+    chosen = with_columns_of_rows(requested, stored_for(requested, previous).source, rows)
     for name in ("text_column", "id_column"):
-        if getattr(chosen, name) != getattr(given, name):
+        if getattr(chosen, name) != getattr(requested, name):
             options[name] = getattr(chosen, name)
     return used_columns(chosen, previous)
 
@@ -155,10 +155,10 @@ def _naming_rows(file: str) -> Iterator[None]:
     try:
         yield
     except SentenceBeamError as error:
-        said = str(error)
+        message = str(error)
         for one, many in (("has", "have"), ("is", "are")):
-            said = said.replace(f"{file} {one} ", f"the rows {many} ")
-        error.args = (said.replace(file, "the rows"),)
+            message = message.replace(f"{file} {one} ", f"the rows {many} ")
+        error.args = (message.replace(file, "the rows"),)
         raise
 
 
@@ -225,8 +225,8 @@ def build(
     globs = pipeline | "Inputs" >> beam.Create(list(job.run.globs))
     planned = globs | "Plan" >> Plan(job)
     embedded = planned.spans | "Embed" >> Embed(job, embedding)
-    known = (embedded.units, embedded.problems, planned.problems)
-    return finished(known, embedded.ranges, resolved, indexing, raises)
+    settled_parts = (embedded.units, embedded.problems, planned.problems)
+    return finished(settled_parts, embedded.ranges, resolved, indexing, raises)
 
 
 def _embed(given_options: EmbedOptions, beam_options: PipelineOptions) -> CommandOutput:

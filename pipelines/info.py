@@ -114,8 +114,8 @@ def options_line(remembered: dict[str, Any], partition: str) -> str:
     flags = [] if partition == "file" else [f"--partition {partition}"]
     for name, value in remembered.items():
         if name == "keep_columns":
-            given = {column: word for column, word in types.items() if word != NO_TYPE}
-            value = [f"{column}:{given[column]}" if column in given else column for column in value]
+            typed = {column: word for column, word in types.items() if word != NO_TYPE}
+            value = [f"{column}:{typed[column]}" if column in typed else column for column in value]
         if name not in OF_THE_MODEL and value != defaults.get(name):
             flags += _as_flag(name, value)
     return " ".join(flags) or "defaults"

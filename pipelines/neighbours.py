@@ -238,7 +238,7 @@ def _files(
 
 def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
     """Make the output this job's. Raises OptionError if it is another's or cannot be written."""
-    asked = {
+    settings = {
         "snapshot": job.digest,
         "k": job.k,
         "min_score": job.min_score,
@@ -246,11 +246,11 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
         **what,
     }
     if job.texts:
-        asked["texts"] = True
+        settings["texts"] = True
     if job.where is not None:
-        asked["where"] = job.where
+        settings["where"] = job.where
     try:
-        begin(job.output, asked)
+        begin(job.output, settings)
     except OSError as error:
         raise OptionError(
             f"--output {job.output} cannot be written ({error.strerror or error}); choose another"

@@ -65,12 +65,12 @@ def _watch(options: WatchOptions, beam_options: PipelineOptions) -> CommandOutpu
     if options.like is not None:
         other = open_store(options.like).manifest
         return compare_with_other(store.manifest, other, options.model, options.report)
-    said = _state(store.manifest)
+    output = _state(store.manifest)
     if options.changes:
-        said = _changed(options, store.root, beam_options)
+        output = _changed(options, store.root, beam_options)
     if options.report is not None:
-        said = _with_page(said, options, options.report)
-    return said
+        output = _with_page(output, options, options.report)
+    return output
 
 
 def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) -> CommandOutput:
@@ -132,23 +132,25 @@ def _begun(
         manifest.space.pooled_id,
         manifest.options.query_prompt,
     )
-    entry, asked = begin_watch(manifest, watched, options.k)
+    entry, answered = begin_watch(manifest, watched, options.k)
     notes = [*queries.notes]
     if cut:
         limit = manifest.space.max_tokens
         many = counted(cut, "query is", "queries are")
         notes.append(f"{many} longer than the model takes, and cut at {limit} tokens")
-    answers = sum(len(answers) for answers in asked.answers)
-    text = f"{counted(entry.count, 'query', 'queries')}, {counted(answers, 'answer')} {_how(asked)}"
+    answers = sum(len(answers) for answers in answered.answers)
+    text = (
+        f"{counted(entry.count, 'query', 'queries')}, {counted(answers, 'answer')} {_how(answered)}"
+    )
     lines = [line("watch", text)]
     return entry, [*lines, *(line("note", note) for note in notes)]
 
 
-def _how(asked: Asked) -> str:
-    if asked.indexed:
+def _how(answered: Asked) -> str:
+    if answered.indexed:
         return "by the index"
-    if asked.rows < 1:
-        return f"by exact search over {100 * asked.rows:g} % of the units"
+    if answered.rows < 1:
+        return f"by exact search over {100 * answered.rows:g} % of the units"
     return "by exact search over all rows"
 
 
@@ -169,7 +171,7 @@ def _values(entry: WatchEntry | None) -> dict[str, object]:
     return {"queries": entry.count, "k": entry.k}
 
 
-def _with_page(said: CommandOutput, options: WatchOptions, path: str) -> CommandOutput:
+def _with_page(output: CommandOutput, options: WatchOptions, path: str) -> CommandOutput:
     """Write the page of the answers that changed most between the last two snapshots."""
     new = open_store(options.store).manifest
     old = read_manifest(new.root, new.previous) if new.previous is not None else None
@@ -183,8 +185,8 @@ def _with_page(said: CommandOutput, options: WatchOptions, path: str) -> Command
     shown = shown_queries(compared, old, new)
     html = answers_page(new.root, sides, compared.figures, shown, nights)
     write_text(path, html)
-    lines = [*said.lines, line("report", path)]
-    return CommandOutput(lines, {**said.values, "report": path}, always=said.always)
+    lines = [*output.lines, line("report", path)]
+    return CommandOutput(lines, {**output.values, "report": path}, always=output.always)
 
 
 watch = pipeline_function("watch", WatchOptions, _watch)

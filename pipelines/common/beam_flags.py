@@ -142,15 +142,15 @@ def _unknown(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
     if not flag.startswith("-"):
         hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
         return f"unknown argument {flag}{hint}; see --help"
-    known = [option for action in parser._actions for option in action.option_strings] + [
+    options = [option for action in parser._actions for option in action.option_strings] + [
         "--direct_num_workers"
     ]
     name = flag.split("=")[0]
-    if "--index" in known and name in _OF_INDEX:
+    if "--index" in options and name in _OF_INDEX:
         return f"unknown option {flag}; it is an option of `sentence-beam index`"
-    if "--reembed" in known and name == "--dry-run":
+    if "--reembed" in options and name == "--dry-run":
         return f"unknown option {flag}; say `sentence-beam plan`, with the same options"
-    near = nearest(name, known) if name.startswith("--") else None
+    near = nearest(name, options) if name.startswith("--") else None
     if near:
         return f"unknown option {flag}; did you mean {near}?"
     return f"unknown option {flag}; see --help"
@@ -171,9 +171,11 @@ def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
 
 def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
     """The error for an argument that lacks its flag; None if no argument does."""
-    given = {text.split("=")[0] for text in argv}
+    flags_named = {text.split("=")[0] for text in argv}
     missing = [
-        flag for flag in WITHOUT_FLAG if flag in parser._option_string_actions and flag not in given
+        flag
+        for flag in WITHOUT_FLAG
+        if flag in parser._option_string_actions and flag not in flags_named
     ]
     words = _words(parser, argv)
     if not words or not missing:
@@ -207,6 +209,6 @@ def _most_values(action: argparse.Action | None) -> float:
     return 0
 
 
-def hints(**given: str | None) -> dict[str, str]:
+def hints(**values: str | None) -> dict[str, str]:
     """Beam's resource hints among some that may not be given."""
-    return {name: hint for name, hint in given.items() if hint}
+    return {name: hint for name, hint in values.items() if hint}

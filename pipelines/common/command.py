@@ -87,16 +87,16 @@ def main(
         any_text_printable()
         try:
             words = list(sys.argv[1:] if argv is None else argv)
-            front, given = front_options(options, words, kind)
+            front, rest = front_options(options, words, kind)
             if front.help_beam:
                 print(help_beam(), end="")
                 return 0
             with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
-                arguments, *others = parse(options, given)
-                said = job(as_options(kind, arguments), *others)
-            show(said, options.prog.split()[-1], front)
-            if said.error is not None:
-                raise said.error
+                arguments, *others = parse(options, rest)
+                output = job(as_options(kind, arguments), *others)
+            show(output, options.prog.split()[-1], front)
+            if output.error is not None:
+                raise output.error
             return 0
         except (Exception, KeyboardInterrupt) as error:
             if os.environ.get(DEBUG):
@@ -107,10 +107,10 @@ def main(
     return run
 
 
-def show(said: CommandOutput, name: str, front: argparse.Namespace) -> None:
+def show(output: CommandOutput, name: str, front: argparse.Namespace) -> None:
     """Print the output of a command. Raises SentenceBeamError if its output cannot be written."""
     try:
-        said.show(name, front.quiet, front.json)
+        output.show(name, front.quiet, front.json)
         sys.stdout.flush()
     except OSError as error:
         # or Python tries again when it ends

@@ -102,7 +102,7 @@ def header_lines(resolved: Resolved, result: Result) -> list[str]:
     if manifest is None:
         return []
     syntax = resolved.job.syntax
-    headed = [name for name, known in FORMATS.items() if known.has_header]
+    headed = [name for name, format in FORMATS.items() if format.has_header]
     files = manifest.read_files()
     files = files.filter(pc.is_in(files.column("format"), pa.array(headed)))
     named = list(input_files(files, syntax))

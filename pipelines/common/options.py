@@ -93,12 +93,12 @@ class Parser(argparse.ArgumentParser):
         Returns the values that were taken.
         """
         flags = {text.split("=")[0] for text in argv}
-        given = [one for one in self.own.values() if one.is_taken or one.flags & flags]
-        excluded = {one.exclusive for one in given} - {None}
+        named = [one for one in self.own.values() if one.is_taken or one.flags & flags]
+        excluded = {one.exclusive for one in named} - {None}
         taken = {}
         for name, value in values.items():
             option = self.own[name]
-            if option not in given and option.exclusive not in excluded:
+            if option not in named and option.exclusive not in excluded:
                 option.take(value)
                 taken[name] = value
         return taken
@@ -345,7 +345,7 @@ def bare_words(rest: Sequence[str]) -> list[str] | None:
 def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:
     """Return the options of a class; one that the arguments do not give has its default."""
     values_given = vars(args)
-    given = {
+    values_by_name = {
         item.name: values_given[item.name]
         for item in fields(kind)
         if values_given.get(item.name) is not None
@@ -353,7 +353,7 @@ def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:
     return kind(
         **{
             name: tuple(value) if isinstance(value, list) else value
-            for name, value in given.items()
+            for name, value in values_by_name.items()
         }
     )
 

@@ -118,10 +118,10 @@ def aliases_in(kind: type) -> dict[str, str]:
     return {flag: name for flag, name in flags.items() if flag != name}
 
 
-def narrowed(kind: type[Options], given: Any, **changes: Any) -> Options:
+def narrowed(kind: type[Options], options: Any, **changes: Any) -> Options:
     """Return the options of a class from those of a class that has more, with changes."""
     items: Any = fields(kind)  # type: ignore[arg-type]
-    return kind(**{**{item.name: getattr(given, item.name) for item in items}, **changes})
+    return kind(**{**{item.name: getattr(options, item.name) for item in items}, **changes})
 
 
 def is_required(item: "Field[Any]") -> bool:
@@ -129,28 +129,28 @@ def is_required(item: "Field[Any]") -> bool:
     return item.default is MISSING and item.default_factory is MISSING
 
 
-def is_given(given: Any, name: str) -> bool:
+def is_given(options: Any, name: str) -> bool:
     """Return whether an option differs from its default."""
-    (item,) = (item for item in fields(given) if item.name == name)
-    return is_required(item) or getattr(given, name) != item.default
+    (item,) = (item for item in fields(options) if item.name == name)
+    return is_required(item) or getattr(options, name) != item.default
 
 
-def read(given: Any) -> None:
+def read(options: Any) -> None:
     """Convert the values of a class of options to the types of its fields, and check them.
 
     A path becomes text, a text a tuple of one if several are allowed, None the default. The
     option's kind converts a number or a text: `"256k"` becomes 256000. Raises OptionError for a
     value that does not fit, and for options that exclude one another.
     """
-    for item in fields(given):
+    for item in fields(options):
         declared = item.metadata.get(KEY)
-        value = getattr(given, item.name)
+        value = getattr(options, item.name)
         if value is None and not is_required(item):
             value = _value_if_not_given(item, declared)
         elif declared is not None and (is_required(item) or value != item.default):
             value = _read(value, item, declared)
-        object.__setattr__(given, item.name, value)
-    _check_exclusive(given)
+        object.__setattr__(options, item.name, value)
+    _check_exclusive(options)
 
 
 def _value_if_not_given(item: "Field[Any]", declared: Declared | None) -> Any:
@@ -214,10 +214,10 @@ def _text(value: Any) -> str:
     return as_text(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _check_exclusive(given: Any) -> None:
+def _check_exclusive(options: Any) -> None:
     """Raise OptionError for two options of one set, and for none of a required one."""
-    for exclusive, flags in _exclusive_in(type(given)).items():
-        named = [flag for name, flag in flags.items() if is_given(given, name)]
+    for exclusive, flags in _exclusive_in(type(options)).items():
+        named = [flag for name, flag in flags.items() if is_given(options, name)]
         if exclusive.required and len(named) != 1:
             only = "and not both" if len(flags) == 2 else "and one alone"
             raise OptionError(

@@ -42,9 +42,9 @@ def read(options: "DataclassInstance", kinds: Mapping[str, Kind]) -> None:
     value that does not fit.
     """
     for field in fields(options):
-        given = getattr(options, field.name)
+        value_of_field = getattr(options, field.name)
         try:
-            value = _read(given, field.type, kinds.get(field.name))
+            value = _read(value_of_field, field.type, kinds.get(field.name))
         except OptionError as error:
             raise OptionError(f"argument --{field.name.replace('_', '-')}: {error}") from None
         if value is None and field.default is not MISSING:
@@ -82,12 +82,12 @@ def read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
     return value
 
 
-def _read_several(given: Any) -> tuple[Any, ...]:
-    if isinstance(given, str | os.PathLike):
-        return (as_text(given),)
-    if not isinstance(given, Iterable):
-        raise OptionError(f"{given!r} is no list")
-    return tuple(map(_plain, given))
+def _read_several(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str | os.PathLike):
+        return (as_text(value),)
+    if not isinstance(value, Iterable):
+        raise OptionError(f"{value!r} is no list")
+    return tuple(map(_plain, value))
 
 
 def _plain(value: Any) -> Any:
@@ -309,7 +309,7 @@ def _nearest_choice(text: str, choices: tuple[str, ...]) -> str | None:
     return nearest(meant, choices)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, words: Iterable[str]) -> str | None:
     """Return the known word that is `word` but for a typo, None without one; never an opposite.
 
     A typo is a letter too many, too few, wrong or swapped with its neighbour; words of six letters
@@ -319,7 +319,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     ('embed', None)
     """
     most = 2 if len(word.lstrip("-")) >= 6 else 1
-    for typos, other in sorted((_typos(word, other), other) for other in set(known)):
+    for typos, other in sorted((_typos(word, other), other) for other in set(words)):
         if typos <= most and _difference(word, other) not in OPPOSITES:
             return other
     return None

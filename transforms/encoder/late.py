@@ -120,7 +120,7 @@ class ReadyPieces:
 
     rows: np.ndarray
     pieces: Sequence[Sequence[WindowPart]]
-    known: dict[int, TokenStates]
+    by_window: dict[int, TokenStates]
 
     @property
     def tokens(self) -> int:
@@ -137,7 +137,7 @@ class ReadyPieces:
 
     def states(self) -> TokenStates:
         """Pack the token states of the pieces."""
-        return _join_parts(self.pieces, self.known)
+        return _join_parts(self.pieces, self.by_window)
 
 
 def ready_pieces(

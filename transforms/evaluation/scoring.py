@@ -64,12 +64,12 @@ def evaluate(options: EvaluateOptions, rescue: Callable[[list[Row]], None] = _fo
 def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     """Add each row to `rows` once it is computed, and return all of them with their notes."""
     with progress.stage("reading the tasks"), task_files.reading_as(Syntax.from_options(options)):
-        given = read_tasks(options.tasks, options.make, options.classifier, options.similarity)
-    if not given:
+        read = read_tasks(options.tasks, options.make, options.classifier, options.similarity)
+    if not read:
         raise OptionError("no task is given; say --task NAME=PATH")
-    tasks: list[Task] = [task for task in given if not isinstance(task, StoreRetrieval)]
-    stores = [task for task in given if isinstance(task, StoreRetrieval)]
-    notes = [f"{task.name}: {note}" for task in given for note in task.notes]
+    tasks: list[Task] = [task for task in read if not isinstance(task, StoreRetrieval)]
+    stores = [task for task in read if isinstance(task, StoreRetrieval)]
+    notes = [f"{task.name}: {note}" for task in read for note in task.notes]
     grid = None
     if tasks:
         plan = make_plan(options)

@@ -83,7 +83,7 @@ def nearest_of_cells(
     having = np.flatnonzero(np.diff(bounds))
     near = having[nearest(rows, coarse[having], metric, min(_NEAR, len(having)))[1]]
     best = np.full(len(rows), -np.inf, np.float32)
-    found = np.zeros(len(rows), np.int64)
+    numbers_of_rows = np.zeros(len(rows), np.int64)
     order = np.argsort(near, axis=None, kind="stable")
     ends = np.searchsorted(near.ravel()[order], np.arange(len(coarse) + 1))
     for cell in having:
@@ -94,8 +94,8 @@ def nearest_of_cells(
             )
             nearer = scores[:, 0] > best[some]
             best[some[nearer]] = scores[nearer, 0]
-            found[some[nearer]] = bounds[cell] + numbers[nearer, 0]
-    return found
+            numbers_of_rows[some[nearer]] = bounds[cell] + numbers[nearer, 0]
+    return numbers_of_rows
 
 
 def lists_of_cell(rows: np.ndarray, lists: int, metric: str) -> np.ndarray:

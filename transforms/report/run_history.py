@@ -183,13 +183,13 @@ def recommended_answer_change(summaries: Sequence[RunSummary]) -> float | None:
     return min(1.0, math.ceil(100 * (2 * largest + ROOM)) / 100)
 
 
-def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummary]:
+def run_summaries(root: str, earlier: Iterable[RunSummary] = ()) -> list[RunSummary]:
     """Return every run of a store, oldest first.
 
-    Results of `known` runs, which have ended, are not read again.
+    Results of `earlier` runs, which have ended, are not read again.
     """
     begun, ended = _recorded_runs(root)
-    summaries = {summary.run: summary for summary in known if summary.run in ended}
+    summaries = {summary.run: summary for summary in earlier if summary.run in ended}
     damage: dict[str, str] = {}
     for run in ended - summaries.keys():
         try:

@@ -97,9 +97,9 @@ class QueryEncoder:
         with progress.stage(progress.LOADING):
             from sentence_beam.transforms.encoder import Encoder
 
-            asked = replace(recipe, prompt=self.prompt or "", calibration="")
+            plain_recipe = replace(recipe, prompt=self.prompt or "", calibration="")
             int8 = kept_int8(self._manifest.root, self._manifest.space)
-            encoder = Encoder.from_recipe(asked, calibration=calibration, int8=int8)
+            encoder = Encoder.from_recipe(plain_recipe, calibration=calibration, int8=int8)
         what = f"{recipe.model} is not the model of {self._manifest.root}"
         self._manifest.space.check(
             encoder.space, what, "name the same one with --model", ignoring=ignoring

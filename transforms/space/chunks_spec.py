@@ -48,9 +48,9 @@ class ChunksSpec:
     @classmethod
     def parse(cls, text: str) -> "ChunksSpec":
         """The chunks of a SPEC. Raises OptionError, in one line with the allowed values."""
-        kind, given = GRAMMAR.read(text)
+        kind, values = GRAMMAR.read(text)
         defaults: dict[str, Any] = {key: option.default for key, option in CHUNKS[kind].items()}
-        chunks = cls(kind, **(defaults | given))
+        chunks = cls(kind, **(defaults | values))
         _check_numbers(text, chunks)
         return chunks
 

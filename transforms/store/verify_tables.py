@@ -80,8 +80,8 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
     files = manifest.read_files("path", "group", *FILE_COUNTS, *PENDING)
     pending = pending_in(files)
     if pending != manifest.pending:
-        said = _counts(manifest.pending)
-        yield f"files: {_counts(pending)} in the list of files, the manifest says {said}"
+        there = _counts(pending)
+        yield f"files: {there} in the list of files, the manifest says {_counts(manifest.pending)}"
     owners = Owners(files.column("path"), files.column("group"))
     counted = {name: np.zeros(len(files), np.int64) for name in FILE_COUNTS}
     sums = Sums(manifest.run)

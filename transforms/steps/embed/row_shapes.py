@@ -230,28 +230,28 @@ Element = DictRow | NamedRow | Pair | ArrowRows
 
 
 def elements_of(
-    given: Any, field: str, most_tokens: int, make: MakeRow
+    row: Any, field: str, most_tokens: int, make: MakeRow
 ) -> Iterator[tuple[Element, list[Any]]]:
     """Yield the element with the texts of its rows; a large Arrow batch in parts.
 
     A batch is large if it has far more than `most_tokens`. Raises OptionError for anything that is
     not a row, and for a dict with a key that is not a string.
     """
-    if isinstance(given, pa.RecordBatch | pa.Table):
-        texts = ArrowRows(given).texts(field)
+    if isinstance(row, pa.RecordBatch | pa.Table):
+        texts = ArrowRows(row).texts(field)
         for start, stop in _parts([text_tokens(text) for text in texts], most_tokens):
-            yield ArrowRows(given.slice(start, stop - start)), texts[start:stop]
+            yield ArrowRows(row.slice(start, stop - start)), texts[start:stop]
         return
     element: Element
-    if isinstance(given, Mapping):
-        check_keys(given)
-        element = DictRow(given)
-    elif hasattr(given, "_asdict"):
-        element = NamedRow(given, make)
-    elif isinstance(given, tuple) and len(given) == 2:
-        element = Pair(given)
+    if isinstance(row, Mapping):
+        check_keys(row)
+        element = DictRow(row)
+    elif hasattr(row, "_asdict"):
+        element = NamedRow(row, make)
+    elif isinstance(row, tuple) and len(row) == 2:
+        element = Pair(row)
     else:
-        raise no_row(given)
+        raise no_row(row)
     yield element, element.texts(field)
 
 

@@ -200,9 +200,9 @@ def _as_exported(options: EmbedOptions) -> EmbedOptions:
 
 
 def _chosen(options: EmbedOptions, remembered: RememberedOptions, name: str) -> Any:
-    given = getattr(options, name)
-    if given is not None:
-        return given
+    value = getattr(options, name)
+    if value is not None:
+        return value
     if name == "limit":
         return None  # a trial run must not shrink every later one
     if name == "prompt" and options.prompt_name is not None:

@@ -235,9 +235,9 @@ class PairsOptions:
             raise OptionError("argument --store: not allowed with argument --input")
         if self.input is None and self.store is None:
             object.__setattr__(self, "store", default_store())
-        given = [name for name in OF_VECTORS if getattr(self, name) is not None]
-        if self.store is not None and given:
-            flag = "--" + given[0].replace("_", "-")
+        of_vectors = [name for name in OF_VECTORS if getattr(self, name) is not None]
+        if self.store is not None and of_vectors:
+            flag = "--" + of_vectors[0].replace("_", "-")
             raise OptionError(
                 f"argument {flag}: not allowed with argument --store, which has its vectors"
             )

@@ -90,8 +90,8 @@ def _check_inputs(options: EmbedOptions, choice: Choice) -> None:
     for glob in options.input:
         if overlaps(glob, options.store, choice.options.hidden):
             raise OptionError(
-                f"--input {glob} takes in the store {options.store} itself; move the store out of"
-                " it or narrow --input"
+                f"--input {glob} takes in the store {options.store} itself; choose a --store"
+                " outside of it, or narrow --input"
             )
 
 

@@ -299,9 +299,9 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
 def _changes_types(run: Run, previous: Manifest) -> bool:
     """Whether a kept column has another type in a snapshot's shards than a run gives it."""
     stored = {name: type_of(word).arrow for name, word in previous.options.keep_types.items()}
-    given = {name: type_of(word).arrow for name, word in run.options.keep_types.items()}
-    own = stored_types(previous, sorted(given.keys() - stored.keys()))
-    return any((stored | own).get(name) != kind for name, kind in given.items())
+    named = {name: type_of(word).arrow for name, word in run.options.keep_types.items()}
+    own = stored_types(previous, sorted(named.keys() - stored.keys()))
+    return any((stored | own).get(name) != kind for name, kind in named.items())
 
 
 def _begun_like(run: Run, stored: Stored) -> Run:
@@ -356,12 +356,12 @@ def memory_bytes() -> int:
     return min(limits)
 
 
-def index_ram(resolved: Resolved, given: str | None) -> str | None:
+def index_ram(resolved: Resolved, min_ram: str | None) -> str | None:
     """Return the memory that the steps of a run's index need, by the rows of the last snapshot.
 
-    More is `given` by `--min-ram`.
+    More is `min_ram` by `--min-ram`.
     """
     if resolved.index is None:
         return None
     run = resolved.job.run
-    return least_ram(resolved.index, run.previous_rows, run.space.dim, given)
+    return least_ram(resolved.index, run.previous_rows, run.space.dim, min_ram)

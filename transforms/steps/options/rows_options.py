@@ -35,14 +35,14 @@ REFUSED = OF_FILES | {
 
 
 def options_for_rows(
-    store: str, text: str | None, id_field: str | None, given: Mapping[str, Any]
+    store: str, text: str | None, id_field: str | None, keywords: Mapping[str, Any]
 ) -> EmbedOptions:
     """Return the options of a run over rows with these fields, from keywords.
 
     Raises OptionError for an option that needs files, and for units by file; TypeError for an
     unknown one.
     """
-    options = dict(given)
+    options = dict(keywords)
     for name, mend in REFUSED.items():
         if options.pop(name, None):
             raise OptionError(f"{name}: {mend}")

@@ -66,9 +66,9 @@ def _check_same_content(files: pa.Table, last: pa.Table, job: EmbedJob) -> None:
         [storage.is_rows(path) for path in full_paths(last).to_pylist()], bool
     )
     is_other = is_moved | ~can_change[at[is_known]]
-    known = np.flatnonzero(is_known)[is_other]
-    compared = compare(files.take(pa.array(known)), last, job.columns.path_names)
-    for place in known[~compared.is_same].tolist():
+    listed = np.flatnonzero(is_known)[is_other]
+    compared = compare(files.take(pa.array(listed)), last, job.columns.path_names)
+    for place in listed[~compared.is_same].tolist():
         (file,) = input_files(files.slice(place, 1))
         raise _other_content(file, full_paths(last)[int(at[place])].as_py())
 

@@ -167,7 +167,7 @@ def _groups_of(
 
 def _tokens_by_size(files: pa.Table) -> np.ndarray:
     """Return the estimated tokens of files, int64 [n]."""
-    by_line = [name for name, known in FORMATS.items() if known.is_by_line]
+    by_line = [name for name, format in FORMATS.items() if format.is_by_line]
     is_by_line = pc.is_in(files.column("format"), value_set=pa.array(by_line, pa.string()))
     is_plain = pc.and_(whole(is_by_line), pc.equal(compressions(files), ""))
     return tokens_by_size(numbers(files, "size"), numbers_of(is_plain))

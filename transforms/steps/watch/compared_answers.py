@@ -60,21 +60,25 @@ def compare(
 
     `vectors` are the queries' float32 [q, dim] in the coming one.
     """
-    asked = answers[1]
-    before = sampled(answers[0], asked.rows)
+    answered = answers[1]
+    before = sampled(answers[0], answered.rows)
     fates = Fates(*snapshots, vectors)
-    places = changed_places(fates.key, before, asked.answers)
+    places = changed_places(fates.key, before, answered.answers)
     fates.read(
         [old[place] for old, (lost, _) in zip(before, places, strict=True) for place in lost],
-        [new[place] for new, (_, got) in zip(asked.answers, places, strict=True) for place in got],
-        [new[-1] for new, (lost, _) in zip(asked.answers, places, strict=True) if lost and new],
+        [
+            new[place]
+            for new, (_, got) in zip(answered.answers, places, strict=True)
+            for place in got
+        ],
+        [new[-1] for new, (lost, _) in zip(answered.answers, places, strict=True) if lost and new],
     )
     queries = [
-        _compared(fates, number, text, (before[number], asked.answers[number]), places[number])
+        _compared(fates, number, text, (before[number], answered.answers[number]), places[number])
         for number, text in enumerate(watched.texts)
     ]
     figures = replace(
-        figures_of(queries, asked, k),
+        figures_of(queries, answered, k),
         score_before=_mean_score([query.before for query in queries]),
         score=_mean_score([query.after for query in queries]),
         by_ids=fates.by_ids,
@@ -152,33 +156,37 @@ def _reasons(
     lost, gained = places
     texts = {answer.text_hash for answer in before}
     least = fates.exact(number, after[-1]) if after else -np.inf
-    given = reasons(
+    causes_found = reasons(
         fates.lost(number, [before[place] for place in lost]),
         fates.gained(number, [after[place] for place in gained], texts, after),
         least,
     )
-    return {place: reason for place, reason in zip(lost, given, strict=True) if reason is not None}
+    return {
+        place: reason
+        for place, reason in zip(lost, causes_found, strict=True)
+        if reason is not None
+    }
 
 
-def figures_of(queries: Sequence[ComparedQuery], asked: Asked, k: int) -> AnswerFigures:
+def figures_of(queries: Sequence[ComparedQuery], answered: Asked, k: int) -> AnswerFigures:
     """Return the figures over all queries, without scores."""
-    given = [reason for query in queries for reason in query.lost.values()]
+    reasons_of_lost = [reason for query in queries for reason in query.lost.values()]
     figures = AnswerFigures(
         queries=len(queries),
         k=k,
         answers=sum(len(query.before) for query in queries),
-        by_growth=sum(reason.by_growth for reason in given),
-        indexed=asked.indexed,
-        rows=asked.rows,
+        by_growth=sum(reason.by_growth for reason in reasons_of_lost),
+        indexed=answered.indexed,
+        rows=answered.rows,
     )
-    return _with_overlaps(_with_causes(figures, queries, given), queries)
+    return _with_overlaps(_with_causes(figures, queries, reasons_of_lost), queries)
 
 
 def _with_causes(
-    figures: AnswerFigures, queries: Sequence[ComparedQuery], given: Sequence[Reason]
+    figures: AnswerFigures, queries: Sequence[ComparedQuery], reasons: Sequence[Reason]
 ) -> AnswerFigures:
     """Return the figures with the reasons counted by cause, and a query for each cause."""
-    causes = Counter(reason.cause for reason in given)
+    causes = Counter(reason.cause for reason in reasons)
     examples = {cause: _example(queries, cause) for cause in causes}
     return replace(figures, causes=dict(causes.most_common()), examples=examples)
 

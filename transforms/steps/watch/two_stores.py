@@ -40,18 +40,18 @@ def compare_stores(old: Manifest, new: Manifest, watched: WatchedQueries) -> Com
     """
     assert old.watch is not None
     k = old.watch.k
-    asked = ask(new, final_vectors(watched, new), k, searched_part(old))
-    before = sampled(read_answers(old.root, old.watch), asked.rows)
+    answered = ask(new, final_vectors(watched, new), k, searched_part(old))
+    before = sampled(read_answers(old.root, old.watch), answered.rows)
     rows = _RowsElsewhere(old, new)
-    places = changed_places(rows.key, before, asked.answers)
+    places = changed_places(rows.key, before, answered.answers)
     rows.read([old[place] for old, (lost, _) in zip(before, places, strict=True) for place in lost])
     queries = [
         compared_query(rows.key, text, (old, new), rows.reasons(old, lost), gained)
         for text, old, new, (lost, gained) in zip(
-            watched.texts, before, asked.answers, places, strict=True
+            watched.texts, before, answered.answers, places, strict=True
         )
     ]
-    return ComparedAnswers(queries, figures_of(queries, asked, k))
+    return ComparedAnswers(queries, figures_of(queries, answered, k))
 
 
 class _RowsElsewhere:

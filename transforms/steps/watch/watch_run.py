@@ -100,25 +100,25 @@ def compare_with_kept(
     `watched` have vectors for the new snapshot. Returns its entry and the comparison.
     """
     vectors = final_vectors(watched, new)
-    asked = ask(new, vectors, watch.k)
-    answers = read_answers(new.root, watch), asked
+    answered = ask(new, vectors, watch.k)
+    answers = read_answers(new.root, watch), answered
     compared = compare((old, new), answers, watched, vectors, watch.k)
     entry = replace(
         watch,
         queries=keep_watch_file(new.root, watched.to_bytes()),
-        answers=keep_watch_file(new.root, answers_to_bytes(asked.answers)),
+        answers=keep_watch_file(new.root, answers_to_bytes(answered.answers)),
     )
     return entry, compared
 
 
 def begin_watch(manifest: Manifest, watched: WatchedQueries, k: int) -> tuple[WatchEntry, Asked]:
     """Ask the current snapshot new queries; return its entry, whose files are written."""
-    asked = ask(manifest, final_vectors(watched, manifest), k)
+    answered = ask(manifest, final_vectors(watched, manifest), k)
     entry = WatchEntry(
         queries=keep_watch_file(manifest.root, watched.to_bytes()),
-        answers=keep_watch_file(manifest.root, answers_to_bytes(asked.answers)),
+        answers=keep_watch_file(manifest.root, answers_to_bytes(answered.answers)),
         count=len(watched.ids),
         k=k,
         digest=digest_of_queries(watched.ids, watched.texts, k),
     )
-    return entry, asked
+    return entry, answered

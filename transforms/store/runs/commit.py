@@ -367,8 +367,8 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
 
 def _keep_types(run: Run, plan: RecordedPlan) -> dict[str, str]:
     """Return the words for types to remember; the shards have the types of tables."""
-    given = {name: word for name, word in run.options.keep_types.items() if word != NO_TYPE}
+    named = {name: word for name, word in run.options.keep_types.items() if word != NO_TYPE}
     types = {
         name: code for name, code in plan.notes.types.items() if is_word(code) or code == NO_TYPE
     }
-    return {**types, **given}
+    return {**types, **named}
