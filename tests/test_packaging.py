@@ -220,7 +220,7 @@ def test_with_an_address_each_link_of_the_long_description_leads_to_a_file_of_th
     found = read_metadata(tree, home, tmp_path)
     text = found.get_payload(decode=True).decode()
     links = LINK.findall(text)
-    assert len(links) > 50
+    assert len(links) > 20
     assert [link for link in links if not re.match("https?://", link)] == []
     files = f"{home}/blob/v{version()}/"
     ours = {link.removeprefix(files).partition("#")[0] for link in links if link.startswith(files)}
@@ -279,8 +279,10 @@ def test_make_takes_torch_from_an_index_of_its_own_if_one_is_named(
 
 
 def test_continuous_integration_installs_the_command_from_git() -> None:
-    (line,) = re.findall(r"^make (.*test-command)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
-    make = shlex.split(f"make --dry-run {line.replace('$PWD', '/here')}")
+    script = (ROOT / ".ci/run").read_text()
+    (line,) = re.findall(r"^make (.*test-command)$", script, re.MULTILINE)
+    (source,) = re.findall(r'then source="(git\+file://\$PWD)"', script)
+    make = shlex.split(f"make --dry-run {line.replace('$source', source).replace('$PWD', '/here')}")
     done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
     requirements = re.findall(r"install .*'(sentence-beam.*)'$", done.stdout, re.MULTILINE)
     assert requirements == [

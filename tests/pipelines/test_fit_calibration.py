@@ -277,28 +277,18 @@ def test_mistakes_are_one_line(run, tmp_path, arguments, said):
     )
 
 
-@pytest.mark.parametrize(("method", "said"), [("whitening", "--store"), ("tfidf", "--input")])
-def test_what_is_fitted_on_has_to_be_named(run, tmp_path, method, said):
-    run("fit", "--method", method, "--output", tmp_path / "c").failed(2, f"--method {method}", said)
+def test_what_is_fitted_on_has_to_be_there(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("fit", "--method", "whitening", "--output", tmp_path / "c").failed(2, "holds no store")
+    run("fit", "--method", "tfidf", "--output", tmp_path / "c").failed(
+        2, "--method tfidf", "--input"
+    )
 
 
-def test_the_old_name_of_the_store(made, run, store, tmp_path):
-    made()
-    for flag in ("--store", "--input"):
-        run("fit", flag, store, "--method", "whitening:4", "--output", tmp_path / flag).ok()
-    one, other = (load_calibration(str(tmp_path / flag)) for flag in ("--store", "--input"))
-    assert all(np.array_equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
-    run(
-        "fit",
-        "--input",
-        store,
-        "--input",
-        store,
-        "--method",
-        "whitening",
-        "--output",
-        tmp_path / "c",
-    ).failed(2)
+def test_a_calibration_is_fitted_on_no_input(run, store, tmp_path):
+    run("fit", "--input", store, "--method", "whitening", "--output", tmp_path / "c").failed(
+        2, "--input has no meaning with --method whitening"
+    )
 
 
 def test_a_folder_that_no_fit_made_is_left_alone(made, fit, run, store, tmp_path):

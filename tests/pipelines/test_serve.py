@@ -56,7 +56,6 @@ def _address(err: Path, process: Any) -> str:
 
 
 def test_options_that_cannot_be(run: Run, made: Path, store: Path) -> None:
-    run("serve").failed(2, "--store")
     run("serve", "--store", store.parent / "none").failed(2, "holds no store")
     for port in ("65536", "-1", "http", "8" * 5000):
         run("serve", "--store", made, "--port", port).failed(2, "--port", port)

@@ -27,7 +27,16 @@ from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.shards.shard_reading import is_narrow
 
 OF_STORES = ("store", "sample")  # options that token statistics have no use for
-OF_CORPORA = ("model", "revision", "format", "delimiter", "csv", "json_rows", "text_column")
+OF_CORPORA = (
+    "input",
+    "model",
+    "revision",
+    "format",
+    "delimiter",
+    "csv",
+    "json_rows",
+    "text_column",
+)
 
 
 def counts_tokens(options: FitOptions) -> bool:
@@ -73,14 +82,8 @@ def _refuse(options: FitOptions, names: Sequence[str]) -> None:
 
 
 def store_to_fit(options: FitOptions) -> Store:
-    """Open the store that is named by `--store` or its old name `--input`, else the default one.
-
-    Raises OptionError for several.
-    """
-    named = [path for path in (options.store, *(options.input or ())) if path is not None]
-    if len(named) > 1:
-        raise OptionError(f"--method {options.method} is fitted on one store; give one --store")
-    return open_store(named[0] if named else default_store())
+    """Open the store that is named, else the default one."""
+    return open_store(options.store or default_store())
 
 
 def calibration_job(

@@ -528,9 +528,18 @@ def test_blank_lines_are_not_among_the_rejected_rows_that_are_told(run: Run) -> 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({}, "is there, or say --append to keep them; --max-deletes 1"),
-        ({"partition": "content"}, "is there; --max-deletes 1"),
-        ({"earlier_globs": ("/in/*.csv",)}, "is there; --max-deletes 1"),
+        (
+            {},
+            "is there, or say --append to keep them, or name another --store for another collection; --max-deletes 1",
+        ),
+        (
+            {"partition": "content"},
+            "is there, or name another --store for another collection; --max-deletes 1",
+        ),
+        (
+            {"earlier_globs": ("/in/*.csv",)},
+            "is there, or name another --store for another collection; --max-deletes 1",
+        ),
     ],
 )
 def test_too_many_deleted_rows_name_the_way_to_keep_them(
