@@ -282,10 +282,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
     return place
 
 
+LOOP = re.compile(r"^for set in (.*); do\n(.*?)^done\n", re.MULTILINE | re.DOTALL)
+
+
+def lines_of(script: str) -> list[str]:
+    """Return the commands of a shell script, with its loops `for set in ...` unrolled."""
+
+    def unroll(loop: re.Match[str]) -> str:
+        return "".join(loop[2].replace("$set", name) for name in loop[1].split())
+
+    return LOOP.sub(unroll, script.replace("\\\n", " ")).splitlines()
+
+
+def test_every_command_of_the_page_is_understood() -> None:
+    script = "".join(block.text for block in PAGE.blocks if block.language == "sh")
+    for line in lines_of(script):
+        program, command, *arguments = shlex.split(line)
+        assert program == "sentence-beam"
+        assert beam_flags.parse(parser_of(command), arguments)
+
+
 def made_by(run: Run, folder: Path) -> Made:
     """What all commands of the page wrote, in that folder."""
-    joined = [block.text.replace("\\\n", " ") for block in PAGE.blocks if block.language == "sh"]
-    for line in "".join(joined).splitlines():
+    for line in lines_of("".join(block.text for block in PAGE.blocks if block.language == "sh")):
         assert run(*shlex.split(line)[1:]).status == 0, line
     return {
         path.name: [json.loads(line) for line in path.read_text().splitlines()]
