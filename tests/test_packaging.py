@@ -224,7 +224,7 @@ def test_with_an_address_each_link_of_the_long_description_leads_to_a_file_of_th
     assert [link for link in links if not re.match("https?://", link)] == []
     files = f"{home}/blob/v{version()}/"
     ours = {link.removeprefix(files).partition("#")[0] for link in links if link.startswith(files)}
-    assert {"README.md", "docs/first.md", "CONTRIBUTING.md"} <= ours
+    assert {"docs/first.md", "CONTRIBUTING.md"} <= ours
     assert [path for path in ours if not (ROOT / path).exists()] == []
     addresses = [line.partition(", ")[2] for line in found.get_all("Project-URL")]
     assert all(address.startswith(home) for address in addresses)
