@@ -33,7 +33,7 @@ PAGES = {
     "diagnose": "diagnostics.md",
     "evaluate": "evaluation.md",
     "train": "train.md",
-    "distill": "distill.md",
+    "distill": "train.md#distillation",
     "export": "poolers.md#the-encoder-as-a-folder",
     "verify": "nightly.md#verify",
     "rejects": "inputs.md#rejected-rows",
