@@ -81,30 +81,17 @@ def _history(options: HistoryOptions) -> CommandOutput:
 
 
 def _table(summaries: list[RunSummary], states: list[str]) -> list[str]:
-    """Return a line for each run; pieces and table versions are columns if a run has any."""
+    """Return a line for each run; pieces and what is OCCASIONAL are columns if a run has any."""
     rows = [cells(summary, state) for summary, state in zip(summaries, states, strict=True)]
     shown = list(COLUMNS)
     if any(summary.pieces is not None for summary in summaries):
         shown.insert(PIECES_AT, Column("pieces", right=True))
         rows = [with_pieces(row, summary) for row, summary in zip(rows, summaries, strict=True)]
-    if any(summary.answers_beyond is not None for summary in summaries):
-        shown.insert(-1, Column("changed answers", spare=9, right=True))
-        rows = [
-            (*row[:-1], _percents(summary.answers_beyond), row[-1])
-            for row, summary in zip(rows, summaries, strict=True)
-        ]
-    if any(summary.pending and summary.pending.files for summary in summaries):
-        shown.insert(-1, Column("pending", spare=7, right=True))
-        rows = [
-            (*row[:-1], _pending_files(summary), row[-1])
-            for row, summary in zip(rows, summaries, strict=True)
-        ]
-    if any(summary.tables for summary in summaries):
-        shown.insert(-1, Column("table version", spare=8))
-        rows = [
-            (*row[:-1], versions(summary), row[-1])
-            for row, summary in zip(rows, summaries, strict=True)
-        ]
+    for column, cell_of in OCCASIONAL:
+        extra = [cell_of(summary) for summary in summaries]
+        if any(extra):
+            shown.insert(-1, column)
+            rows = [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, extra, strict=True)]
     return table(shown, rows)
 
 
@@ -121,19 +108,29 @@ def _number(value: float | None, form: str) -> str:
     return format(value, form)
 
 
-def _percents(share: float | None) -> str:
-    if share is None:
+def _changed_answers(summary: RunSummary) -> str:
+    if summary.answers_beyond is None:
         return ""
-    return f"{100 * share:.1f} %"
+    return f"{100 * summary.answers_beyond:.1f} %"
 
 
 def _pending_files(summary: RunSummary) -> str:
-    return _number(summary.pending.files if summary.pending else None, ",")
+    if summary.pending is None or not summary.pending.files:
+        return ""
+    return f"{summary.pending.files:,}"
 
 
 def versions(summary: RunSummary) -> str:
     """The versions of the tables that a run read."""
     return ", ".join((summary.tables or {}).values())
+
+
+# columns that are shown if a run has something for them, and their cells
+OCCASIONAL = (
+    (Column("changed answers", spare=9, right=True), _changed_answers),
+    (Column("pending", spare=7, right=True), _pending_files),
+    (Column("table version", spare=8), versions),
+)
 
 
 def with_pieces(row: tuple[str, ...], summary: RunSummary) -> tuple[str, ...]:

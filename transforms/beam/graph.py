@@ -166,7 +166,7 @@ class MergeAll(beam.CombineFn):
         return reduce(self.add_input, accumulators, self._nothing)
 
     def extract_output(self, total: Any) -> Any:
-        """Return the total."""
+        """Return the total of all elements."""
         return total
 
 

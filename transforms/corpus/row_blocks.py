@@ -134,7 +134,7 @@ class Rows:
         )
 
     def extend(self, other: "Rows") -> None:
-        """Append other rows."""
+        """Append the rows of another block."""
         self.positions += other.positions
         self.texts += other.texts
         self.ids += other.ids

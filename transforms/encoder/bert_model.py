@@ -168,7 +168,7 @@ class BertEmbeddings(nn.Module):
 
 
 class BertEncoder(nn.Module):
-    """The blocks."""
+    """The blocks of the model, one after the other."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class HeldLists:
         self._bytes = 0
 
     def put(self, number: int, data: np.ndarray) -> None:
-        """Hold a list."""
+        """Hold the bytes of a list."""
         self._lists[number] = data
         self._bytes += len(data)
 

@@ -113,7 +113,7 @@ class Stages:
             return self._made[thread]
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the database."""
         for connection, _ in self._made.values():
             connection.close()
 

@@ -82,7 +82,7 @@ class WordTable:
 
     @property
     def count(self) -> int:
-        """Number of words."""
+        """The number of words in the table."""
         return len(self.keys) - 1
 
     def find(self, keys: WordKeys) -> np.ndarray:

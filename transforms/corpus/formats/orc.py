@@ -18,7 +18,7 @@ TITLE = "ORC"
 
 
 class Orc(BlockedFormat):
-    """ORC files."""
+    """Tables in ORC files."""
 
     name = "orc"
     endings = (".orc",)

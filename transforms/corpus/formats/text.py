@@ -9,7 +9,7 @@ from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, Columns
 
 
 class Text(LineFormat, PlainFormat):
-    """Lines of text."""
+    """Files of plain text, a row a line."""
 
     name = "text"
     endings = (".txt", ".text")

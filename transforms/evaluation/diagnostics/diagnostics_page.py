@@ -42,7 +42,7 @@ class Dot:
 
 
 def page(diagnosis: Diagnosis) -> str:
-    """Render a diagnosis."""
+    """Return the page of a diagnosis as HTML."""
     rows = diagnosis.rows
     return _template().render(
         diagnosis=diagnosis,

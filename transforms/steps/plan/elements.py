@@ -24,7 +24,7 @@ class PackedTable:
 
     @property
     def table(self) -> pa.Table:
-        """The rows."""
+        """The rows of the element."""
         return stream_table(self.data)
 
 

@@ -97,7 +97,7 @@ def with_last(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
 
 
 def planned_rows(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Return rows `PLANNED`."""
+    """Return files as rows of `PLANNED`."""
     return pa.Table.from_pylist(list(rows), PLANNED)
 
 

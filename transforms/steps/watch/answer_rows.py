@@ -44,7 +44,7 @@ class KnownRows:
     by_text: dict[bytes, list[FoundRow]] = field(default_factory=dict)
 
     def add(self, row: FoundRow) -> None:
-        """Add a row."""
+        """Add a row by its id and its text."""
         self.by_id.setdefault(row.id, []).append(row)
         self.by_text.setdefault(row.text_hash, []).append(row)
 

@@ -71,7 +71,7 @@ class ForgottenRows(JsonEntry):
 
     @property
     def key_bytes(self) -> bytes:
-        """The key."""
+        """The key of the hashes, as bytes."""
         return bytes.fromhex(self.key)
 
     @property

@@ -140,7 +140,7 @@ class Sums:
         return summaries_by_name
 
     def tally(self) -> Tally:
-        """Return all sums."""
+        """Return the sums over all units."""
         kept = {name: count for name, count in self._kept.items() if name != "pieces"}
         if self._has_pieces:
             kept["pieces"] = self._kept["pieces"]

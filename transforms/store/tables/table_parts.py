@@ -217,7 +217,7 @@ class PartWriter:
         self._open_part = None
 
     def end(self) -> TableEntry:
-        """Return the table."""
+        """Return the table of all parts."""
         self._close()
         return TableEntry(sum(part.rows for part in self._parts), tuple(self._parts))
 
