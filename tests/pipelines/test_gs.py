@@ -193,7 +193,7 @@ def test_every_command(
     run("index", "--store", there, "--index", "Flat", "--retrain").ok()
     run("export", "--store", there, "--output", tmp_path / "encoder").ok()
     run("report", "--store", there, "--output", tmp_path / "report.html").ok()
-    run("fit", "--input", there, "--method", "whitening:8", "--output", f"{gs}/whitening").ok()
+    run("fit", "--store", there, "--method", "whitening:8", "--output", f"{gs}/whitening").ok()
     run("recalibrate", "--store", there, "--calibration", f"{gs}/whitening").ok()
     run("verify", "--store", there).ok()
     assert "removed" in run("vacuum", "--store", there, "--keep", 1).ok().out
