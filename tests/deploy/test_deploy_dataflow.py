@@ -22,6 +22,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {item["name"]: item for item in METADATA
 OF_BEAM = {
     "sdk_container_image", "disk_size_gb", "number_of_worker_harness_threads", "dataflow_service_options", "experiments",
 }  # fmt: skip
+REQUIRED = {"store", "sdk_container_image"}  # the default store is a folder, which workers lack
 
 
 def flags() -> dict[str, argparse.Action]:
@@ -51,9 +52,7 @@ def test_a_parameter_says_of_its_flag_what_is_so(name: str) -> None:
     assert item["label"]
     assert item["helpText"]
     flag = flags().get(name)
-    assert item.get("isOptional", False) == (
-        not flag.required if flag is not None else name != "sdk_container_image"
-    )
+    assert item.get("isOptional", False) == (name not in REQUIRED)
     patterns = [re.compile(pattern) for pattern in item.get("regexes", [])]
     for choice in (flag.choices if flag is not None else None) or ():
         assert all(pattern.fullmatch(choice) for pattern in patterns)
@@ -98,7 +97,7 @@ def test_gcloud_builds_the_template(tmp_path: Path) -> None:
 
 
 VALUES = {
-    "input": "gs://b/{a,b}/*.parquet", "store": "gs://b/store", "limit": "10", "input-version": "17", "max-tokens": "512", "dim": "64",
+    "input": "gs://b/{a,b}/*.parquet", "store": "gs://b/store", "like": "s3://b/other", "limit": "10", "input-version": "17", "max-tokens": "512", "dim": "64",
     "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "max-deletes": "1",
     "device": "cuda:own", "max-drift": "1e-7", "max-answer-change": ".05", "max-unknown": "0.3",
     "budget": "2.5B", "max-bad-files": "2", "disk_size_gb": "100", "number_of_worker_harness_threads": "2", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",

@@ -200,6 +200,8 @@ def reasons(
     if "reembed" not in asked:
         found += [Reason(frozenset({name}), 2) for name in changed if name in POOLED]
     again = [name for name in changed if name in READ_AGAIN]
+    if "layout" in changed and now["format"] == "named":
+        again.append("layout")  # the name of its format
     again += ["reembed"] if "reembed" in asked else []
     again += ["limit"] if limited or "limit" in asked else []
     if has_budget:

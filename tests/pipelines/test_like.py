@@ -8,6 +8,7 @@ Covers pipelines/common/origin_lines.py.
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
@@ -51,6 +52,21 @@ def test_a_change_of_pooler(run: Run, old: Path, inputs: Path, tmp_path: Path) -
     assert later["like"]["different"] == {}
     assert later["ledger"]["written"] == 20
     run("embed", "--store", old, *like).failed(2, "was not made like it")
+
+
+def test_a_kept_column_has_the_type_that_the_other_store_has(
+    run: Run, embed: Run, store: Path, inputs: Path, tmp_path: Path
+) -> None:
+    """Whose input had types when that store began."""
+    table = write_parquet(inputs / "a.parquet", sentences(2), price=pa.array([1, 2], pa.int32()))
+    embed(inputs / "*", "--keep-columns", "price").ok()
+    table.unlink()
+    write_lines(inputs / "a.csv", ["text,price", "a dog,3", "a cat,none"])
+    new = tmp_path / "new"
+    run("embed", "--like", store, "--store", new, "--max-rejects", "1").ok()
+    prices = open_store(new).dataset().to_table(columns=["price"])["price"]
+    assert (prices.type, prices.to_pylist()) == (pa.int32(), [3])
+    assert open_store(new).manifest.options == open_store(store).manifest.options
 
 
 def test_the_answers_of_both(run: Run, old: Path, inputs: Path, tmp_path: Path) -> None:

@@ -242,6 +242,7 @@ def test_other_rows_of_a_program_do_not_take_the_place_of_all(model: Path, store
     check_ledger(store, 12)
 
 
+@pytest.mark.parametrize("partition", ["file"])  # with content, rows are found by their texts
 def test_a_file_that_is_edited_keeps_its_rows(embed: Run, inputs: Path, store: Path) -> None:
     """Whose ids are other ones then: in text files they are places of bytes."""
     first = write_lines(inputs / "a.txt", sentences(6))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from helpers.commands import Run
 from helpers.corpora import write_jsonl
 from helpers.plans import job_of, night
 from helpers.snapshots import small_parts
@@ -75,11 +74,3 @@ def test_a_new_store_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "store" / "embeddings").mkdir(parents=True)
     look_by_workers(job, HERE)
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["embeddings"]
-
-
-def test_workers_need_a_store_to_leave_their_counts_in(run: Run, tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", "a")
-    run(
-        "plan", "--input", tmp_path / "a.jsonl", "--runner", "PortableRunner",
-        "--job_endpoint", "localhost:1",
-    ).failed(2, "--store")  # fmt: skip

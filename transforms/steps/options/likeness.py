@@ -1,13 +1,15 @@
 """A store that is made like another one: what it takes, and what becomes different later."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import declared_in, flag_of
+from sentence_beam.transforms.corpus.arrow_types import code_of
 from sentence_beam.transforms.corpus.column_types import KeptColumn
+from sentence_beam.transforms.corpus.row_blocks import Columns
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.steps.options.embed import PARTITIONS, EmbedOptions
 from sentence_beam.transforms.steps.options.stored import NEVER_TAKEN
@@ -15,6 +17,7 @@ from sentence_beam.transforms.store.entries import LikeEntry, RememberedOptions
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.commit import Run
+from sentence_beam.transforms.store.shards.stored_types import stored_types
 
 ERASED = "erased rows"
 # Remembered fields that are no options of their own, and options that no other store takes.
@@ -69,6 +72,15 @@ def later_likeness(options: EmbedOptions, previous: Manifest) -> Likeness | None
         return Likeness(store, False, exists=False)
     changed = _different(options_of(current), previous.like.options)
     return Likeness(store, False, different=changed)
+
+
+def columns_like(columns: Columns, snapshot: Manifest) -> Columns:
+    """Return the columns of a store that is made like a snapshot, whose shards have types for those
+    that no option names a type for.
+    """
+    untyped = [name for name in columns.keep if name not in columns.kinds]
+    types = [(name, code_of(kind)) for name, kind in stored_types(snapshot, untyped).items()]
+    return replace(columns, types=(*columns.types, *types))
 
 
 def like_entry(snapshot: Manifest) -> LikeEntry:

@@ -30,6 +30,7 @@ from sentence_beam.transforms.steps.options.input_columns import with_columns
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.likeness import (
     Likeness,
+    columns_like,
     first_likeness,
     later_likeness,
     like_entry,
@@ -113,12 +114,15 @@ def resolve_run(
     erased = new_list(options, stored)
     run = _begun_like(_run(options, choice, previous, run_id), stored)
     run = replace(run, forgotten=coming_entry(stored, erased))
+    job = _job(options, choice, run, previous, local)
+    if stored.like is not None:
+        job = replace(job, columns=columns_like(job.columns, stored.like))
     if previous is None:
         likeness = first_likeness(run, choice.index)
     if previous is not None and options.append:
         _check_carries(run, previous, options.reembed)
     return Resolved(
-        job=_job(options, choice, run, previous, local),
+        job=job,
         index=choice.index,
         previous=previous,
         calibration=choice.calibration,

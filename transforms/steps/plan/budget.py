@@ -18,7 +18,7 @@ from sentence_beam.transforms.base.columns import (
     lookup,
     numbers,
     numbers_of,
-    rows_at,
+    places,
     sum_by_place,
     texts,
     with_column,
@@ -92,10 +92,9 @@ def within_budget(files: pa.Table, last: LastFiles, job: EmbedJob) -> Budgeted:
             " before: say --budget none with it, or wait"
         )
     waiting = _waiting_tokens(files, costs, is_waiting)
-    pending = _with_marks(files.take(pa.array(waits)), costs.tokens[waits])
-    kept = _kept(pending.filter(mask_array(is_kept)), last, costs, waits[is_kept])
-    files = with_rows(files, waits[is_kept], kept)
-    files = with_rows(files, waits[~is_kept], _without_rows(pending.filter(mask_array(~is_kept))))
+    old, new = waits[is_kept], waits[~is_kept]
+    rows = [_kept(files, last, costs, old), _without_rows(files, costs, new)]
+    files = with_rows(files, np.append(old, new), pa.concat_tables(rows))
     return Budgeted(files, expected, waiting)
 
 
@@ -156,7 +155,7 @@ def _parts(
     before = last.groups_at(at)
     now = pc.if_else(mask_array(is_regrouped), NO_GROUP, column(files, "group"))
     links = [lookup(before, before), lookup(now, now)]
-    shards_of = column(rows_at(last.files, at), "shards_of")
+    shards_of = column(last.files, "shards_of").take(places(at))
     if shards_of.null_count < len(shards_of):
         links.append(lookup(shards_of, key_texts(column(files, "path"))))
     part = np.arange(len(files))
@@ -199,9 +198,9 @@ def _waiting_tokens(files: pa.Table, costs: _Costs, is_waiting: np.ndarray) -> t
     of_parts = sum_by_place(costs.part, len(files), costs.tokens)
     parts = _in_order(costs, is_waiting)
     earlier = np.flatnonzero(is_valid(files, "pending_tokens") & ~costs.is_read)
-    places = np.append(parts, earlier)
+    first = np.append(parts, earlier)
     tokens = np.append(of_parts[parts], numbers(files, "pending_tokens")[earlier])
-    return tuple(tokens[np.argsort(places, kind="stable")].tolist())
+    return tuple(tokens[np.argsort(first, kind="stable")].tolist())
 
 
 def _has_rows(files: pa.Table, at: np.ndarray, last: LastFiles) -> np.ndarray:
@@ -214,38 +213,35 @@ def _has_rows(files: pa.Table, at: np.ndarray, last: LastFiles) -> np.ndarray:
     return (at >= 0) & ~is_given
 
 
-def _with_marks(files: pa.Table, tokens: np.ndarray) -> pa.Table:
-    """Return files that wait, with the tokens that embedding them takes, int64 [n]."""
-    files = with_column(files, "pending_bytes", column(files, "size"))
-    return with_column(files, "pending_tokens", pa.array(tokens, COUNT))
-
-
-def _kept(pending: pa.Table, last: LastFiles, costs: _Costs, at: np.ndarray) -> pa.Table:
+def _kept(files: pa.Table, last: LastFiles, costs: _Costs, at: np.ndarray) -> pa.Table:
     """Return the rows of pending files, at places of the plan, that keep their earlier rows.
 
     A later run sees by version and checksum that they have changed. Unchanged files of a group that
     waits are not pending.
     """
+    names = ("folder", "source", "cut", "ms", "version", "size")
+    now = files.select(names).take(pa.array(at))
     before = last.files.take(pa.array(costs.at[at]))
     is_same = mask_array(costs.is_same[at])
     rows = as_carried(before)
     for name in ("folder", "source", "cut", "ms"):
-        rows = with_column(rows, name, pending.column(name))
+        rows = with_column(rows, name, now.column(name))
     rows = with_column(rows, "group", before.column("group"))
     rows = with_column(
-        rows, "version", pc.if_else(is_same, pending.column("version"), before.column("version"))
+        rows, "version", pc.if_else(is_same, now.column("version"), before.column("version"))
     )
-    for name in ("pending_bytes", "pending_tokens"):
-        rows = with_column(rows, name, pc.if_else(is_same, NO_COUNT, pending.column(name)))
+    marks = {"pending_bytes": now.column("size"), "pending_tokens": _counts(costs.tokens[at])}
+    for name, values in marks.items():
+        rows = with_column(rows, name, pc.if_else(is_same, NO_COUNT, values))
     return rows
 
 
-def _without_rows(pending: pa.Table) -> pa.Table:
-    """Return the rows of pending files that have no rows in the store yet.
+def _without_rows(files: pa.Table, costs: _Costs, at: np.ndarray) -> pa.Table:
+    """Return the rows of pending files, at places of the plan, that have no rows in the store yet.
 
     Their cut stays that of their first night.
     """
-    count = len(pending)
+    count = len(at)
     empty = texts([""] * count)
     spans = PLAN.field("spans").type
     none = pa.ListArray.from_arrays(
@@ -254,11 +250,18 @@ def _without_rows(pending: pa.Table) -> pa.Table:
     values = {
         "checksum": empty,
         "version": empty,
-        "size": pa.array(np.zeros(count, np.int64)),
+        "size": _counts(np.zeros(count, np.int64)),
         "spans": none,
+        "pending_bytes": column(files, "size").take(pa.array(at)),
+        "pending_tokens": _counts(costs.tokens[at]),
     }
     for name in ("group", "shards_of", "was", "kept", "keys", "lacks"):
-        values[name] = pa.nulls(count, pending.schema.field(name).type)
-    for name, column_values in values.items():
-        pending = with_column(pending, name, column_values)
-    return pending
+        values[name] = pa.nulls(count, files.schema.field(name).type)
+    others = [name for name in files.column_names if name not in values]
+    rows = files.select(others).take(pa.array(at))  # without spans, which take most memory
+    columns = [values[name] if name in values else rows.column(name) for name in files.column_names]
+    return pa.table(columns, schema=files.schema)
+
+
+def _counts(values: np.ndarray) -> pa.Array:
+    return pa.array(values, COUNT)

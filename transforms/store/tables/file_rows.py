@@ -33,6 +33,8 @@ from sentence_beam.transforms.corpus.path_values import some_values
 from sentence_beam.transforms.store.tables.names import Owners
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES
 
+PLACED = ["path", "folder", "source"]  # the columns of full paths
+MARKED = [*PLACED, "format", "size", "checksum"]  # the columns of marks of content
 COMPRESSED = r"(?i)(?P<suffix>\.(?:gz|zst|bz2|xz))$"  # names, as `files.split_compression` has them
 
 
@@ -133,7 +135,7 @@ def compare(listed: pa.Table, last: pa.Table, names: Sequence[str] = ()) -> Comp
     `checksum` of a listed file is "" until somebody has read it. `names` as for `content_marks`.
     """
     at = lookup(listed.column("path"), last.column("path"))
-    before = rows_at(last, at)
+    before = rows_at(last.select([*PLACED, "version"]), at)
     is_same = equals(listed.column("version"), before.column("version"))
     if names and is_same.any():
         is_same &= equals(path_marks(listed, names), path_marks(_filled(before), names))
@@ -141,7 +143,7 @@ def compare(listed: pa.Table, last: pa.Table, names: Sequence[str] = ()) -> Comp
     other = np.flatnonzero(~is_same & (at >= 0) & is_read)
     if len(other):
         marks = [
-            content_marks(rows_at(table, places), names)
+            content_marks(rows_at(table.select(MARKED), places), names)
             for table, places in ((listed, other), (last, at[other]))
         ]
         is_same[other] = equals(*marks)
@@ -171,7 +173,8 @@ def same_bytes(
     if not len(want) or not len(give):
         return places
     marks = [
-        content_marks(rows_at(table, at), names) for table, at in ((listed, want), (last, give))
+        content_marks(rows_at(table.select(MARKED), at), names)
+        for table, at in ((listed, want), (last, give))
     ]
     codes = pa.concat_arrays(marks).unique()
     of_want, of_give = (lookup(mark, codes) for mark in marks)
@@ -196,7 +199,10 @@ def moved_files(listed: pa.Table, last: pa.Table) -> np.ndarray:
     gone = np.flatnonzero(is_gone)
     if not len(new) or not len(gone):
         return places
-    place = lookup(full_paths(rows_at(listed, new)), full_paths(rows_at(last, gone)))
+    place = lookup(
+        full_paths(rows_at(listed.select(PLACED), new)),
+        full_paths(rows_at(last.select(PLACED), gone)),
+    )
     places[new[place >= 0]] = gone[place[place >= 0]]
     is_gone[places[places >= 0]] = False
     by_bytes = same_bytes(listed, is_new & (places < 0), last, is_gone)
