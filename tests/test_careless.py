@@ -151,7 +151,7 @@ fit --store s --method whitening --output x.txt | 2 | x.txt is a file; name a fo
 fit --store s --method cls --output c           | 2 | allowed: standardize
 fit --store s --method tfidf --output c         | 2 | --store has no meaning
 fit --store s --method whitening:0 --output c   | 2 | width=0 is not allowed
-fit --input x.txt --method flow --output c      | 2 | x.txt holds no store
+fit --input x.txt --method flow --output c      | 2 | --input has no meaning
 recalibrate --store s                           | 2 | required: --calibration
 recalibrate --store s --calibration mine        | 2 | mine/calibration.json is missing
 embed --input y.csv --store v --keep-columns id | 2 | say --id-column id

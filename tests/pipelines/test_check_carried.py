@@ -16,7 +16,7 @@ from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs import carried
+from sentence_beam.transforms.store.runs import carried_check
 
 
 def flip(path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
 def test_every_shard_is_read_in_as_many_runs_as_the_share_says(
     embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carried, "CHECKED", 0.25)
+    monkeypatch.setattr(carried_check, "CHECKED", 0.25)
     for place in range(12):
         write_lines(inputs / f"{place}.txt", sentences(1, place))
     embed(inputs / "*").ok()

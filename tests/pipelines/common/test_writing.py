@@ -22,7 +22,7 @@ from sentence_beam.pipelines.common.writing import Writer, result_of, writing
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs import result as runs
+from sentence_beam.transforms.store.runs import run_result as runs
 from sentence_beam.transforms.store.shards.unit_store import UnitStore
 
 ENGINE = ("--runner", "PortableRunner", "--dtype", "float32")
