@@ -54,5 +54,5 @@ class TrainingWatch:
         self._say(f"step {step:,}: dev {metric} {score:.2f}{best}")
 
     def end(self) -> None:
-        """Stop printing progress."""
+        """End the line of progress."""
         tell("")
