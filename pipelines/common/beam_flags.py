@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import create_runner
 
 from sentence_beam.pipelines.common import engines
-from sentence_beam.pipelines.common.beam_parser import beam_parser
+from sentence_beam.pipelines.common.beam_parser import beam_parser, flag_names
 from sentence_beam.pipelines.common.options import FLAG, RUNNER, Parser, check_text
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import declared_in, flag_of
@@ -136,15 +136,13 @@ def _is_open(text: str) -> bool:
     return bool(FLAG.match(text)) and "=" not in text
 
 
-def _unknown(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
     """Return the error for arguments that neither parser knows: the first flag among them."""
     flag = next(filter(FLAG.match, unknown), unknown[0])
     if not flag.startswith("-"):
         hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
         return f"unknown argument {flag}{hint}; see --help"
-    options = [option for action in parser._actions for option in action.option_strings] + [
-        "--direct_num_workers"
-    ]
+    options = [*parser.actions, "--direct_num_workers"]
     name = flag.split("=")[0]
     if "--index" in options and name in _OF_INDEX:
         return f"unknown option {flag}; it is an option of `sentence-beam index`"
@@ -156,42 +154,36 @@ def _unknown(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
     return f"unknown option {flag}; see --help"
 
 
-def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+def _misspelt(parser: Parser, argv: list[str]) -> str | None:
     """The error for a misspelt flag, which argparse would report as a missing one."""
     flags = [text.split("=")[0] for text in argv if FLAG.match(text)]
-    beam = beam_parser()._option_string_actions
-    strange = [
-        flag for flag in flags if flag not in parser._option_string_actions and flag not in beam
-    ]
+    known = {*parser.actions, *flag_names()}
+    strange = [flag for flag in flags if flag not in known]
     lines = (_unknown(parser, [flag]) for flag in strange)
     return next((line for line in lines if "did you mean" in line), None) or _without_flag(
         parser, argv
     )
 
 
-def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+def _without_flag(parser: Parser, argv: list[str]) -> str | None:
     """The error for an argument that lacks its flag; None if no argument does."""
     flags_named = {text.split("=")[0] for text in argv}
-    missing = [
-        flag
-        for flag in WITHOUT_FLAG
-        if flag in parser._option_string_actions and flag not in flags_named
-    ]
+    missing = [flag for flag in WITHOUT_FLAG if flag in parser.actions and flag not in flags_named]
     words = _words(parser, argv)
     if not words or not missing:
         return None
     return f"unknown argument {words[0]}; did you mean {missing[0]} {shlex.quote(words[0])}?"
 
 
-def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
+def _words(parser: Parser, argv: list[str]) -> list[str]:
     """Return the arguments that are neither flags nor values of flags."""
-    if parser._get_positional_actions() or getattr(parser, "bare", None):
+    if parser.bare or any(not option.flags for option in parser.own.values()):
         return []
     words = []
     most = 0.0
     for text in argv:
         if FLAG.match(text):
-            action = parser._option_string_actions.get(text.split("=")[0])
+            action = parser.actions.get(text.split("=")[0])
             most = _most_values(action) if "=" not in text else 0.0
         elif most > 0:
             most -= 1

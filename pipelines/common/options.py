@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -30,41 +30,36 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are OptionError, one line, and whose help has two lengths.
 
     --help leaves out the options of `advanced`, if there are any, and `words`, the text on SPECs;
-    --help-all shows everything. `own` are the options that a class declares, by field. `bare` is
-    the field of the option that takes the arguments without a flag, None if there is none.
+    --help-all shows everything. `actions` has all options by flag, `own` those that a class
+    declares by field. `bare` is the field of the option that takes the arguments without a flag,
+    None if there is none.
     """
 
+    actions: dict[str, argparse.Action]
     advanced: list[argparse.Action]
     bare: str | None = None
     own: dict[str, "_OwnOption"]
     words: str = ""
 
     def __init__(self, *arguments: Any, **keywords: Any):
+        self.actions = {}
         super().__init__(*arguments, **keywords)
         self.advanced = []
         self.own = {}
-        self._shown: list[argparse.Action] = []
 
-    def show_bare(
-        self, group: argparse._ActionsContainer, name: str, flag: str, metavar: str | None
-    ) -> None:
-        """Show in a group of the help that an option takes the arguments without a flag.
+    def add_argument(self, *flags: Any, **keywords: Any) -> argparse.Action:
+        """Add an option to the parser and to its `actions`."""
+        return self.note(super().add_argument(*flags, **keywords))
 
-        Python's parser takes none of them once a flag has come first: see `take_bare`.
-        """
-        self.bare = name
-        help = f"the same as {flag}"
-        action = group.add_argument(
-            "bare", nargs="*", metavar=metavar, default=argparse.SUPPRESS, help=help
-        )
-        self._shown.append(action)
-
-    def _get_positional_actions(self) -> list[argparse.Action]:
-        return [each for each in super()._get_positional_actions() if each not in self._shown]
+    def note(self, action: argparse.Action) -> argparse.Action:
+        """Note and return an option that a group of the parser has."""
+        self.actions.update(dict.fromkeys(action.option_strings, action))
+        return action
 
     def take_bare(self, arguments: argparse.Namespace, words: Sequence[str]) -> None:
         """Give arguments without a flag to the option that takes them, in place of a file's values.
 
+        Python's parser would take none of them once a flag has come first.
         Raises OptionError if that option is required and has no value.
         """
         if self.bare is None:
@@ -177,7 +172,7 @@ class _Help(argparse.HelpFormatter):
         return super()._fill_text(text, width, indent)
 
 
-def every_command() -> argparse.ArgumentParser:
+def every_command() -> Parser:
     """Return a parser of the options that every command has, which do not concern the work."""
     p = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     p.add_argument(
@@ -211,14 +206,18 @@ def command(
     Its help ends with `examples`, which are command lines. Before them `words` explains the SPECs
     of its options.
     """
+    prog = f"sentence-beam {name}"
+    common = every_command()
     parser = Parser(
-        prog=f"sentence-beam {name}",
+        prog=prog,
         description=description,
         allow_abbrev=False,
-        parents=[every_command()],
+        parents=[common],
         formatter_class=_Help,
         epilog="\n".join([EXAMPLES, *(f"  {example}" for example in examples)]),
+        usage=" ".join([prog, *_arguments_of(kind), "[options]"]),
     )
+    parser.actions.update(common.actions)
     parser.words = words
     if kind is not None:
         add_options(parser, kind)
@@ -226,6 +225,24 @@ def command(
         more = f"show all options, {len(parser.advanced)} more, and exit"
         parser.add_argument("--help-all", action=_HelpAll, help=more)
     return parser
+
+
+def _arguments_of(kind: type["DataclassInstance"] | None) -> Iterator[str]:
+    """Yield the usage of the arguments without a flag, and of the flags that are required."""
+    if kind is None:
+        return
+    declarations = declared_in(kind)
+    for item in fields(kind):
+        declared = declarations.get(item.name)
+        if declared is None:
+            continue
+        word = declared.metavar or item.name.upper()
+        if declared.bare:
+            yield f"[{word} ...]"
+        elif declared.positional:
+            yield word if is_required(item) else f"[{word}]"
+        elif is_required(item) and declared.exclusive is None:
+            yield f"{flag_of(item.name, declared)} {word}"
 
 
 def add_options(parser: Parser, kind: type["DataclassInstance"]) -> None:
@@ -248,13 +265,12 @@ def add_options(parser: Parser, kind: type["DataclassInstance"]) -> None:
                 required = declared.exclusive.required and declared.exclusive not in unchecked
                 sets[declared.exclusive] = container.add_mutually_exclusive_group(required=required)
             container = exclusive = sets[declared.exclusive]
-        action = _add_option(container, item, declared)
+        action = parser.note(_add_option(container, item, declared))
         parser.own[item.name] = _OwnOption(
             action, {*action.option_strings}, exclusive, is_required(item)
         )
         if declared.bare:
-            flag = flag_of(item.name, declared)
-            parser.show_bare(groups[declared.group], item.name, flag, declared.metavar)
+            parser.bare = item.name
         if declared.advanced:
             parser.advanced.append(action)
 

@@ -73,6 +73,8 @@ def named_input(what: str, default: str | None = None, bare: bool = False) -> De
     With `bare`, names without a flag are inputs too.
     """
     ending = f" (default: {default})" if default is not None else ""
+    if bare:
+        what += ", also without the flag"
     return Declared(
         f"{what}: files, folders, quoted patterns, tables (iceberg:NAME, delta:PATH); - for lines"
         f" of standard input{ending}",

@@ -37,7 +37,7 @@ class SearchOptions:
 
     store: str = option(STORE, kw_only=False, default=None)
     query: tuple[str, ...] | None = option(
-        "text to search for; repeat for more (default: none)",
+        "text to search for, also without the flag; repeat for more (default: none)",
         metavar="TEXT",
         several="repeat",
         bare=True,
