@@ -14,19 +14,24 @@ set -euo pipefail
 : "${INPUT:?set INPUT to the pattern of the input files}"
 : "${STORE:?set STORE to the folder or URL of the store}"
 
-# Run a command, and hand SIGTERM on to it: the first process of a container ignores the signal without a trap, and bash
-# runs no trap before a command in the foreground has ended.
+# The first process of a container ignores SIGTERM without a trap, and bash runs no trap before a command in the foreground
+# has ended: so commands run in the background, and the signal is handed on to the one that runs.
+child=
+is_ended=
+trap 'is_ended=1; [ -z "$child" ] || kill -TERM "$child" || true' TERM INT
+
 run() {
     local status=0
+    [ -z "$is_ended" ] || exit 143
     "$@" &
-    local child=$!
-    trap 'kill -TERM "$child" || true' TERM INT
+    child=$!
+    [ -z "$is_ended" ] || kill -TERM "$child" || true # the signal came before the child had a number
     wait "$child" || status=$?
     while kill -0 "$child" 2>/dev/null; do # a trap ended the wait
         status=0
         wait "$child" || status=$?
     done
-    trap - TERM INT
+    child=
     return "$status"
 }
 

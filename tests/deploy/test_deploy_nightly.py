@@ -122,6 +122,13 @@ def test_what_a_night_runs(recorder: Path) -> None:
     assert called(recorder, STORE="s") == (1, [])
 
 
+def test_a_signal_during_the_end_of_a_command_ends_the_night(recorder: Path) -> None:
+    """The command has succeeded all the same; the next one must not begin."""
+    command = recorder / "sentence-beam"
+    command.write_text("#!/bin/sh\ntrap '' TERM\necho \"$1\"\nkill -TERM $PPID\nsleep 0.1\n")
+    assert called(recorder, INPUT="a", STORE="s") == (143, ["embed"])
+
+
 @needs_namespaces
 def test_a_container_hands_the_signal_on_and_waits(tmp_path: Path) -> None:
     command = tmp_path / "sentence-beam"
