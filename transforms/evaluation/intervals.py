@@ -93,17 +93,17 @@ def average(several: Sequence[Draws]) -> Draws:
     )
 
 
-def beliefs(draws: Draws, scale: float = 100.0) -> list[Belief]:
-    """Return score, intervals and p-values of each method, times `scale`."""
+def beliefs(draws: Draws) -> list[Belief]:
+    """Return score, intervals and p-values of each method; scores are times 100."""
     first = draws.resampled[0]
     uncorrected = []
     for method, (score, resampled) in enumerate(zip(draws.scores, draws.resampled, strict=True)):
-        belief = Belief(_scaled(score, scale), *_around(score, _interval(resampled, scale), scale))
+        belief = Belief(_scale(score), *_widen(_interval(resampled), score))
         if method:
             diff = score - draws.scores[0]
             p = _p_value(diff, draws.swapped[method])
-            around = _around(diff, _interval(resampled - first, scale), scale)
-            belief = Belief(belief.score, belief.low, belief.high, _scaled(diff, scale), *around, p)
+            around = _widen(_interval(resampled - first), diff)
+            belief = Belief(belief.score, belief.low, belief.high, _scale(diff), *around, p)
         uncorrected.append(belief)
     corrected = holm([belief.p for belief in uncorrected])
     return [replace(belief, p_holm=p) for belief, p in zip(uncorrected, corrected, strict=True)]
@@ -146,24 +146,24 @@ def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[n
         yield np.unpackbits(bits, count=rows * items).reshape(rows, items).astype(np.float64)
 
 
-def _interval(values: np.ndarray, scale: float) -> tuple[float | None, float | None]:
-    """Return the 2.5 % and 97.5 % quantiles, or None if most resamples are undefined."""
+def _interval(values: np.ndarray) -> tuple[float | None, float | None]:
+    """Return the 2.5 % and 97.5 % quantiles x100, or None if most resamples are undefined."""
     defined = values[np.isfinite(values)]
     if 2 * len(defined) < len(values) or not len(defined):
         return None, None
     low, high = np.quantile(defined, [0.025, 0.975])
-    return _scaled(low, scale), _scaled(high, scale)
+    return _scale(low), _scale(high)
 
 
-def _around(
-    value: float, ends: tuple[float | None, float | None], scale: float
+def _widen(
+    ends: tuple[float | None, float | None], value: float
 ) -> tuple[float | None, float | None]:
-    """Widen an interval so that it holds the value too.
+    """Widen an interval x100 so that it holds the value too.
 
     On few items an interval that is corrected for bias may lie beside the value.
     """
     low, high = ends
-    own = _scaled(value, scale)
+    own = _scale(value)
     if low is None or high is None or own is None:
         return ends
     return min(low, own), max(high, own)
@@ -180,11 +180,9 @@ def _p_value(diff: float, swapped: np.ndarray) -> float | None:
     return float((1 + np.count_nonzero(np.abs(usable) >= abs(diff) - ROUNDING)) / (1 + len(usable)))
 
 
-def _scaled(value: float, scale: float) -> float | None:
-    """Return the value times `scale` with six decimals, or None for NaN and infinities.
+def _scale(value: float) -> float | None:
+    """Return the value x100 with six decimals, or None for NaN and infinities.
 
     Zero has no minus sign.
     """
-    if np.isfinite(value):
-        return round(float(value) * scale, 6) + 0.0
-    return None
+    return round(float(value) * 100.0, 6) + 0.0 if np.isfinite(value) else None
