@@ -55,7 +55,7 @@ def page(
 ) -> str:
     """Render scores; `grid` is the number of blocks and heads, if every head was scored."""
     maps = head_maps(rows, grid) if grid is not None else {}
-    return _template().render(
+    return load_template("page.html").render(
         model=model,
         notes=notes,
         sections=_sections(rows),
@@ -66,10 +66,11 @@ def page(
 
 
 @cache
-def _template() -> "Template":
+def load_template(name: str) -> "Template":
+    """Return a template of a page of scores or figures."""
     templates = environment(Path(__file__).with_name("templates"))
     templates.filters |= {"figure": _figure, "short": _short}
-    return templates.get_template("page.html")
+    return templates.get_template(name)
 
 
 def _sections(rows: Sequence[Row]) -> list[Section]:
@@ -126,12 +127,8 @@ def _bar(
 
 
 def _figure(value: Any, digits: int = 2) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.{digits}f}"
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _short(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}"
+    return "–" if value is None else f"{value:,.0f}"

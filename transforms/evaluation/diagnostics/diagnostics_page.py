@@ -2,17 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sentence_beam.transforms.evaluation.diagnostics.diagnosis import Diagnosis
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row
+from sentence_beam.transforms.evaluation.scores_page import load_template
 from sentence_beam.transforms.report.chart import Chart, HeatMap, Series, heat_map, line_chart
-from sentence_beam.transforms.report.html import environment
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 SCALARS = (
     "mean-cosine",
@@ -44,7 +38,7 @@ class Dot:
 def page(diagnosis: Diagnosis) -> str:
     """Return the page of a diagnosis as HTML."""
     rows = diagnosis.rows
-    return _template().render(
+    return load_template("diagnose.html").render(
         diagnosis=diagnosis,
         scalars=_scalars(rows),
         charts=_charts(rows),
@@ -61,19 +55,6 @@ def page(diagnosis: Diagnosis) -> str:
         height=HEIGHT,
         margin=MARGIN,
     )
-
-
-@cache
-def _template() -> "Template":
-    templates = environment(Path(__file__).parents[1] / "templates")
-    templates.filters |= {"figure": _figure}
-    return templates.get_template("diagnose.html")
-
-
-def _figure(value: float | None, digits: int = 2) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.{digits}f}"
 
 
 def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
@@ -93,25 +74,26 @@ def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
         shares = [row for row in own if row["figure"] == "cosine-share"]
         if shares:
             remark = f"cosines, % of the pairs of {shares[0]['n']:,} rows"
-            drawn.append((pooler, remark, _cosine_chart(shares)))
+            drawn.append((pooler, remark, _draw_cosines(shares)))
         deviations = [row for row in own if row["figure"] == "deviation"]
         if deviations:
-            drawn.append((pooler, "deviation by component", _deviation_chart(deviations)))
+            drawn.append((pooler, "deviation by component", _draw_deviations(deviations)))
     return drawn
 
 
-def _cosine_chart(shares: Sequence[Row]) -> Chart:
+def _draw_cosines(shares: Sequence[Row]) -> Chart:
     labels = [f"{row['low']:.2f} to {row['high']:.2f}" for row in shares]
-    return line_chart(_series(labels, [100 * row["value"] for row in shares]))
+    return _draw_line(labels, [100 * row["value"] for row in shares])
 
 
-def _deviation_chart(deviations: Sequence[Row]) -> Chart:
+def _draw_deviations(deviations: Sequence[Row]) -> Chart:
     labels = [f"component {row['component']}" for row in deviations]
-    return line_chart(_series(labels, [row["value"] for row in deviations]))
+    return _draw_line(labels, [row["value"] for row in deviations])
 
 
-def _series(labels: list[str], values: list[float | None]) -> Series:
-    return Series(labels, values, [False] * len(values), lambda value: f"{value:.3g}")
+def _draw_line(labels: list[str], values: list[float | None]) -> Chart:
+    series = Series(labels, values, [False] * len(values), lambda value: f"{value:.3g}")
+    return line_chart(series)
 
 
 def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
@@ -159,7 +141,7 @@ def _heads(rows: Sequence[Row]) -> HeatMap | None:
     return heat_map(
         "Attention of a token to itself beside TF-IDF: block by head",
         remark,
-        (_named(blocks), _named(heads)),
+        (list(map(str, blocks)), list(map(str, heads))),
         values,
         0,
     )
@@ -175,11 +157,8 @@ def _layers(rows: Sequence[Row]) -> HeatMap | None:
         f"mean cosine of {cosines[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the"
         " first block"
     )
-    return heat_map("Layer by layer", remark, (_named(layers), _named(layers)), values, 2)
-
-
-def _named(numbers: Sequence[int]) -> list[str]:
-    return [str(number) for number in numbers]
+    names = list(map(str, layers))
+    return heat_map("Layer by layer", remark, (names, names), values, 2)
 
 
 def _impact(rows: Sequence[Row]) -> HeatMap | None:
