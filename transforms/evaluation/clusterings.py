@@ -57,7 +57,11 @@ class Clusterings:
         joint = _entropy(table)
         of_labels = _entropy(_summed(table, used % width))
         of_clusters = _entropy(_summed(table, used // width))
-        return _v(joint - of_clusters, joint - of_labels, of_labels, of_clusters)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # a side without entropy counts as 1, as in scikit-learn
+            homogeneity = np.where(of_labels > 1e-12, 1 - (joint - of_clusters) / of_labels, 1.0)
+            completeness = np.where(of_clusters > 1e-12, 1 - (joint - of_labels) / of_clusters, 1.0)
+        return _harmonic(homogeneity, completeness)
 
     def _cells(self, clusters: np.ndarray) -> tuple[np.ndarray, int]:
         width = int(self.labels.max()) + 1
@@ -102,19 +106,6 @@ def _entropy(table: np.ndarray) -> np.ndarray:
     share = table / total
     with np.errstate(divide="ignore", invalid="ignore"):
         return -np.where(share > 0, share * np.log(share), 0.0).sum(axis=1)
-
-
-def _v(
-    labels_left: np.ndarray, clusters_left: np.ndarray, labels: np.ndarray, clusters: np.ndarray
-) -> np.ndarray:
-    """Return the v-measure from conditional and whole entropies.
-
-    A side without entropy counts as 1, as in scikit-learn.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        homogeneity = np.where(labels > 1e-12, 1 - labels_left / labels, 1.0)
-        completeness = np.where(clusters > 1e-12, 1 - clusters_left / clusters, 1.0)
-    return _harmonic(homogeneity, completeness)
 
 
 def _harmonic(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -128,10 +128,8 @@ def distinct(subsets: Sequence[ScoredPairs]) -> tuple[ScoredPairs, ...]:
     for subset in subsets:
         seen[subset.name] += 1
         number = seen[subset.name]
-        if number > 1:
-            renamed.append(replace(subset, name=f"{subset.name} ({number})"))
-        else:
-            renamed.append(subset)
+        name = f"{subset.name} ({number})" if number > 1 else subset.name
+        renamed.append(replace(subset, name=name))
     return tuple(renamed)
 
 

@@ -223,9 +223,7 @@ def _distinct_texts(plan: ScorePlan, tasks: Sequence[Task]) -> _DistinctTexts:
             texts.setdefault(text, len(texts))
         for text in task.queries:
             queries.setdefault(text, len(queries))
-    if plan.queries is None:
-        return _DistinctTexts(texts, {})
-    return _DistinctTexts(texts, queries)
+    return _DistinctTexts(texts, {} if plan.queries is None else queries)
 
 
 def check_finite(encoded: Encoded, texts: Mapping[str, int]) -> None:

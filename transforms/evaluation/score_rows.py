@@ -108,9 +108,7 @@ def seed_of(name: str) -> tuple[int, ...]:
 
 def _against(methods: Sequence[Method], place: int) -> str | None:
     """Return the first method's name, for all but the first method."""
-    if place == 0:
-        return None
-    return str(methods[0])
+    return str(methods[0]) if place else None
 
 
 def _row(named: Row, belief: Belief, against: str | None) -> Row:
@@ -147,9 +145,7 @@ def _figures(predictions: Predictions, subset: str) -> Row:
         subset_of_key, slash, name = key.rpartition("/")
         if slash and subset_of_key == subset:
             value = float(np.asarray(array).reshape(-1)[0])
-            figures[name] = None
-            if math.isfinite(value):
-                figures[name] = round(value, 6)
+            figures[name] = round(value, 6) if math.isfinite(value) else None
     return figures
 
 
@@ -158,6 +154,4 @@ def _named(row: Row) -> tuple[Any, ...]:
 
 
 def _figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}"
+    return "-" if value is None else f"{value:.2f}"

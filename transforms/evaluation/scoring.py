@@ -177,9 +177,8 @@ def _rows_of_store(task: StoreRetrieval) -> list[Row]:
     manifest = task.store.manifest
     predictions = {}
     for search in task.methods:
-        calibration = None
-        if manifest.calibration and search != POOLED:
-            calibration = manifest.calibration.path
+        fitted = None if search == POOLED else manifest.calibration
+        calibration = fitted.path if fitted else None
         method = Method(manifest.options.pooler, calibration, task.dim(search), search)
         predictions[method] = task.predict(search)
     evidence = task.evidence(list(predictions.values()))

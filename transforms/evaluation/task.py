@@ -143,9 +143,7 @@ def quoted(texts: Sequence[str]) -> str:
 
 
 def _shortened(text: str) -> str:
-    if len(text) <= 60:
-        return text
-    return f"{text[:59]}…"
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def numbered(labels: Sequence[str], task: str) -> tuple[np.ndarray, tuple[str, ...]]:

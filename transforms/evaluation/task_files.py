@@ -67,9 +67,7 @@ def read_header(path: str) -> list[str]:
     """Return the names of a table's columns. Raises OptionError for an unreadable file."""
     if _is_tab_separated(path):
         lines = read_lines(path)
-        if not lines:
-            return []
-        return lines[0].split("\t")
+        return lines[0].split("\t") if lines else []
     with collection_rows.naming_option("--task"):
         return collection_rows.read_header(_file(path))
 
@@ -96,16 +94,10 @@ def _read_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
             place = f"row {row.number}"
             if row.reason is not None:
                 raise bad_line(path, place, row.reason)
-            values = list(map(_text, row.values))
+            values = ["" if value is None else str(value) for value in row.values]
             if not all(map(is_utf8, values)):
                 raise bad_line(path, place, NOT_UTF8)
             yield place, values
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return str(value)
 
 
 def _file(path: str) -> InputFile:

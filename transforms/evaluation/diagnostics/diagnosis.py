@@ -1,6 +1,5 @@
 """Figures of a store, of files, of pairs or of a sentence, from the options to rows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentence_beam.transforms.base import progress
@@ -121,9 +120,7 @@ def _check_figures(options: DiagnoseOptions) -> None:
 def _model_settings(options: DiagnoseOptions, store: Store | None) -> ModelSettings:
     """Return the settings of the requested model, else of the store's, else of the default one."""
     if options.model is not None or store is None:
-        model = options.model
-        if model is None:
-            model = DEFAULT_MODEL
+        model = DEFAULT_MODEL if options.model is None else options.model
         return ModelSettings(model, options.revision, device=options.device)
     remembered = store.manifest.options
     return ModelSettings(
@@ -166,15 +163,14 @@ def _notes(material: Material, model_figures: ModelFigures) -> list[str]:
     return notes
 
 
-def _notes_of_pairs(task: pair_figures.Pairs) -> Sequence[str]:
-    drawn = (
+def _notes_of_pairs(task: pair_figures.Pairs) -> list[str]:
+    notes = [
         f"{task.name}: {len(task.first):,} pairs of {task.total:,} in its files, drawn by keyed"
         " hash"
-    )
-    if not task.made:
-        return [drawn]
-    return [
-        drawn,
-        f"{task.name}: half of the pairs are made, of questions with the answer of another"
-        " question",
     ]
+    if task.made:
+        notes.append(
+            f"{task.name}: half of the pairs are made, of questions with the answer of another"
+            " question"
+        )
+    return notes

@@ -81,10 +81,18 @@ def influence_figures(measured: Influences, words: WordCounts) -> list[Row]:
     if not measured.ids:
         return [figure("influence-tfidf", math.nan, 0, texts=0, spearman=None, words=words.source)]
     influence = np.concatenate(measured.values)
-    weights = weights_of(measured.ids, words)
-    more: dict[str, Any] = {"spearman": 100 * spearman(influence, weights), "words": words.source}
+    return [_correlate(influence, measured.ids, words, texts=len(measured.ids))]
+
+
+def _correlate(
+    influence: np.ndarray, ids: Sequence[np.ndarray], words: WordCounts, **more: int
+) -> Row:
+    """Correlate tokens' influence with their TF-IDF, times 100."""
+    weights = weights_of(ids, words)
     value = 100 * pearson(influence, weights)
-    return [figure("influence-tfidf", value, len(influence), texts=len(measured.ids), **more)]
+    ranked: dict[str, Any] = {"spearman": 100 * spearman(influence, weights)}
+    n = len(influence)
+    return figure("influence-tfidf", value, n, **more, **ranked, words=words.source)
 
 
 def _places(reader: "StateReader", tokenized: "Tokenized") -> np.ndarray:
@@ -167,11 +175,5 @@ def sentence_figures(
         for j, value in enumerate(influence)
     ]
     if words is not None:
-        weights = weights_of([ids], words)
-        value = 100 * pearson(influence, weights)
-        more: dict[str, Any] = {
-            "spearman": 100 * spearman(influence, weights),
-            "words": words.source,
-        }
-        rows.append(figure("influence-tfidf", value, n, **more))
+        rows.append(_correlate(influence, [ids], words))
     return rows

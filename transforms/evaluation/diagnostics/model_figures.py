@@ -20,7 +20,6 @@ from sentence_beam.transforms.space import parse_pooler
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder.token_states import StateReader
-    from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 TOKEN_TEXTS = 1000  # texts of the sample whose tokens are examined, as in Ditto's figures
 
@@ -46,9 +45,7 @@ class ModelFigures:
     @property
     def texts_without_influence(self) -> int:
         """The number of texts that are too short or too long for their influence."""
-        if INFLUENCE in self._requested:
-            return self._influences.skipped
-        return 0
+        return self._influences.skipped if INFLUENCE in self._requested else 0
 
     def rows(self) -> list[Row]:
         """Return the figures of word embeddings, token states and the sentence."""
@@ -85,7 +82,8 @@ class ModelFigures:
         """Return the figures of heads, layers and the variance of words."""
         if not self._heads and not self._layers:
             return []
-        states = self._reader.states(self._token_texts)
+        tokenized = self._reader.tokenizer(self.material.texts[:TOKEN_TEXTS])
+        states = self._reader.states(tokenized)
         measures = tokens.gather((batch for _, batch in states), self._heads, self._layers)
         rows: list[Row] = []
         if self._heads:
@@ -140,9 +138,7 @@ class ModelFigures:
     @property
     def _layers(self) -> int:
         """The number of layers, 0 if no figure compares them."""
-        if self._requested & {"layers", VARIANCE}:
-            return self.material.files.layers
-        return 0
+        return self.material.files.layers if self._requested & {"layers", VARIANCE} else 0
 
     @cached_property
     def _reader(self) -> "StateReader":
@@ -158,7 +154,3 @@ class ModelFigures:
         model = self.material.model
         max_tokens = model.space(parse_pooler("mean")).max_tokens
         return StateReader(self.material.files, needs, max_tokens, self.material.options.device)
-
-    @cached_property
-    def _token_texts(self) -> "Tokenized":
-        return self._reader.tokenizer(self.material.texts[:TOKEN_TEXTS])

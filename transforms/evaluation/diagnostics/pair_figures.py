@@ -203,9 +203,7 @@ def gold_figures(pairs: Pairs, edits: np.ndarray | None) -> list[Row]:
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> float:
-    if len(a) < 2:
-        return math.nan
-    return spearman(a, b)
+    return spearman(a, b) if len(a) > 1 else math.nan
 
 
 def area(scores: np.ndarray, answers: np.ndarray) -> float:

@@ -8,7 +8,6 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.calibration.quality import cosines
 from sentence_beam.transforms.evaluation.compared_methods import matched
 from sentence_beam.transforms.evaluation.diagnostics import pair_figures
@@ -20,7 +19,7 @@ from sentence_beam.transforms.evaluation.diagnostics.figure_rows import (
 )
 from sentence_beam.transforms.evaluation.diagnostics.material import Material
 from sentence_beam.transforms.evaluation.diagnostics.vector_figures import vector_figures
-from sentence_beam.transforms.evaluation.encode_many import Encoded, encode_many, groups
+from sentence_beam.transforms.evaluation.encode_many import encode_many, groups
 from sentence_beam.transforms.space import PoolerSpec, parse_pooler
 
 
@@ -89,24 +88,16 @@ class PoolerFigures:
         return rows
 
     def _vectors(self, texts: list[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the name and the vectors of the texts for each method."""
-        model = self.material.model
-        for encoded in encode_many(model, self.poolers, texts, progress.step):
-            yield from self._with_calibrations(encoded)
-
-    def _with_calibrations(self, encoded: Encoded) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield a pooler's vectors and those under each calibration, by the method's name."""
-        yield encoded.pooler, encoded.rows
-        for path, calibration in self._calibrations[encoded.pooler].items():
-            yield f"{encoded.pooler}, {path}", calibration.apply(encoded.rows)
-
-    @cached_property
-    def _calibrations(self) -> Mapping[str, Mapping[str, Calibration]]:
-        """The calibrations by pooler and path.
+        """Yield the name and the vectors of the texts for each method.
 
         Raises SpaceMismatchError for a calibration of none of the poolers.
         """
-        return matched(self.material.model, self.poolers, self.material.options.calibrations)
+        model = self.material.model
+        calibrations = matched(model, self.poolers, self.material.options.calibrations)
+        for encoded in encode_many(model, self.poolers, texts, progress.step):
+            yield encoded.pooler, encoded.rows
+            for path, calibration in calibrations[encoded.pooler].items():
+                yield f"{encoded.pooler}, {path}", calibration.apply(encoded.rows)
 
     def _edits(self, task: pair_figures.Pairs) -> np.ndarray | None:
         """Return the edit distances of pairs in tokens of the lower-cased text, if requested."""

@@ -92,11 +92,9 @@ class StoreRetrieval:
 
     def dim(self, method: str) -> int:
         """Return the width of the vectors that a method compares."""
-        space = self.store.space
-        schema = self.store.dataset().schema
         if method == POOLED:
-            return int(schema.field("pooled").type.list_size)
-        return space.dim
+            return int(self.store.dataset().schema.field("pooled").type.list_size)
+        return self.store.space.dim
 
     def bytes_row(self, method: str) -> float:
         """Return the bytes of a row's vector, in the shards or in the index."""
