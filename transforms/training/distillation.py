@@ -1,7 +1,6 @@
 """Distil a sentence encoder into a table of token embeddings by model2vec."""
 
 import importlib.metadata
-import json
 import logging
 import re
 from collections import Counter
@@ -27,7 +26,7 @@ from sentence_beam.transforms.encoder.devices import resolve_devices
 from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
 from sentence_beam.transforms.space import ModelFiles, resolve_model, resolve_space
 from sentence_beam.transforms.training.distill_options import RECORD, DistillOptions, output_of
-from sentence_beam.transforms.training.folders import staged
+from sentence_beam.transforms.training.folders import staged, write_json
 
 PACKAGES = ("sentence-beam", "model2vec", "skeletoken", "transformers", "torch")
 # model2vec's names of poolers.
@@ -72,18 +71,14 @@ def distill(options: DistillOptions) -> dict[str, Any]:
         raise OptionError(
             f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json"
         )
-    new_words = NewWords()
-    if options.input:
-        new_words = count_words(options, tokenizer.backend_tokenizer)
+    new_words = count_words(options, tokenizer.backend_tokenizer) if options.input else NewWords()
     with progress.stage(progress.LOADING):
         model = load_model(files, "float32", resolve_devices(options.device)[0])
     table, static = _table(model, tokenizer, new_words.words, pooling, options)
     with staged(output) as folder:
         _write_model(folder, table, static)
         record = _record(options, files, new_words, table, folder)
-        (folder / RECORD).write_text(
-            json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
-        )
+        write_json(folder / RECORD, record)
         (folder / "README.md").write_text(_card(record), encoding="utf8")
     return record
 
@@ -96,12 +91,14 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
     inputs = list_files(options.input or (), options.format, Syntax.from_options(options))
     columns = Columns(text_column_of(inputs, options.text_column))
     counts: Counter[str] = Counter()
+    normalizer = tokenizer.normalizer
     rows = 0
     rejected = 0
     with progress.stage("counting words", things="rows"):
         for unit in read_files(inputs, columns):
             for text in unit.texts:
-                counts.update(_WORD.findall(_normalized(tokenizer, text)))
+                spelled = normalizer.normalize_str(text) if normalizer is not None else text
+                counts.update(_WORD.findall(spelled))
             if len(counts) > _MOST_COUNTED:  # frequent words will be counted again
                 counts = Counter(dict(counts.most_common(_MOST_COUNTED // 2)))
             rows += len(unit.texts)
@@ -112,12 +109,6 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
     words = tuple(_new_words(counts, tokenizer, options.words))
     sources = ({"path": file.path, "sha256": storage.sha256_of(file.path)[0]} for file in inputs)
     return NewWords(words, rows, rejected, tuple(sources))
-
-
-def _normalized(tokenizer: Tokenizer, text: str) -> str:
-    if tokenizer.normalizer is not None:
-        return tokenizer.normalizer.normalize_str(text)
-    return text
 
 
 def _new_words(counts: Counter[str], tokenizer: Tokenizer, most: int) -> Iterator[str]:
@@ -261,15 +252,13 @@ def _write_model(folder: Path, table: np.ndarray, tokenizer: Tokenizer) -> None:
         for number, (path, kind) in enumerate(kinds.items())
     ]
     (folder / "1_Normalize").mkdir()
-    (folder / "modules.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf8")
+    write_json(folder / "modules.json", listed)
     config: dict[str, Any] = {
         "similarity_fn_name": "cosine",
         "prompts": {},
         "default_prompt_name": None,
     }
-    (folder / "config_sentence_transformers.json").write_text(
-        json.dumps(config, indent=2) + "\n", encoding="utf8"
-    )
+    write_json(folder / "config_sentence_transformers.json", config)
 
 
 def _record(

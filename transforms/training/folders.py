@@ -192,6 +192,11 @@ def _synced(path: Path) -> None:
         os.close(file)
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, indented."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf8")
+
+
 def read_record(output: Path) -> dict[str, Any]:
     """Return the training.json of a finished training."""
     record: dict[str, Any] = json.loads((output / RECORD).read_text(encoding="utf8"))

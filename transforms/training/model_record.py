@@ -1,7 +1,6 @@
 """Write the files beside a trained model: training.json, a card, a page with the curves."""
 
 import importlib.metadata
-import json
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +13,7 @@ from sentence_beam.transforms.evaluation.intervals import Belief
 from sentence_beam.transforms.report.chart import Chart, Series, line_chart
 from sentence_beam.transforms.report.html import environment
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.training.folders import RECORD
+from sentence_beam.transforms.training.folders import RECORD, write_json
 from sentence_beam.transforms.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
@@ -58,23 +57,15 @@ def record_of(
     fitted = outcome.fitted
     dev = dev_record(outcome)
     before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}] if dev else []
-    dev_data: list[dict[str, Any]] = []
-    dev_rows = 0
-    if data.dev is not None:
-        dev_data = [asdict(source) for source in data.dev.sources]
-        dev_rows = len(data.dev)
-    space_id = None
-    dim = None
-    if outcome.space is not None:
-        space_id = outcome.space.id
-        dim = outcome.space.dim
+    dev_rows = 0 if data.dev is None else len(data.dev)
+    space = outcome.space
     return {
         "format": 1,
         "objective": options.objective,
         "options": {item.name: getattr(options, item.name) for item in fields(options)},
         "asked": dict(settings),
         "data": [asdict(source) for source in data.train.sources],
-        "dev_data": dev_data,
+        "dev_data": [] if data.dev is None else [asdict(source) for source in data.dev.sources],
         "rows": {"train": len(data.train), "dev": dev_rows, "overlap": data.overlap},
         **_test_fields(data, outcome),
         "labels": list(data.labels),
@@ -83,8 +74,8 @@ def record_of(
         "stopped_early": fitted.stopped_early,
         "curve": [*before, *fitted.curve],
         "dev": dev,
-        "space": space_id,
-        "dim": dim,
+        "space": None if space is None else space.id,
+        "dim": None if space is None else space.dim,
         "versions": _versions(),
         "seconds": round(outcome.seconds, 1),
     }
@@ -92,9 +83,7 @@ def record_of(
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Write training.json, the model card and the page with the curves."""
-    (folder / RECORD).write_text(
-        json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
-    )
+    write_json(folder / RECORD, record)
     has_code = any(folder.glob("*.py"))  # of the CNN head, for sentence-transformers
     template = "cross_encoder_card.md" if not record["space"] else "card.md"
     card = _template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
@@ -171,13 +160,10 @@ def charts_of(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
         points = [point for point in record["curve"] if point.get(key) is not None]
         if len(points) > 1:
             labels = [f"step {point['step']:,}" for point in points]
-            series = Series(labels, [point[key] for point in points], [False] * len(points), _shown)
+            values = [point[key] for point in points]
+            series = Series(labels, values, [False] * len(points), lambda value: f"{value:.4g}")
             charts.append((title, line_chart(series)))
     return charts
-
-
-def _shown(value: float) -> str:
-    return f"{value:.4g}"
 
 
 @cache
