@@ -53,9 +53,7 @@ def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEnco
             f"--model {options.model} cannot be a cross-encoder ({first_line(error)})"
         ) from error
     refuse_prefix(root, find_safetensors(root), transformer.auto_model)
-    model.max_seq_length = options.max_tokens
-    if limit:
-        model.max_seq_length = min(options.max_tokens, limit)
+    model.max_seq_length = min(options.max_tokens, limit or options.max_tokens)
     return model
 
 
@@ -90,9 +88,7 @@ def weights_id(options: TrainOptions) -> str:
 
 def loss_of(model: CrossEncoder, labels: int) -> nn.Module:
     """Return the cross entropy of labels, or of a score from 0 to 1."""
-    if labels:
-        return CrossEntropyLoss(model)
-    return BinaryCrossEntropyLoss(model)
+    return CrossEntropyLoss(model) if labels else BinaryCrossEntropyLoss(model)
 
 
 def save(model: CrossEncoder, folder: Path) -> None:

@@ -73,9 +73,7 @@ def read_data(options: TrainOptions) -> Data:
 
 
 def _read_held_out(flag: str, path: str | None, options: TrainOptions) -> Examples | None:
-    if not path:
-        return None
-    return read_examples(flag, [path], options)
+    return read_examples(flag, [path], options) if path else None
 
 
 def _check_negatives(examples: Examples, options: TrainOptions) -> None:
@@ -92,9 +90,7 @@ def _check_negatives(examples: Examples, options: TrainOptions) -> None:
 
 
 def _count_shared(train: Examples, held_out: Examples | None) -> int:
-    if held_out is None:
-        return 0
-    return overlap(train, held_out)
+    return 0 if held_out is None else overlap(train, held_out)
 
 
 def describe_data(data: Data) -> list[str]:
@@ -127,6 +123,4 @@ def describe_data(data: Data) -> list[str]:
 
 
 def _excerpt(value: Any) -> str:
-    if not isinstance(value, str):
-        return f"{value:g}"
-    return repr(shortened(value))
+    return repr(shortened(value)) if isinstance(value, str) else f"{value:g}"

@@ -42,9 +42,8 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
     if not files.modules.static:
         backbone: Any = model[0].auto_model
         refuse_prefix(files.folder, files.weights, backbone)
-        model.max_seq_length = options.max_tokens
-        if files.position_limit:
-            model.max_seq_length = min(options.max_tokens, files.position_limit)
+        limit = files.position_limit or options.max_tokens
+        model.max_seq_length = min(options.max_tokens, limit)
     if options.lora:
         _add_lora(model, options.lora)
     if options.freeze_backbone:

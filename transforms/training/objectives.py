@@ -103,6 +103,4 @@ def guide_of(guide: str, device: torch.device) -> SentenceTransformer:
 
 def classifier_of(loss: nn.Module) -> nn.Linear | None:
     """Return the layer that classifies, which is no part of the written model, or None."""
-    if isinstance(loss, losses.SoftmaxLoss):
-        return loss.classifier
-    return None
+    return loss.classifier if isinstance(loss, losses.SoftmaxLoss) else None

@@ -108,10 +108,10 @@ def _tasks(
     data: Data, options: TrainOptions, classify_pairs: Classify
 ) -> "tuple[Task | None, Task | None]":
     """Return the task of the dev rows, and the one of the test rows, if there are any."""
-    dev = dev_task(data.dev, options.objective, data.labels, classify_pairs) if data.dev else None
-    test = None
-    if data.test:
-        test = dev_task(data.test, options.objective, data.labels, classify_pairs)
+    dev, test = (
+        dev_task(examples, options.objective, data.labels, classify_pairs) if examples else None
+        for examples in (data.dev, data.test)
+    )
     return dev, test
 
 

@@ -85,13 +85,9 @@ def _known(path: str, header: Sequence[str], role: str) -> str | None:
     names = [name for name in (role, *ALSO.get(role, ())) if name in header]
     if len(names) > 1:
         raise OptionError(f"{path} has both {names[0]} and {names[1]}; say which with --columns")
-    if not names:
-        return None
-    return names[0]
+    return names[0] if names else None
 
 
 def _names(role: str) -> str:
     *names, last = (role, *ALSO.get(role, ()))
-    if not names:
-        return last
-    return f"{', '.join(names)} or {last}"
+    return f"{', '.join(names)} or {last}" if names else last

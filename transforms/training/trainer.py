@@ -221,14 +221,12 @@ def _arguments(
 def _checkpoint_arguments(job: Job, every: int) -> dict[str, Any]:
     """Return the arguments that say when to write checkpoints and to score the dev rows."""
     arguments: dict[str, Any] = {
-        "save_strategy": "steps",
+        "save_strategy": "steps" if job.most_steps is None else "no",
         "save_steps": every,
         "save_total_limit": 1,  # and the best one
         "eval_strategy": "no",
         "eval_steps": every,
     }
-    if job.most_steps is not None:
-        arguments["save_strategy"] = "no"
     if job.dev is not None:
         arguments["eval_strategy"] = "steps"
         arguments["load_best_model_at_end"] = True
@@ -264,9 +262,7 @@ class _Trainer(BaseTrainer):
         """Raise the error of a loss that is not finite."""
         texts = inputs.pop("texts")
         loss = super().compute_loss(model, inputs, *args, **kwargs)
-        value: Any = loss
-        if isinstance(loss, tuple):
-            value, _ = loss
+        value: Any = loss[0] if isinstance(loss, tuple) else loss
         if not torch.isfinite(value).all():
             raise self._not_finite("loss", texts)
         return loss
@@ -360,9 +356,7 @@ def curve_of(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             point["lr"] = entry["learning_rate"]
         elif "eval_dev" in entry:
             score = float(entry["eval_dev"])
-            point["dev"] = None
-            if math.isfinite(score):
-                point["dev"] = round(score, 6)
+            point["dev"] = round(score, 6) if math.isfinite(score) else None
         else:
             continue
         points.append(point)

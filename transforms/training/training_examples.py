@@ -166,9 +166,7 @@ def _reader(role: str, path: str, column: str, labels: Labels) -> Reader:
     def read_label(number: int, value: Any, row: list[Any]) -> str | None:
         name = labels.named(_label_text(value))
         row.append(name)
-        if name is None:
-            return NO_LABEL
-        return None
+        return NO_LABEL if name is None else None
 
     def read_score(number: int, value: Any, row: list[Any]) -> str | None:
         if value is None or (isinstance(value, str) and not value.strip()):
@@ -244,9 +242,7 @@ def _digest(texts: Sequence[str]) -> bytes:
 
 def shortened(text: str) -> str:
     """Return a text, cut to 40 characters, for messages."""
-    if len(text) <= 40:
-        return text
-    return f"{text[:39]}…"
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def shown(value: Any) -> str:
