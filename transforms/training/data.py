@@ -17,7 +17,7 @@ from sentence_beam.transforms.training.training_examples import (
     Examples,
     overlap,
     read_examples,
-    shortened,
+    shown,
 )
 from sentence_beam.transforms.training.training_targets import labels_of, scaled
 
@@ -107,7 +107,7 @@ def describe_data(data: Data) -> list[str]:
             lines.append(line(flag, f"{source.name}: {rows}; {columns}"))
     if data.labels:
         lines.append(line("labels", ", ".join(data.labels)))
-    first = [f"{role} {_excerpt(column[0])}" for role, column in data.train.columns.items()]
+    first = [f"{role} {_show(column[0])}" for role, column in data.train.columns.items()]
     lines.append(line("first row", ", ".join(first)))
     for name, held_out, seen in (
         ("dev", data.dev, data.overlap),
@@ -122,5 +122,5 @@ def describe_data(data: Data) -> list[str]:
     return lines
 
 
-def _excerpt(value: Any) -> str:
-    return repr(shortened(value)) if isinstance(value, str) else f"{value:g}"
+def _show(value: Any) -> str:
+    return shown(value) if isinstance(value, str) else f"{value:g}"
