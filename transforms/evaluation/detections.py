@@ -30,12 +30,10 @@ class Detections:
 
     def scores(self) -> BySubset:
         once = np.ones((1, len(self.labels)), np.int32)
-        return {
-            ALL: np.concatenate([self._measured(row, self.labels, once) for row in self.values])
-        }
+        return {ALL: np.concatenate([self._measure(row, self.labels, once) for row in self.values])}
 
     def resampled(self, counts: np.ndarray) -> BySubset:
-        resampled = np.stack([self._measured(row, self.labels, counts) for row in self.values])
+        resampled = np.stack([self._measure(row, self.labels, counts) for row in self.values])
         scores = self.scores()[ALL][:, None]
         if self.measure == "ap":
             return {ALL: corrected(resampled, resampled, scores, len(self.labels))}
@@ -47,11 +45,11 @@ class Detections:
         both = np.concatenate([average_ranks(self.values[method]), average_ranks(self.values[0])])
         labels = np.concatenate([self.labels, self.labels])
         swaps = swaps.astype(np.int32)
-        one = self._measured(both, labels, np.concatenate([1 - swaps, swaps], axis=1))
-        other = self._measured(both, labels, np.concatenate([swaps, 1 - swaps], axis=1))
+        one = self._measure(both, labels, np.concatenate([1 - swaps, swaps], axis=1))
+        other = self._measure(both, labels, np.concatenate([swaps, 1 - swaps], axis=1))
         return {ALL: one - other}
 
-    def _measured(self, values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def _measure(self, values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
         right, retrieved = _count_retrieved(values, labels, counts)
         if self.measure == "ap":
             return _average_precision(right, retrieved)

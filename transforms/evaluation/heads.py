@@ -27,7 +27,7 @@ def head_maps(rows: Sequence[Row], grid: tuple[int, int]) -> dict[str, HeatMap]:
         is_known = np.isfinite(scores)
         if is_known.any():
             title = f"{task}: Spearman x100 of every attention head"
-            values = np.where(is_known, scores, None).tolist()
+            values = np.where(is_known, scores, np.array(None)).tolist()
             maps[task] = heat_map(title, "block by head", names, values, 1)
     return maps
 
@@ -42,14 +42,14 @@ def _collect_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np
     for row in rows:
         if (row["task"], row["subset"], row["calibration"]) != (task, ALL, None):
             continue
-        cell = _cell(row["pooler"])
+        cell = _find_cell(row["pooler"])
         if cell is not None and row["dim"] > widths[cell] and row["score"] is not None:
             scores[cell] = row["score"]
             widths[cell] = row["dim"]
     return scores
 
 
-def _cell(pooler: str) -> tuple[int, int] | None:
+def _find_cell(pooler: str) -> tuple[int, int] | None:
     """Return the place of a Ditto pooler's head in the grid, or None for other poolers."""
     if pooler.startswith(CROSS_ENCODER):
         return None

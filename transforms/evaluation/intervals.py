@@ -67,11 +67,11 @@ def draw(
         permutations = 0
     bootstrap, swapping = (np.random.default_rng([*seed, part]) for part in (0, 1))
     parts = [
-        evidence.resampled(counts) for counts in _resamples(bootstrap, evidence.strata, resamples)
+        evidence.resampled(counts) for counts in _resample(bootstrap, evidence.strata, resamples)
     ]
     differences = {name: np.zeros((methods, permutations)) for name in scores}
     start = 0
-    for swaps in _swaps(swapping, items, permutations):
+    for swaps in _draw_swaps(swapping, items, permutations):
         for method in range(1, methods):
             for name, drawn in evidence.swapped(method, swaps).items():
                 differences[name][method, start : start + len(swaps)] = drawn
@@ -120,24 +120,24 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def _resamples(
+def _resample(
     generator: np.random.Generator, strata: tuple[int, ...], total: int
 ) -> Iterator[np.ndarray]:
     """Yield the number of times that each item occurs in each resample: int32 [r, n], in parts."""
     size = max(LEAST, CELLS // max(1, sum(strata)))
     for start in range(0, total, size):
         rows = min(size, total - start)
-        yield np.concatenate([_counts(generator, rows, length) for length in strata], axis=1)
+        yield np.concatenate([_count_drawn(generator, rows, length) for length in strata], axis=1)
 
 
-def _counts(generator: np.random.Generator, rows: int, length: int) -> np.ndarray:
+def _count_drawn(generator: np.random.Generator, rows: int, length: int) -> np.ndarray:
     drawn = generator.integers(0, length, (rows, length)) + np.arange(rows)[:, None] * length
     return (
         np.bincount(drawn.ravel(), minlength=rows * length).reshape(rows, length).astype(np.int32)
     )
 
 
-def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[np.ndarray]:
+def _draw_swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[np.ndarray]:
     """Yield the items that are swapped: float64 [p, n] of 0 and 1, in parts."""
     size = max(LEAST, CELLS // max(1, items))
     for start in range(0, total, size):

@@ -73,12 +73,12 @@ def dev_task(dev: Examples, objective: str, labels: Sequence[str], classify: Cla
     if objective == TRIPLET:
         return Triplets(DEV, columns["anchor"], columns["positive"], columns[NEGATIVE])
     if objective == RANKING:
-        return _retrieval(columns)
+        return _make_retrieval(columns)
     gold = np.array(columns[SCORE], np.float64)
     return Sts(DEV, (ScoredPairs(DEV, gold, columns["text1"], columns["text2"]),))
 
 
-def _retrieval(columns: dict[str, list[str]]) -> Retrieval:
+def _make_retrieval(columns: dict[str, list[str]]) -> Retrieval:
     """Return the search of each anchor for its positive texts among all others."""
     documents = list(dict.fromkeys([*columns["positive"], *columns.get(NEGATIVE, ())]))
     ids = {text: f"{place:09d}" for place, text in enumerate(documents)}

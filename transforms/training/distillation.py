@@ -62,7 +62,7 @@ def distill(options: DistillOptions) -> dict[str, Any]:
     """
     output = output_of(options)
     files = resolve_model(options.model, options.revision)
-    pooling = _pooling_of(files, options)
+    pooling = _find_pooling(files, options)
     with quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(
             files.folder, local_files_only=True, trust_remote_code=False
@@ -74,12 +74,12 @@ def distill(options: DistillOptions) -> dict[str, Any]:
     new_words = count_words(options, tokenizer.backend_tokenizer) if options.input else NewWords()
     with progress.stage(progress.LOADING):
         model = load_model(files, "float32", resolve_devices(options.device)[0])
-    table, static = _table(model, tokenizer, new_words.words, pooling, options)
+    table, static = _distil_table(model, tokenizer, new_words.words, pooling, options)
     with staged(output) as folder:
         _write_model(folder, table, static)
-        record = _record(options, files, new_words, table, folder)
+        record = _make_record(options, files, new_words, table, folder)
         write_json(folder / RECORD, record)
-        (folder / "README.md").write_text(_card(record), encoding="utf8")
+        (folder / "README.md").write_text(_render_card(record), encoding="utf8")
     return record
 
 
@@ -106,12 +106,12 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
             progress.step(len(unit.texts))
     if not counts:
         raise OptionError("--input holds no words; check --input and --text-column")
-    words = tuple(_new_words(counts, tokenizer, options.words))
+    words = tuple(_select_words(counts, tokenizer, options.words))
     sources = ({"path": file.path, "sha256": storage.sha256_of(file.path)[0]} for file in inputs)
     return NewWords(words, rows, rejected, tuple(sources))
 
 
-def _new_words(counts: Counter[str], tokenizer: Tokenizer, most: int) -> Iterator[str]:
+def _select_words(counts: Counter[str], tokenizer: Tokenizer, most: int) -> Iterator[str]:
     """Yield words that the tokenizer reads as one word, and cuts into several tokens."""
     tokenizer = Tokenizer.from_str(tokenizer.to_str())
     tokenizer.no_padding()
@@ -132,7 +132,7 @@ def _is_new(word: str, tokenizer: Tokenizer) -> bool:
     return len(tokenizer.encode(word, add_special_tokens=False).ids) > 1
 
 
-def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
+def _find_pooling(files: ModelFiles, options: DistillOptions) -> str:
     """Return model2vec's name of the model's pooling.
 
     Raises OptionError for a model with parts that model2vec would leave out.
@@ -169,7 +169,7 @@ def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
     return _POOLINGS[pooling]
 
 
-def _table(
+def _distil_table(
     model: Any, tokenizer: Any, words: Iterable[str], pooling: str, options: DistillOptions
 ) -> tuple[np.ndarray, Tokenizer]:
     """Distil the embedding of each token, float32 [tokens, dim], weighted by its rank.
@@ -186,7 +186,7 @@ def _table(
         "device": device,
     }
     try:
-        with _counted(inference), _silent("model2vec"), quiet_transformers():
+        with _counting(inference), _silencing("model2vec"), quiet_transformers():
             made = distill_from_model(
                 model=model, tokenizer=tokenizer, vocabulary=list(words), **settings
             )
@@ -208,7 +208,7 @@ def _table(
 
 
 @contextmanager
-def _counted(inference: Any) -> Iterator[None]:
+def _counting(inference: Any) -> Iterator[None]:
     """Replace model2vec's progress bar by this command's own."""
 
     with ExitStack() as stages:
@@ -226,7 +226,7 @@ def _counted(inference: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _silent(name: str) -> Iterator[None]:
+def _silencing(name: str) -> Iterator[None]:
     """Silence a package's warnings, one for each word that it already knows."""
     logger = logging.getLogger(name)
     level = logger.level
@@ -261,7 +261,7 @@ def _write_model(folder: Path, table: np.ndarray, tokenizer: Tokenizer) -> None:
     write_json(folder / "config_sentence_transformers.json", config)
 
 
-def _record(
+def _make_record(
     options: DistillOptions, files: ModelFiles, new_words: NewWords, table: np.ndarray, folder: Path
 ) -> dict[str, Any]:
     """Return the content of distill.json."""
@@ -281,7 +281,7 @@ def _record(
     }
 
 
-def _card(record: dict[str, Any]) -> str:
+def _render_card(record: dict[str, Any]) -> str:
     words = f", {record['words']:,} of them words of a corpus" if record["words"] else ""
     return (
         "---\nlibrary_name: sentence-transformers\ntags:\n- static-embeddings\n-"

@@ -67,7 +67,7 @@ def record_of(
         "data": [asdict(source) for source in data.train.sources],
         "dev_data": [] if data.dev is None else [asdict(source) for source in data.dev.sources],
         "rows": {"train": len(data.train), "dev": dev_rows, "overlap": data.overlap},
-        **_test_fields(data, outcome),
+        **_list_test_fields(data, outcome),
         "labels": list(data.labels),
         "steps": fitted.steps,
         "best_step": fitted.best_step,
@@ -76,7 +76,7 @@ def record_of(
         "dev": dev,
         "space": None if space is None else space.id,
         "dim": None if space is None else space.dim,
-        "versions": _versions(),
+        "versions": _list_versions(),
         "seconds": round(outcome.seconds, 1),
     }
 
@@ -86,15 +86,15 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     write_json(folder / RECORD, record)
     has_code = any(folder.glob("*.py"))  # of the CNN head, for sentence-transformers
     template = "cross_encoder_card.md" if not record["space"] else "card.md"
-    card = _template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
+    card = _load_template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
     (folder / CARD).write_text(card, encoding="utf8")
-    page = _template("training.html").render(
+    page = _load_template("training.html").render(
         r=record, dev_line=dev_line(record), charts=charts_of(record)
     )
     (folder / PAGE).write_text(page, encoding="utf8")
 
 
-def _test_fields(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
+def _list_test_fields(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
     """Return the record's fields of test rows, if there are any."""
     if data.test is None:
         return {}
@@ -110,7 +110,7 @@ def test_line(record: Mapping[str, Any]) -> str | None:
     test = record.get("test")
     if test is None or test["score"] is None:
         return None
-    return f"{test['metric']} {_figure(test['score'], test['low'], test['high'])}"
+    return f"{test['metric']} {_format_score(test['score'], test['low'], test['high'])}"
 
 
 def dev_line(record: Mapping[str, Any]) -> str | None:
@@ -119,13 +119,13 @@ def dev_line(record: Mapping[str, Any]) -> str | None:
     if dev is None or dev["score"] is None:
         return None
     line = (
-        f"{dev['metric']} {_figure(dev['score'], dev['low'], dev['high'])} at step"
+        f"{dev['metric']} {_format_score(dev['score'], dev['low'], dev['high'])} at step"
         f" {record['best_step']:,}"
     )
     if dev["before"]["score"] is None or dev["difference"]["score"] is None:
         return line
-    before = _figure(**dev["before"])
-    return f"{line}; before {before}; difference {_figure(**dev['difference'], sign='+')}"
+    before = _format_score(**dev["before"])
+    return f"{line}; before {before}; difference {_format_score(**dev['difference'], sign='+')}"
 
 
 def dev_record(outcome: TrainingOutcome) -> dict[str, Any] | None:
@@ -144,7 +144,7 @@ def dev_record(outcome: TrainingOutcome) -> dict[str, Any] | None:
     }
 
 
-def _figure(score: float, low: float | None, high: float | None, sign: str = "") -> str:
+def _format_score(score: float, low: float | None, high: float | None, sign: str = "") -> str:
     if low is None or high is None:
         return f"{score:{sign}.2f}"
     return f"{score:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
@@ -167,7 +167,7 @@ def charts_of(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
 
 
 @cache
-def _template(name: str) -> "Template":
+def _load_template(name: str) -> "Template":
     """Return a template: an HTML page, or a card in Markdown."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -180,7 +180,7 @@ def _template(name: str) -> "Template":
     return markdown.get_template(name)
 
 
-def _versions() -> dict[str, str]:
+def _list_versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages."""
     versions = {}
     for package in PACKAGES:

@@ -40,15 +40,15 @@ def page(diagnosis: Diagnosis) -> str:
     rows = diagnosis.rows
     return load_template("diagnose.html").render(
         diagnosis=diagnosis,
-        scalars=_scalars(rows),
-        charts=_charts(rows),
-        planes=_planes(rows),
+        scalars=_select_scalars(rows),
+        charts=_draw_charts(rows),
+        planes=_draw_planes(rows),
         words=[
             row
             for row in rows
             if row["figure"] in ("norm", "neighbour-distance", "neighbour-product")
         ],
-        maps=[heat_map for heat_map in (_heads(rows), _layers(rows), _impact(rows)) if heat_map],
+        maps=list(filter(None, (_map_heads(rows), _map_layers(rows), _map_impact(rows)))),
         chosen=next((row for row in rows if row["figure"] == "chosen-head"), None),
         influence=next((row for row in rows if row["figure"] == "influence-tfidf"), None),
         width=WIDTH,
@@ -57,7 +57,7 @@ def page(diagnosis: Diagnosis) -> str:
     )
 
 
-def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
+def _select_scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
     """Return the rows with one value each, and their names beside the pooler."""
     return [
         (row, ", ".join(row[key] for key in ("task", "pairs", "other") if row.get(key)))
@@ -66,7 +66,7 @@ def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
     ]
 
 
-def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
+def _draw_charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
     """Return name, remark and picture of the cosines and of the spectrum of each pooler."""
     drawn = []
     for pooler in dict.fromkeys(row["pooler"] for row in rows if row["pooler"] is not None):
@@ -96,7 +96,7 @@ def _draw_line(labels: list[str], values: list[float | None]) -> Chart:
     return line_chart(series)
 
 
-def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
+def _draw_planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
     """Return for each task the poolers by uniformity (to the right) and alignment (upwards).
 
     Lower is better in both.
@@ -127,7 +127,7 @@ def _place(value: float, values: Sequence[float], size: int) -> float:
     return round(MARGIN + (size - 2 * MARGIN) * share, 1)
 
 
-def _heads(rows: Sequence[Row]) -> HeatMap | None:
+def _map_heads(rows: Sequence[Row]) -> HeatMap | None:
     shares = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
     if not shares:
         return None
@@ -147,7 +147,7 @@ def _heads(rows: Sequence[Row]) -> HeatMap | None:
     )
 
 
-def _layers(rows: Sequence[Row]) -> HeatMap | None:
+def _map_layers(rows: Sequence[Row]) -> HeatMap | None:
     cosines = {(row["layer"], row["other"]): row for row in rows if row["figure"] == "layer-cosine"}
     if not cosines:
         return None
@@ -161,7 +161,7 @@ def _layers(rows: Sequence[Row]) -> HeatMap | None:
     return heat_map("Layer by layer", remark, (names, names), values, 2)
 
 
-def _impact(rows: Sequence[Row]) -> HeatMap | None:
+def _map_impact(rows: Sequence[Row]) -> HeatMap | None:
     impacts = [row for row in rows if row["figure"] == "impact"]
     if not impacts:
         return None

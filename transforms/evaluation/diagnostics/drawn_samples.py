@@ -131,7 +131,7 @@ def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
         selected = frozenset(rows.tolist()) if rows is not None else None
         for key, drawn in _read_rows(store, path, selected):
             smallest.add(key, drawn)
-    return _as_sampled(store, smallest, total)
+    return _stack_drawn(store, smallest, total)
 
 
 def _read_rows(
@@ -139,7 +139,7 @@ def _read_rows(
 ) -> Iterator[tuple[int, _Drawn]]:
     """Yield the key and the copy of each row of a shard, or of the `selected` rows."""
     space = store.space
-    text = _text_column(store)
+    text = _find_text_column(store)
     columns = ["id", "row_hash"]
     if text is not None:
         columns.append(text)
@@ -156,11 +156,11 @@ def _read_rows(
         start += len(keys)
 
 
-def _text_column(store: Store) -> str | None:
+def _find_text_column(store: Store) -> str | None:
     return "text" if store.manifest.options.keep_text else None
 
 
-def _as_sampled(store: Store, smallest: Smallest[_Drawn], total: int | None) -> Sampled:
+def _stack_drawn(store: Store, smallest: Smallest[_Drawn], total: int | None) -> Sampled:
     rows = smallest.items()
     name = store.manifest.options.pooler
     vectors = {name: np.stack([pooled for pooled, _, _ in rows])}
@@ -168,7 +168,7 @@ def _as_sampled(store: Store, smallest: Smallest[_Drawn], total: int | None) -> 
         calibrated = [final for _, final, _ in rows if final is not None]
         vectors[f"{name}, calibrated"] = np.stack(calibrated)
     texts = None
-    if _text_column(store) is not None:
+    if _find_text_column(store) is not None:
         texts = [text for _, _, text in rows if text is not None]
     return Sampled(total or smallest.seen, texts, vectors)
 

@@ -52,11 +52,11 @@ class ModelFigures:
         rows: list[Row] = []
         if self._requested & {*MODEL_FIGURES, *TOKEN_FIGURES}:
             self._check_texts()
-            rows += self._word_rows()
-            rows += self._state_rows()
+            rows += self._measure_words()
+            rows += self._measure_states()
             if INFLUENCE in self._requested:
                 rows += impact.influence_figures(self._influences, self.material.words)
-        return rows + self._sentence_rows()
+        return rows + self._measure_sentence()
 
     def _check_texts(self) -> None:
         """Raise OptionError if there are no texts for the requested figures."""
@@ -70,7 +70,7 @@ class ModelFigures:
             )
         raise OptionError(f"--figure {figures} needs text; give it by --input or --task")
 
-    def _word_rows(self) -> list[Row]:
+    def _measure_words(self) -> list[Row]:
         if "norms" not in self._requested:
             return []
         from sentence_beam.transforms.encoder.token_states import embedding_matrix
@@ -78,7 +78,7 @@ class ModelFigures:
         matrix = embedding_matrix(self.material.files)
         return word_figures(matrix, self.material.words, self.material.special_ids)
 
-    def _state_rows(self) -> list[Row]:
+    def _measure_states(self) -> list[Row]:
         """Return the figures of heads, layers and the variance of words."""
         if not self._heads and not self._layers:
             return []
@@ -94,12 +94,12 @@ class ModelFigures:
             rows += tokens.variance_figures(measures, self._reader.tokenizer.pieces)
         return rows
 
-    def _sentence_rows(self) -> list[Row]:
+    def _measure_sentence(self) -> list[Row]:
         """Return the impact of each token of the sentence on the others."""
         sentence = self.material.options.sentence
         if IMPACT not in self._requested or sentence is None:
             return []
-        mask = self._mask("--sentence")
+        mask = self._find_mask("--sentence")
         ids, matrix = impact.impact(self._reader, self.material.files.layers, sentence, mask)
         words = self.material.words if self.material.has_words else None
         return impact.sentence_figures(ids, matrix, self._reader.tokenizer.pieces, words)
@@ -107,11 +107,11 @@ class ModelFigures:
     @cached_property
     def _influences(self) -> impact.Influences:
         """The influence of the tokens of the first texts on each other."""
-        mask = self._mask("--figure influence")
+        mask = self._find_mask("--figure influence")
         texts = self.material.texts[:TOKEN_TEXTS]
         return impact.influences(self._reader, self.material.files.layers, texts, mask)
 
-    def _mask(self, flag: str) -> int:
+    def _find_mask(self, flag: str) -> int:
         """Return the id of the mask token. Raises OptionError for a tokenizer without one."""
         mask = self.material.files.mask_token()
         pieces = self._reader.tokenizer.pieces

@@ -54,16 +54,16 @@ class PoolerFigures:
 
     def rows(self) -> list[Row]:
         """Return the figures of each method's vectors, and of the pairs that they make."""
-        edits = [self._edits(task) for task in self.material.pairs]
+        edits = [self._count_edits(task) for task in self.material.pairs]
         rows: list[Row] = []
         if "edit-distance" in self.material.requested:
             for task, distances in zip(self.material.pairs, edits, strict=True):
                 rows += pair_figures.gold_figures(task, distances)
         if self.poolers:
-            rows += self._method_rows(edits)
+            rows += self._measure_methods(edits)
         return rows
 
-    def _method_rows(self, edits: list[np.ndarray | None]) -> list[Row]:
+    def _measure_methods(self, edits: list[np.ndarray | None]) -> list[Row]:
         """Return the figures of each method; `edits` are the edit distances of each task."""
         requested = self.material.requested
         texts = list(dict.fromkeys(self.material.texts))
@@ -72,7 +72,7 @@ class PoolerFigures:
         rows: list[Row] = []
         passes = len(groups(self.material.model, self.poolers))
         with progress.stage("embedding", len(texts) * passes, "texts"):
-            for name, vectors in self._vectors(texts):
+            for name, vectors in self._compute_vectors(texts):
                 order = [place[text] for text in self.material.texts]
                 rows += vector_figures(name, vectors[order], requested)
                 for task, distances, by_name in zip(
@@ -87,7 +87,7 @@ class PoolerFigures:
                 rows += pair_figures.agreement_figures(task, by_name)
         return rows
 
-    def _vectors(self, texts: list[str]) -> Iterator[tuple[str, np.ndarray]]:
+    def _compute_vectors(self, texts: list[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the name and the vectors of the texts for each method.
 
         Raises SpaceMismatchError for a calibration of none of the poolers.
@@ -99,7 +99,7 @@ class PoolerFigures:
             for path, calibration in calibrations[encoded.pooler].items():
                 yield f"{encoded.pooler}, {path}", calibration.apply(encoded.rows)
 
-    def _edits(self, task: pair_figures.Pairs) -> np.ndarray | None:
+    def _count_edits(self, task: pair_figures.Pairs) -> np.ndarray | None:
         """Return the edit distances of pairs in tokens of the lower-cased text, if requested."""
         if not self.material.requested & {"edit-distance", PAIRS}:
             return None

@@ -67,7 +67,7 @@ class Classification:
             raise OptionError(
                 f"--task classification:{name}: say PATH, or TRAIN,TEST, or TRAIN,DEV,TEST"
             )
-        parts = tuple(_read(path) for path in paths)
+        parts = tuple(_read_texts(path) for path in paths)
         check_labels(f"classification:{name}", [part.labels for part in parts])
         return cls(name, parts, classifier)
 
@@ -234,7 +234,7 @@ def check_labels(task: str, parts: Sequence[list[str]]) -> None:
         )
 
 
-def _read(path: str) -> LabelledTexts:
+def _read_texts(path: str) -> LabelledTexts:
     rows = [
         (task_files.label(path, line, label), text)
         for line, (label, text) in task_files.read_table(path, ("label", "text"))
