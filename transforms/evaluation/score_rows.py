@@ -34,7 +34,7 @@ def scored(
         sizes = _count_items(values)
         believed = {subset: beliefs(drawn) for subset, drawn in draws[metric].items()}
         for place, (method, predicted) in enumerate(predictions.items()):
-            against = _name_first(list(predictions), place)
+            against = str(next(iter(predictions))) if place else None
             for subset in believed:
                 named: Row = {"task": name, "kind": kind, "metric": metric, "subset": subset}
                 named |= {**method.fields, "n": sizes[subset]}
@@ -52,7 +52,7 @@ def averaged(
     for place, (method, belief) in enumerate(zip(methods, believed, strict=True)):
         named: Row = {"task": AVERAGE, "kind": kind, "metric": metric, "subset": ALL}
         named |= {**method.fields, "n": n}
-        rows.append(_make_row(named, belief, _name_first(methods, place)))
+        rows.append(_make_row(named, belief, str(methods[0]) if place else None))
     return rows
 
 
@@ -106,13 +106,11 @@ def seed_of(name: str) -> tuple[int, ...]:
     return (int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),)
 
 
-def _name_first(methods: Sequence[Method], place: int) -> str | None:
-    """Return the first method's name, for all but the first method."""
-    return str(methods[0]) if place else None
-
-
 def _make_row(named: Row, belief: Belief, against: str | None) -> Row:
-    """Return the row of a score, from the fields that name it."""
+    """Return the row of a score, from the fields that name it.
+
+    `against` is the first method's name, for all but the first method.
+    """
     row: Row = {
         **named,
         "score": belief.score,

@@ -13,10 +13,9 @@ from sentence_beam.transforms.evaluation.evaluate_options import EvaluateOptions
 from sentence_beam.transforms.evaluation.evaluation_plan import ScorePlan, make_plan
 from sentence_beam.transforms.evaluation.intervals import Draws
 from sentence_beam.transforms.evaluation.kinds.store_retrieval import POOLED, StoreRetrieval
-from sentence_beam.transforms.evaluation.overlap import find_texts_of_fit
+from sentence_beam.transforms.evaluation.notes import find_texts_of_fit, note_prompts
 from sentence_beam.transforms.evaluation.predict import predict_tasks
 from sentence_beam.transforms.evaluation.prediction_cache import Cache
-from sentence_beam.transforms.evaluation.prompt_notes import prompt_notes
 from sentence_beam.transforms.evaluation.score_rows import (
     DEV,
     Row,
@@ -74,7 +73,7 @@ def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     if tasks:
         plan = make_plan(options)
         grid = plan.grid
-        notes += prompt_notes(options, tasks)
+        notes += note_prompts(options, tasks)
         notes += _write_notes(plan, tasks)
         _add_rows_of_tasks(plan, tasks, Cache(options.cache), rows)
     for store in stores:

@@ -39,7 +39,7 @@ def reading_as(syntax: Syntax) -> Iterator[None]:
 
 
 def split_word(word: str) -> tuple[str, str, str]:
-    """Split [KIND:]NAME=PATHS into kind (default: sts), name and paths, each of which may be empty."""
+    """Split [KIND:]NAME=PATHS into kind (default: sts), name and paths; each may be empty."""
     named, _, paths = word.partition("=")
     kind, colon, name = named.partition(":")
     return (kind, name, paths) if colon else ("sts", named, paths)

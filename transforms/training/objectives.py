@@ -26,7 +26,7 @@ def loss_of(model: SentenceTransformer, options: TrainOptions, labels: int) -> n
 
     Raises OptionError for a width that the model does not have.
     """
-    loss = _make_loss(model, options, labels)
+    loss = _make_plain_loss(model, options, labels)
     if not options.matryoshka:
         return loss
     full = model.get_embedding_dimension() or 0
@@ -40,7 +40,7 @@ def loss_of(model: SentenceTransformer, options: TrainOptions, labels: int) -> n
     )
 
 
-def _make_loss(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
+def _make_plain_loss(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
     if options.objective == CLASSIFICATION:
         return _make_softmax(model, labels, options.concat)
     if options.objective == REGRESSION:

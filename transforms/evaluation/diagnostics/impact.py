@@ -52,7 +52,7 @@ def impact(
         raise OptionError(
             f"--sentence has {len(places)} tokens; give {LEAST_TOKENS} to {MOST_TOKENS}"
         )
-    return tokenized.ids[places], _measure_impact(reader, layer, tokenized, places, mask)
+    return tokenized.ids[places], _fill_matrix(reader, layer, tokenized, places, mask)
 
 
 def influences(
@@ -69,7 +69,7 @@ def influences(
         places = _find_places(reader, tokenized)
         if LEAST_TOKENS <= len(places) <= MOST_TOKENS:
             ids.append(tokenized.ids[places])
-            values.append(_measure_impact(reader, layer, tokenized, places, mask).mean(axis=0))
+            values.append(_fill_matrix(reader, layer, tokenized, places, mask).mean(axis=0))
     return Influences(ids, values, len(sentences) - len(ids))
 
 
@@ -99,7 +99,7 @@ def _find_places(reader: "StateReader", tokenized: "Tokenized") -> np.ndarray:
     return np.flatnonzero(~np.isin(tokenized.ids, reader.tokenizer.special_ids))
 
 
-def _measure_impact(
+def _fill_matrix(
     reader: "StateReader", layer: int, tokenized: "Tokenized", places: np.ndarray, mask: int
 ) -> np.ndarray:
     """Return the impact matrix float64 [N, N] of a sentence's tokens at these places."""
