@@ -36,10 +36,10 @@ def cross_validated(features: np.ndarray, labels: np.ndarray, classifier: str) -
 
     Each classifier is fitted on nine folds and regularised by ten parts of these.
     """
-    with _single_threaded():
+    with _with_one_thread():
         predicted = np.empty(len(labels), np.int64)
-        for train, test in _folds(labels):
-            predicted[test] = _predicted(
+        for train, test in _split_folds(labels):
+            predicted[test] = _predict(
                 (features[train], labels[train]), None, features[test], classifier
             )
     return predicted
@@ -51,11 +51,11 @@ def held_out(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -
     It is fitted on the training rows, and regularised by the dev rows, or by ten parts of the
     training rows if there are no dev rows.
     """
-    with _single_threaded():
-        return _predicted(train, dev, test, classifier)
+    with _with_one_thread():
+        return _predict(train, dev, test, classifier)
 
 
-def _predicted(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -> np.ndarray:
+def _predict(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -> np.ndarray:
     if classifier == MLP:
         return _predict_by_network(train, dev, test)
     rights = [_count_right_held_out(train, dev, strength) for strength in STRENGTHS]
@@ -72,7 +72,7 @@ def _count_right_held_out(train: Rows, dev: Rows | None, strength: float) -> int
         return _count_right(train, dev, strength)
     return sum(
         _count_right(_select(train, rest), _select(train, part), strength)
-        for rest, part in _folds(train[1])
+        for rest, part in _split_folds(train[1])
     )
 
 
@@ -92,7 +92,7 @@ def _predict_by_network(train: Rows, dev: Rows | None, test: np.ndarray) -> np.n
         return best.predict(test)
     classes = int(labels.max()) + 1
     accuracies = []
-    for rest, part in _folds(labels):
+    for rest, part in _split_folds(labels):
         networks = train_networks(_select(train, rest), _select(train, part), classes, DECAYS)
         accuracies.append([network.accuracy for network in networks])
     decay = DECAYS[int(np.argmax(np.mean(accuracies, axis=0).round(4)))]
@@ -111,7 +111,7 @@ def _count_right(train: Rows, test: Rows, strength: float) -> int:
     return int((_fit(*train, strength, ROUGH).predict(test[0]) == test[1]).sum())
 
 
-def _folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _split_folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the training and test rows of ten folds, fewer if there are few rows.
 
     Each fold has about the same share of every label.
@@ -140,7 +140,7 @@ def _fit(features: np.ndarray, labels: np.ndarray, strength: float, end: float =
 
 
 @contextlib.contextmanager
-def _single_threaded() -> Iterator[None]:
+def _with_one_thread() -> Iterator[None]:
     """Compute matrix products on one thread.
 
     They are so small here that several threads only wait for each other.

@@ -26,13 +26,13 @@ class Clusterings:
         return (len(self.labels),)
 
     def scores(self) -> BySubset:
-        return {ALL: self._measured(np.ones((1, len(self.labels)), np.int32))[:, 0]}
+        return {ALL: self._measure(np.ones((1, len(self.labels)), np.int32))[:, 0]}
 
     def resampled(self, counts: np.ndarray) -> BySubset:
-        scores = self._measured(counts)
+        scores = self._measure(counts)
         return {ALL: corrected(scores, scores, self.scores()[ALL][:, None], len(self.labels))}
 
-    def _measured(self, counts: np.ndarray) -> np.ndarray:
+    def _measure(self, counts: np.ndarray) -> np.ndarray:
         return np.stack(
             [
                 np.mean([self._v_measure(row, counts) for row in seeds], axis=0)
@@ -41,29 +41,33 @@ class Clusterings:
         )
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
-        ours = self._terms(method)
-        first = self._terms(0)
+        ours = self._compute_terms(method)
+        first = self._compute_terms(0)
         exchanged = swaps @ (first - ours)
         one = self._from_terms(ours.sum(axis=0) + exchanged)
         other = self._from_terms(first.sum(axis=0) - exchanged)
         return {ALL: one - other}
 
     def _v_measure(self, clusters: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        cells, width = self._cells(clusters)
+        cells, width = self._number_cells(clusters)
         used, group = np.unique(cells, return_inverse=True)
         order = np.argsort(group, kind="stable")
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
         table = np.add.reduceat(counts[:, order].astype(np.float64), starts, axis=1)
         joint = _entropy(table)
-        of_labels = _entropy(_summed(table, used % width))
-        of_clusters = _entropy(_summed(table, used // width))
-        return _v(joint - of_clusters, joint - of_labels, of_labels, of_clusters)
+        of_labels = _entropy(_sum_by_key(table, used % width))
+        of_clusters = _entropy(_sum_by_key(table, used // width))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # a side without entropy counts as 1, as in scikit-learn
+            homogeneity = np.where(of_labels > 1e-12, 1 - (joint - of_clusters) / of_labels, 1.0)
+            completeness = np.where(of_clusters > 1e-12, 1 - (joint - of_labels) / of_clusters, 1.0)
+        return _harmonic(homogeneity, completeness)
 
-    def _cells(self, clusters: np.ndarray) -> tuple[np.ndarray, int]:
+    def _number_cells(self, clusters: np.ndarray) -> tuple[np.ndarray, int]:
         width = int(self.labels.max()) + 1
         return clusters.astype(np.int64) * width + self.labels, width
 
-    def _terms(self, method: int) -> np.ndarray:
+    def _compute_terms(self, method: int) -> np.ndarray:
         """Return the terms that each item adds to the conditional entropies, float64 [n, 2 s].
 
         For each seed: its part of 1 - homogeneity, then its part of 1 - completeness.
@@ -72,7 +76,7 @@ class Clusterings:
         columns: list[np.ndarray] = []
         for clusters in self.clusters[method]:
             _, cell, size = np.unique(
-                self._cells(clusters)[0], return_inverse=True, return_counts=True
+                self._number_cells(clusters)[0], return_inverse=True, return_counts=True
             )
             _, cluster, cluster_size = np.unique(clusters, return_inverse=True, return_counts=True)
             both = size[cell]
@@ -90,7 +94,7 @@ class Clusterings:
         return _harmonic(homogeneity, completeness).mean(axis=1)
 
 
-def _summed(table: np.ndarray, key: np.ndarray) -> np.ndarray:
+def _sum_by_key(table: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Sum the columns of a table [r, cells] by key [cells]."""
     _, group = np.unique(key, return_inverse=True)
     return table @ np.eye(group.max() + 1)[group]
@@ -102,19 +106,6 @@ def _entropy(table: np.ndarray) -> np.ndarray:
     share = table / total
     with np.errstate(divide="ignore", invalid="ignore"):
         return -np.where(share > 0, share * np.log(share), 0.0).sum(axis=1)
-
-
-def _v(
-    labels_left: np.ndarray, clusters_left: np.ndarray, labels: np.ndarray, clusters: np.ndarray
-) -> np.ndarray:
-    """Return the v-measure from conditional and whole entropies.
-
-    A side without entropy counts as 1, as in scikit-learn.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        homogeneity = np.where(labels > 1e-12, 1 - labels_left / labels, 1.0)
-        completeness = np.where(clusters > 1e-12, 1 - clusters_left / clusters, 1.0)
-    return _harmonic(homogeneity, completeness)
 
 
 def _harmonic(a: np.ndarray, b: np.ndarray) -> np.ndarray:

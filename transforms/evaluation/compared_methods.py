@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from sentence_beam.transforms.calibration import Calibration, check_space
 from sentence_beam.transforms.evaluation.encode_many import ModelSettings
+from sentence_beam.transforms.evaluation.evaluate_options import EVERY_HEAD
 from sentence_beam.transforms.space import PoolerSpec, Space, parse_pooler, resolve_model
 from sentence_beam.transforms.store.calibrations import read_calibration
 
-EVERY_HEAD = "ditto:*"
 CROSS_ENCODER = "cross-encoder:"  # its folder follows, in the place of a pooler
 
 

@@ -40,14 +40,14 @@ class Correlations:
         }
 
     def scores(self) -> BySubset:
-        return self._by_subset(lambda part: correlation(*self._part_values(part)))
+        return self._compute_by_subset(lambda part: correlation(*self._select_part(part)))
 
     def resampled(self, counts: np.ndarray) -> BySubset:
-        return self._by_subset(lambda part: self._resample_part(part, counts[:, part]))
+        return self._compute_by_subset(lambda part: self._resample_part(part, counts[:, part]))
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
         def differences(part: slice) -> np.ndarray:
-            values, gold = self._part_values(part)
+            values, gold = self._select_part(part)
             ours = values[method]
             first = values[0]
             gold = gold - gold.mean()
@@ -66,9 +66,9 @@ class Correlations:
             other = _correlation_from_sums(n, (whole[1] - exchanged).T, scale)
             return (one - other)[None]
 
-        return {name: values[0] for name, values in self._by_subset(differences).items()}
+        return {name: values[0] for name, values in self._compute_by_subset(differences).items()}
 
-    def _by_subset(self, compute: Callable[[slice], np.ndarray]) -> BySubset:
+    def _compute_by_subset(self, compute: Callable[[slice], np.ndarray]) -> BySubset:
         """Compute [rows, ...] for all pairs and for each subset, and add the subsets' means."""
         if len(self.subsets) == 1:
             return dict.fromkeys(
@@ -98,10 +98,10 @@ class Correlations:
     @cached_property
     def _defined(self) -> np.ndarray:
         """Whether each method [m] has a score in each subset [subsets], bool."""
-        scored = [correlation(*self._part_values(part)) for part in self._parts.values()]
+        scored = [correlation(*self._select_part(part)) for part in self._parts.values()]
         return np.isfinite(np.stack(scored, axis=1))
 
-    def _part_values(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
+    def _select_part(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
         """Return values [m, n] and gold scores [n] of some pairs, or their ranks if `ranked`."""
         values = self.values[:, part]
         gold = self.gold[part]

@@ -30,37 +30,31 @@ class Detections:
 
     def scores(self) -> BySubset:
         once = np.ones((1, len(self.labels)), np.int32)
-        return {
-            ALL: np.concatenate([self._measured(row, self.labels, once) for row in self.values])
-        }
+        return {ALL: np.concatenate([self._measure(row, self.labels, once) for row in self.values])}
 
     def resampled(self, counts: np.ndarray) -> BySubset:
-        resampled = np.stack([self._measured(row, self.labels, counts) for row in self.values])
+        resampled = np.stack([self._measure(row, self.labels, counts) for row in self.values])
         scores = self.scores()[ALL][:, None]
         if self.measure == "ap":
             return {ALL: corrected(resampled, resampled, scores, len(self.labels))}
-        return {ALL: corrected(self._decided(counts), resampled, scores, len(self.labels))}
-
-    def _decided(self, counts: np.ndarray) -> np.ndarray:
-        """Return the F1 [m, r] of resamples at the best threshold for all pairs."""
         decisions = np.stack([row >= best_threshold(row, self.labels) for row in self.values])
-        right = (decisions & self.labels).astype(np.int32) @ counts.T
-        total = counts @ self.labels.astype(np.int32)
-        return _f1(right, decisions.astype(np.int32) @ counts.T, total)
+        decided = Decisions(decisions, self.labels).resampled(counts)[ALL]
+        return {ALL: corrected(decided, resampled, scores, len(self.labels))}
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
         both = np.concatenate([average_ranks(self.values[method]), average_ranks(self.values[0])])
         labels = np.concatenate([self.labels, self.labels])
         swaps = swaps.astype(np.int32)
-        one = self._measured(both, labels, np.concatenate([1 - swaps, swaps], axis=1))
-        other = self._measured(both, labels, np.concatenate([swaps, 1 - swaps], axis=1))
+        one = self._measure(both, labels, np.concatenate([1 - swaps, swaps], axis=1))
+        other = self._measure(both, labels, np.concatenate([swaps, 1 - swaps], axis=1))
         return {ALL: one - other}
 
-    def _measured(self, values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def _measure(self, values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
         right, retrieved = _count_retrieved(values, labels, counts)
         if self.measure == "ap":
             return _average_precision(right, retrieved)
-        return _best_f1(right, retrieved)
+        total = right[:, -1:]
+        return np.where(total[:, 0] > 0, _f1(right, retrieved, total).max(axis=1), np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +73,12 @@ class Decisions:
 
     def scores(self) -> BySubset:
         once = np.ones((1, len(self.labels)), np.int32)
-        return {ALL: self._f1(self.decisions, once)[:, 0]}
+        return {ALL: self.resampled(once)[ALL][:, 0]}
 
     def resampled(self, counts: np.ndarray) -> BySubset:
-        return {ALL: self._f1(self.decisions, counts)}
+        right = (self.decisions & self.labels).astype(np.int32) @ counts.T
+        retrieved = self.decisions.astype(np.int32) @ counts.T
+        return {ALL: _f1(right, retrieved, counts @ self.labels.astype(np.int32))}
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
         ours, first = (row.astype(np.int32) for row in (self.decisions[method], self.decisions[0]))
@@ -90,13 +86,6 @@ class Decisions:
         one = (first - ours) * exchanged + ours
         other = (ours - first) * exchanged + first
         return {ALL: self._f1_of_decisions(one) - self._f1_of_decisions(other)}
-
-    def _f1(self, decisions: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the F1 [m, r] of items that occur `counts` [r, n] times."""
-        counts = counts.astype(np.int64)
-        right = (decisions & self.labels).astype(np.int64) @ counts.T
-        retrieved = decisions.astype(np.int64) @ counts.T
-        return _f1(right, retrieved, counts @ self.labels.astype(np.int64))
 
     def _f1_of_decisions(self, decisions: np.ndarray) -> np.ndarray:
         """Return the F1 [r] of decisions int32 [r, n]."""
@@ -132,11 +121,6 @@ def _average_precision(right: np.ndarray, retrieved: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", divide="ignore"):
         precision = np.where(retrieved > 0, right / retrieved, 0.0)
         return np.einsum("rn,rn->r", added, precision) / right[:, -1]
-
-
-def _best_f1(right: np.ndarray, retrieved: np.ndarray) -> np.ndarray:
-    total = right[:, -1:]
-    return np.where(total[:, 0] > 0, _f1(right, retrieved, total).max(axis=1), np.nan)
 
 
 def _f1(right: np.ndarray, retrieved: np.ndarray, total: np.ndarray | int) -> np.ndarray:

@@ -90,34 +90,29 @@ class ModelSettings:
         files = resolve_model(self.model, self.revision)
         modules = files.modules
         default = modules.prompts.get(modules.default_prompt or "", "")
-        if files.exported is not None or modules.document_prompt == default:
-            return None
-        if self.prompt is not None:
+        is_same = modules.document_prompt == default
+        if is_same or files.exported is not None or self.prompt is not None:
             return None
         return replace(self, prompt=modules.document_prompt)
 
-    def for_queries(self, query_prompt: str | None = None) -> "ModelSettings | None":
+    def for_queries(self, query_prompt: str | None) -> "ModelSettings | None":
         """Return the settings for queries, or None if they are those of documents.
 
         If `query_prompt` is None, queries get the model's prompt.
         """
         files = resolve_model(self.model, self.revision)
-        prompt = _query_prompt(files) if query_prompt is None else query_prompt
-        of_documents = _document_prompt(files) if self.prompt is None else self.prompt
+        prompt = _find_query_prompt(files) if query_prompt is None else query_prompt
+        of_documents = _find_document_prompt(files) if self.prompt is None else self.prompt
         if prompt == of_documents and not files.modules.routes:
             return None
-        if files.modules.routes:
-            return replace(self, prompt=prompt, route=QUERY)
-        return replace(self, prompt=prompt, route=DOCUMENT)
+        return replace(self, prompt=prompt, route=QUERY if files.modules.routes else DOCUMENT)
 
 
-def _document_prompt(files: ModelFiles) -> str:
-    if files.exported is not None:
-        return files.exported.prompt
-    return files.modules.document_prompt
+def _find_document_prompt(files: ModelFiles) -> str:
+    return files.modules.document_prompt if files.exported is None else files.exported.prompt
 
 
-def _query_prompt(files: ModelFiles) -> str:
+def _find_query_prompt(files: ModelFiles) -> str:
     if files.exported is not None and files.exported.query_prompt is not None:
         return files.exported.query_prompt
     return files.modules.query_prompt or ""
@@ -139,7 +134,7 @@ def encode_many(
     options: ModelSettings,
     poolers: Mapping[str, PoolerSpec],
     texts: Sequence[str],
-    done: Callable[[int], None] = lambda texts: None,
+    done: Callable[[int], None],
 ) -> Iterator[Encoded]:
     """Yield the vectors of the texts for every pooler; `poolers` are by their requested SPECs.
 
@@ -151,7 +146,7 @@ def encode_many(
     for group in groups(options, poolers):
         parts = chain.from_iterable(pooler.parts for pooler in group.values())
         encoder = options.encoder(PoolerSpec(tuple(parts)))
-        widths = _widths(options, list(group.values()), encoder.dim)
+        widths = _list_widths(options, list(group.values()), encoder.dim)
         starts = np.cumsum([0, *widths]) * 4 * len(texts)
         size = max(1, min(ENCODE_ROWS, CHUNK_BYTES // (4 * encoder.dim)))
         took = 0.0
@@ -184,33 +179,27 @@ def groups(
     joined: dict[str, PoolerSpec] = {}
     separate: list[dict[str, PoolerSpec]] = []
     for name, pooler in poolers.items():
-        computed = _joinable(options, pooler)
+        computed = _resolve_joinable(options, pooler)
         if computed is None:
             separate.append({name: pooler})
         else:
             joined[name] = computed
-    if joined:
-        return [joined, *separate]
-    return separate
+    return [joined, *separate] if joined else separate
 
 
-def _joinable(options: ModelSettings, pooler: PoolerSpec) -> PoolerSpec | None:
+def _resolve_joinable(options: ModelSettings, pooler: PoolerSpec) -> PoolerSpec | None:
     """Return the pooler without `auto`, or None if it needs a forward pass of its own."""
     if not pooler.is_auto:
-        if any(part.rewrites_text for part in pooler.parts):
-            return None
-        return pooler
+        return None if any(part.rewrites_text for part in pooler.parts) else pooler
     files = resolve_model(options.model, options.revision, options.route)
     if files.exported:
         return None
     space = resolve_space(files)
-    alone = any(layers in space.pooler for layers in ("mix", "tokens", "then"))
-    if alone:
-        return None
-    return PoolerSpec.from_json(space.pooler)
+    has_layers = any(layers in space.pooler for layers in ("mix", "tokens", "then"))
+    return None if has_layers else PoolerSpec.from_json(space.pooler)
 
 
-def _widths(options: ModelSettings, group: list[PoolerSpec], dim: int) -> list[int]:
+def _list_widths(options: ModelSettings, group: list[PoolerSpec], dim: int) -> list[int]:
     """Return the width of each pooler's vectors in a group."""
     if len(group) == 1:
         return [dim]

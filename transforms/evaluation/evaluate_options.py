@@ -25,7 +25,7 @@ EVERY_HEAD = "ditto:*"
 AVERAGE = "Avg."  # in the place of a task's name: the average of several
 
 
-def _of_tasks(declared: Declared) -> Declared:
+def _limit_to_tasks(declared: Declared) -> Declared:
     """Return a declaration whose help says that the option is for tables of tasks."""
     return replace(declared, help=f"of tasks: {declared.help}")
 
@@ -48,9 +48,9 @@ class EvaluateOptions:
         flag="--task",
         default=(),
     )
-    delimiter: str | None = option(_of_tasks(DELIMITER), default=None)
-    csv: str | None = option(_of_tasks(CSV), default=None)
-    json_rows: str | None = option(_of_tasks(JSON_ROWS), default=None)
+    delimiter: str | None = option(_limit_to_tasks(DELIMITER), default=None)
+    csv: str | None = option(_limit_to_tasks(CSV), default=None)
+    json_rows: str | None = option(_limit_to_tasks(JSON_ROWS), default=None)
     make: tuple[str, ...] = option(
         "a probing task made from a text file with a sentence a line: PROBE is sentence-length,"
         " word-content or bigram-shift; repeat for more (default: none)",

@@ -54,13 +54,9 @@ class ScorePlan:
     def key(self, task: Task, method: Method) -> str:
         """Return the key of what a method of vectors predicts for a task."""
         model = self.model_of(task)
-        if model is self.model:
-            space = self.spaces[method.pooler]
-        else:
-            space = model.space(self.poolers[method.pooler])
-        query_space = space
-        if self.queries and task.queries:
-            query_space = self.queries.space(self.poolers[method.pooler])
+        pooler = self.poolers[method.pooler]
+        space = self.spaces[method.pooler] if model is self.model else model.space(pooler)
+        query_space = self.queries.space(pooler) if self.queries and task.queries else space
         digest = None
         if method.calibration:
             digest = self.calibrations[method.pooler][method.calibration].digest

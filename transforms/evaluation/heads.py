@@ -1,6 +1,5 @@
 """Heat maps of the scores of every attention head."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,17 +23,16 @@ def head_maps(rows: Sequence[Row], grid: tuple[int, int]) -> dict[str, HeatMap]:
         task = row["task"]
         if task in maps or (row["metric"], row["kind"]) != ("spearman", "sts"):
             continue
-        scores = [
-            [None if math.isnan(score) else score for score in block]
-            for block in _head_scores(rows, task, grid).tolist()
-        ]
-        if any(score is not None for block in scores for score in block):
+        scores = _collect_scores(rows, task, grid)
+        is_known = np.isfinite(scores)
+        if is_known.any():
             title = f"{task}: Spearman x100 of every attention head"
-            maps[task] = heat_map(title, "block by head", names, scores, 1)
+            values = np.where(is_known, scores, np.array(None)).tolist()
+            maps[task] = heat_map(title, "block by head", names, values, 1)
     return maps
 
 
-def _head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.ndarray:
+def _collect_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.ndarray:
     """Return the scores over all items of a task at full width, float64 [blocks, heads].
 
     A head without a score is NaN.
@@ -44,14 +42,14 @@ def _head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.nd
     for row in rows:
         if (row["task"], row["subset"], row["calibration"]) != (task, ALL, None):
             continue
-        cell = _cell(row["pooler"])
+        cell = _find_cell(row["pooler"])
         if cell is not None and row["dim"] > widths[cell] and row["score"] is not None:
             scores[cell] = row["score"]
             widths[cell] = row["dim"]
     return scores
 
 
-def _cell(pooler: str) -> tuple[int, int] | None:
+def _find_cell(pooler: str) -> tuple[int, int] | None:
     """Return the place of a Ditto pooler's head in the grid, or None for other poolers."""
     if pooler.startswith(CROSS_ENCODER):
         return None

@@ -67,11 +67,11 @@ def draw(
         permutations = 0
     bootstrap, swapping = (np.random.default_rng([*seed, part]) for part in (0, 1))
     parts = [
-        evidence.resampled(counts) for counts in _resamples(bootstrap, evidence.strata, resamples)
+        evidence.resampled(counts) for counts in _resample(bootstrap, evidence.strata, resamples)
     ]
     differences = {name: np.zeros((methods, permutations)) for name in scores}
     start = 0
-    for swaps in _swaps(swapping, items, permutations):
+    for swaps in _draw_swaps(swapping, items, permutations):
         for method in range(1, methods):
             for name, drawn in evidence.swapped(method, swaps).items():
                 differences[name][method, start : start + len(swaps)] = drawn
@@ -93,17 +93,17 @@ def average(several: Sequence[Draws]) -> Draws:
     )
 
 
-def beliefs(draws: Draws, scale: float = 100.0) -> list[Belief]:
-    """Return score, intervals and p-values of each method, times `scale`."""
+def beliefs(draws: Draws) -> list[Belief]:
+    """Return score, intervals and p-values of each method; scores are times 100."""
     first = draws.resampled[0]
     uncorrected = []
     for method, (score, resampled) in enumerate(zip(draws.scores, draws.resampled, strict=True)):
-        belief = Belief(_scaled(score, scale), *_around(score, _interval(resampled, scale), scale))
+        belief = Belief(_scale(score), *_widen(_interval(resampled), score))
         if method:
             diff = score - draws.scores[0]
             p = _p_value(diff, draws.swapped[method])
-            around = _around(diff, _interval(resampled - first, scale), scale)
-            belief = Belief(belief.score, belief.low, belief.high, _scaled(diff, scale), *around, p)
+            around = _widen(_interval(resampled - first), diff)
+            belief = Belief(belief.score, belief.low, belief.high, _scale(diff), *around, p)
         uncorrected.append(belief)
     corrected = holm([belief.p for belief in uncorrected])
     return [replace(belief, p_holm=p) for belief, p in zip(uncorrected, corrected, strict=True)]
@@ -120,24 +120,24 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def _resamples(
+def _resample(
     generator: np.random.Generator, strata: tuple[int, ...], total: int
 ) -> Iterator[np.ndarray]:
     """Yield the number of times that each item occurs in each resample: int32 [r, n], in parts."""
     size = max(LEAST, CELLS // max(1, sum(strata)))
     for start in range(0, total, size):
         rows = min(size, total - start)
-        yield np.concatenate([_counts(generator, rows, length) for length in strata], axis=1)
+        yield np.concatenate([_count_drawn(generator, rows, length) for length in strata], axis=1)
 
 
-def _counts(generator: np.random.Generator, rows: int, length: int) -> np.ndarray:
+def _count_drawn(generator: np.random.Generator, rows: int, length: int) -> np.ndarray:
     drawn = generator.integers(0, length, (rows, length)) + np.arange(rows)[:, None] * length
     return (
         np.bincount(drawn.ravel(), minlength=rows * length).reshape(rows, length).astype(np.int32)
     )
 
 
-def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[np.ndarray]:
+def _draw_swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[np.ndarray]:
     """Yield the items that are swapped: float64 [p, n] of 0 and 1, in parts."""
     size = max(LEAST, CELLS // max(1, items))
     for start in range(0, total, size):
@@ -146,24 +146,24 @@ def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[n
         yield np.unpackbits(bits, count=rows * items).reshape(rows, items).astype(np.float64)
 
 
-def _interval(values: np.ndarray, scale: float) -> tuple[float | None, float | None]:
-    """Return the 2.5 % and 97.5 % quantiles, or None if most resamples are undefined."""
+def _interval(values: np.ndarray) -> tuple[float | None, float | None]:
+    """Return the 2.5 % and 97.5 % quantiles x100, or None if most resamples are undefined."""
     defined = values[np.isfinite(values)]
     if 2 * len(defined) < len(values) or not len(defined):
         return None, None
     low, high = np.quantile(defined, [0.025, 0.975])
-    return _scaled(low, scale), _scaled(high, scale)
+    return _scale(low), _scale(high)
 
 
-def _around(
-    value: float, ends: tuple[float | None, float | None], scale: float
+def _widen(
+    ends: tuple[float | None, float | None], value: float
 ) -> tuple[float | None, float | None]:
-    """Widen an interval so that it holds the value too.
+    """Widen an interval x100 so that it holds the value too.
 
     On few items an interval that is corrected for bias may lie beside the value.
     """
     low, high = ends
-    own = _scaled(value, scale)
+    own = _scale(value)
     if low is None or high is None or own is None:
         return ends
     return min(low, own), max(high, own)
@@ -180,11 +180,9 @@ def _p_value(diff: float, swapped: np.ndarray) -> float | None:
     return float((1 + np.count_nonzero(np.abs(usable) >= abs(diff) - ROUNDING)) / (1 + len(usable)))
 
 
-def _scaled(value: float, scale: float) -> float | None:
-    """Return the value times `scale` with six decimals, or None for NaN and infinities.
+def _scale(value: float) -> float | None:
+    """Return the value x100 with six decimals, or None for NaN and infinities.
 
     Zero has no minus sign.
     """
-    if np.isfinite(value):
-        return round(float(value) * scale, 6) + 0.0
-    return None
+    return round(float(value) * 100.0, 6) + 0.0 if np.isfinite(value) else None

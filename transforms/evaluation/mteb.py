@@ -34,16 +34,15 @@ class MtebEncoder(AbsEncoder):
         self._queries = queries or encoder
         self._documents = documents or encoder
         space = encoder.space
-        own = {"embed_dim": encoder.dim, "max_tokens": space.max_tokens}
+        encoders = (encoder, self._queries, self._documents)
         self.mteb_model_meta = ModelMeta.create_empty(
-            {"name": f"sentence-beam/{space.id[:16]}", "revision": self._revision, **own}
+            {
+                "name": f"sentence-beam/{space.id[:16]}",
+                "revision": "-".join(dict.fromkeys(each.space.id for each in encoders)),
+                "embed_dim": encoder.dim,
+                "max_tokens": space.max_tokens,
+            }
         )
-
-    @property
-    def _revision(self) -> str:
-        """The id of the space, and those of queries and documents if they differ."""
-        encoders = (self._encoder, self._queries, self._documents)
-        return "-".join(dict.fromkeys(encoder.space.id for encoder in encoders))
 
     def encode(
         self,

@@ -69,7 +69,7 @@ def read_subsets(path: str) -> list[ScoredPairs]:
         if name.startswith(INPUT) and name.endswith(".txt")
     ]
     if official:
-        return [_official(path, name) for name in official]
+        return [_read_official(path, name) for name in official]
     return [read_pairs(path, "TEST")]
 
 
@@ -82,7 +82,7 @@ def read_pairs(path: str, part: str | None = None) -> ScoredPairs:
     gold = []
     first = []
     second = []
-    for line, (text, text_a, text_b) in _rows(path, "score", ("relatedness_score",), part):
+    for line, (text, text_a, text_b) in _read_rows(path, "score", ("relatedness_score",), part):
         if text.strip():
             gold.append(task_files.number(path, line, text))
             first.append(text_a)
@@ -101,7 +101,7 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
     second = []
     unlabelled = 0
     value = label_column(task_files.read_header(path))
-    for line, (text, text_a, text_b) in _rows(path, value, SICK_LABELS, part):
+    for line, (text, text_a, text_b) in _read_rows(path, value, SICK_LABELS, part):
         label = task_files.label(path, line, text)
         if label in UNLABELLED:
             unlabelled += 1
@@ -128,14 +128,12 @@ def distinct(subsets: Sequence[ScoredPairs]) -> tuple[ScoredPairs, ...]:
     for subset in subsets:
         seen[subset.name] += 1
         number = seen[subset.name]
-        if number > 1:
-            renamed.append(replace(subset, name=f"{subset.name} ({number})"))
-        else:
-            renamed.append(subset)
+        name = f"{subset.name} ({number})" if number > 1 else subset.name
+        renamed.append(replace(subset, name=name))
     return tuple(renamed)
 
 
-def _rows(
+def _read_rows(
     path: str, value: str, sick_values: Sequence[str], part: str | None
 ) -> list[task_files.Row]:
     """Read a file in any layout as rows of a value and two sentences."""
@@ -148,11 +146,11 @@ def _rows(
         return list(task_files.read_table(path, (named, *SICK_SIDES)))
     may_be_benchmark = value == "score" and "score" not in header and path.endswith(".csv")
     if may_be_benchmark and _is_sts_benchmark(path):
-        return _rows_of_sts_benchmark(path)
+        return _read_sts_benchmark(path)
     return list(task_files.read_table(path, (value, *sides_of(header))))
 
 
-def _rows_of_sts_benchmark(path: str) -> list[task_files.Row]:
+def _read_sts_benchmark(path: str) -> list[task_files.Row]:
     """Read score and sentences from the fifth to the seventh column."""
     rows: list[task_files.Row] = []
     columns = ("score", *SIDES)
@@ -183,7 +181,7 @@ def _is_sts_benchmark(path: str) -> bool:
     return bool(lines) and lines[0].count("\t") >= 6
 
 
-def _official(folder: str, name: str) -> ScoredPairs:
+def _read_official(folder: str, name: str) -> ScoredPairs:
     """Read one subset of an official STS folder.
 
     One file has the sentences, the other the gold scores, line by line.

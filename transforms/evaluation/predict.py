@@ -56,16 +56,14 @@ def predict_tasks(
 
     If a method fails, the dictionaries keep the predictions of the methods before it.
     """
-    keys: list[dict[Method, str]] = []
-    for task, of_task in zip(tasks, predictions, strict=True):
-        by_method = {method: plan.key(task, method) for method in plan.vector_methods}
-        keys.append(by_method)
+    keys = [{method: plan.key(task, method) for method in plan.vector_methods} for task in tasks]
+    for by_method, of_task in zip(keys, predictions, strict=True):
         of_task.update(_read_cached(cache, by_method))
     missing = [
         [method for method in plan.vector_methods if method not in of_task]
         for of_task in predictions
     ]
-    for part in _parts(plan, tasks, missing):
+    for part in _split_tasks(plan, tasks, missing):
         of_part = {place: missing[place] for place in part}
         for place, method, predicted in _compute(plan, tasks, of_part):
             predictions[place][method] = predicted
@@ -74,12 +72,8 @@ def predict_tasks(
 
 
 def _read_cached(cache: Cache, keys: Mapping[Method, str]) -> dict[Method, Predictions]:
-    cached: dict[Method, Predictions] = {}
-    for method, key in keys.items():
-        predicted = cache.read(key)
-        if predicted is not None:
-            cached[method] = predicted
-    return cached
+    cached = {method: cache.read(key) for method, key in keys.items()}
+    return {method: found for method, found in cached.items() if found is not None}
 
 
 def _predict_by_cross_encoders(
@@ -105,7 +99,7 @@ def _predict_by_cross_encoders(
             of_task[method] = predicted
 
 
-def _parts(
+def _split_tasks(
     plan: ScorePlan, tasks: Sequence[Task], missing: Sequence[Sequence[Method]]
 ) -> Iterator[list[int]]:
     """Yield the places of tasks with missing predictions, in parts of at most `SPILLED` bytes.
@@ -118,10 +112,10 @@ def _parts(
             for place, task in enumerate(tasks)
             if missing[place] and plan.model_of(task) == model
         ]
-        yield from _parts_alike(plan, tasks, alike)
+        yield from _split_alike(plan, tasks, alike)
 
 
-def _parts_alike(
+def _split_alike(
     plan: ScorePlan, tasks: Sequence[Task], places: Sequence[int]
 ) -> Iterator[list[int]]:
     width = 4 * sum(plan.spaces[pooler].dim for pooler in plan.methods)
@@ -148,7 +142,7 @@ def _compute(
     The texts of all tasks are encoded alike.
     """
     model = plan.model_of(tasks[next(iter(missing))])
-    distinct = _distinct_texts(plan, [tasks[place] for place in missing])
+    distinct = _collect_texts(plan, [tasks[place] for place in missing])
     used = {method.pooler for methods in missing.values() for method in methods}
     poolers = {name: pooler for name, pooler in plan.poolers.items() if name in used}
     texts = len(distinct.texts) + len(distinct.queries)
@@ -160,7 +154,7 @@ def _compute(
             for path, vectors, speed in _calibrate(
                 calibrations, encoded, encoded_queries, distinct
             ):
-                for place, method in _methods_with(missing, encoded.pooler, path):
+                for place, method in _select_methods(missing, encoded.pooler, path):
                     predicted = dict(tasks[place].predict(vectors.cut(method.dim)))
                     predicted[f"{ALL}/sentences_s"] = np.array([speed])
                     yield place, method, predicted
@@ -182,7 +176,7 @@ def _encode(
     return zip(texts, queries, strict=False)
 
 
-def _methods_with(
+def _select_methods(
     missing: Missing, pooler: str, calibration: str | None
 ) -> Iterator[tuple[int, Method]]:
     """Yield the missing methods of a pooler and a calibration, with the places of their tasks."""
@@ -214,7 +208,7 @@ def _calibrate(
         yield path, vectors, 1 / (1 / encoded.speed + seconds)
 
 
-def _distinct_texts(plan: ScorePlan, tasks: Sequence[Task]) -> _DistinctTexts:
+def _collect_texts(plan: ScorePlan, tasks: Sequence[Task]) -> _DistinctTexts:
     """Return the texts of some tasks, each once."""
     texts: dict[str, int] = {}
     queries: dict[str, int] = texts if plan.queries is None else {}
@@ -223,9 +217,7 @@ def _distinct_texts(plan: ScorePlan, tasks: Sequence[Task]) -> _DistinctTexts:
             texts.setdefault(text, len(texts))
         for text in task.queries:
             queries.setdefault(text, len(queries))
-    if plan.queries is None:
-        return _DistinctTexts(texts, {})
-    return _DistinctTexts(texts, queries)
+    return _DistinctTexts(texts, {} if plan.queries is None else queries)
 
 
 def check_finite(encoded: Encoded, texts: Mapping[str, int]) -> None:

@@ -23,7 +23,7 @@ class Cache:
         """Return the predictions under a key, or None if the file is missing or damaged."""
         if self.folder is None:
             return None
-        path = self._path(self.folder, key)
+        path = self._join_path(self.folder, key)
         file = storage.storage_of(path).read_versioned(path)
         if file is None:
             return None
@@ -37,10 +37,10 @@ class Cache:
         """Write predictions under a key."""
         if self.folder is not None:
             arrays = {name: np.ascontiguousarray(array) for name, array in predictions.items()}
-            storage.overwrite(self._path(self.folder, key), save(arrays))
+            storage.overwrite(self._join_path(self.folder, key), save(arrays))
 
     @staticmethod
-    def _path(folder: str, key: str) -> str:
+    def _join_path(folder: str, key: str) -> str:
         return storage.join(storage.absolute(folder), f"{key}.safetensors")
 
 

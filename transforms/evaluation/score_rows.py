@@ -31,15 +31,15 @@ def scored(
     rows: list[Row] = []
     draws = {metric: draw(values, seed_of(name)) for metric, values in evidence.items()}
     for metric, values in evidence.items():
-        sizes = _sizes(values)
+        sizes = _count_items(values)
         believed = {subset: beliefs(drawn) for subset, drawn in draws[metric].items()}
         for place, (method, predicted) in enumerate(predictions.items()):
-            against = _against(list(predictions), place)
+            against = str(next(iter(predictions))) if place else None
             for subset in believed:
                 named: Row = {"task": name, "kind": kind, "metric": metric, "subset": subset}
                 named |= {**method.fields, "n": sizes[subset]}
-                row = _row(named, believed[subset][place], against)
-                rows.append(row | _figures(predicted, subset))
+                row = _make_row(named, believed[subset][place], against)
+                rows.append(row | _select_figures(predicted, subset))
     return rows, draws[next(iter(evidence))][ALL]
 
 
@@ -52,7 +52,7 @@ def averaged(
     for place, (method, belief) in enumerate(zip(methods, believed, strict=True)):
         named: Row = {"task": AVERAGE, "kind": kind, "metric": metric, "subset": ALL}
         named |= {**method.fields, "n": n}
-        rows.append(_row(named, belief, _against(methods, place)))
+        rows.append(_make_row(named, belief, str(methods[0]) if place else None))
     return rows
 
 
@@ -63,7 +63,7 @@ def best_by_dev(rows: Sequence[Row]) -> str | None:
     """
     of_all = [row for row in rows if row["subset"] == ALL]
     on_dev = [row for row in of_all if row["task"] == DEV and row["score"] is not None]
-    if not on_dev or len({_named(row) for row in on_dev}) < 2:
+    if not on_dev or len({_identify(row) for row in on_dev}) < 2:
         return None
     on_dev = [row for row in on_dev if row["metric"] == on_dev[0]["metric"]]
     best = max(on_dev, key=lambda row: row["score"])  # of equals the first
@@ -71,14 +71,14 @@ def best_by_dev(rows: Sequence[Row]) -> str | None:
     for row in of_all:
         firsts.setdefault(row["task"], row["metric"])
     others = [
-        f"{row['task']} {_figure(row['score'])}"
+        f"{row['task']} {_format_score(row['score'])}"
         for row in of_all
         if row["task"] != DEV
-        and _named(row) == _named(best)
+        and _identify(row) == _identify(best)
         and row["metric"] == firsts[row["task"]]
     ]
     words = str(Method(best["pooler"], best["calibration"], best["dim"]))
-    first = f"best by {DEV} of {len(on_dev)}: {words}: {DEV} {_figure(best['score'])}"
+    first = f"best by {DEV} of {len(on_dev)}: {words}: {DEV} {_format_score(best['score'])}"
     return f"{first}; {', '.join(others)}"
 
 
@@ -106,15 +106,11 @@ def seed_of(name: str) -> tuple[int, ...]:
     return (int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),)
 
 
-def _against(methods: Sequence[Method], place: int) -> str | None:
-    """Return the first method's name, for all but the first method."""
-    if place == 0:
-        return None
-    return str(methods[0])
+def _make_row(named: Row, belief: Belief, against: str | None) -> Row:
+    """Return the row of a score, from the fields that name it.
 
-
-def _row(named: Row, belief: Belief, against: str | None) -> Row:
-    """Return the row of a score, from the fields that name it."""
+    `against` is the first method's name, for all but the first method.
+    """
     row: Row = {
         **named,
         "score": belief.score,
@@ -132,7 +128,7 @@ def _row(named: Row, belief: Belief, against: str | None) -> Row:
     return row
 
 
-def _sizes(evidence: Evidence) -> dict[str, int]:
+def _count_items(evidence: Evidence) -> dict[str, int]:
     total = sum(evidence.strata)
     sizes = {ALL: total, MEAN: total, WMEAN: total}
     if isinstance(evidence, Correlations):
@@ -140,24 +136,20 @@ def _sizes(evidence: Evidence) -> dict[str, int]:
     return sizes
 
 
-def _figures(predictions: Predictions, subset: str) -> Row:
+def _select_figures(predictions: Predictions, subset: str) -> Row:
     """Return the method's own figures for the row of a subset, None if one is not finite."""
     figures: Row = {}
     for key, array in predictions.items():
         subset_of_key, slash, name = key.rpartition("/")
         if slash and subset_of_key == subset:
             value = float(np.asarray(array).reshape(-1)[0])
-            figures[name] = None
-            if math.isfinite(value):
-                figures[name] = round(value, 6)
+            figures[name] = round(value, 6) if math.isfinite(value) else None
     return figures
 
 
-def _named(row: Row) -> tuple[Any, ...]:
+def _identify(row: Row) -> tuple[Any, ...]:
     return (row["pooler"], row["calibration"], row["dim"], row.get("search"))
 
 
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}"
+def _format_score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

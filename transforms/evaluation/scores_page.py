@@ -55,10 +55,10 @@ def page(
 ) -> str:
     """Render scores; `grid` is the number of blocks and heads, if every head was scored."""
     maps = head_maps(rows, grid) if grid is not None else {}
-    return _template().render(
+    return load_template("page.html").render(
         model=model,
         notes=notes,
-        sections=_sections(rows),
+        sections=_list_sections(rows),
         parts=[row for row in rows if row["subset"] not in (ALL, "mean", "wmean")],
         maps=maps,
         width=WIDTH,
@@ -66,29 +66,30 @@ def page(
 
 
 @cache
-def _template() -> "Template":
+def load_template(name: str) -> "Template":
+    """Return a template of a page of scores or figures."""
     templates = environment(Path(__file__).with_name("templates"))
-    templates.filters |= {"figure": _figure, "short": _short}
-    return templates.get_template("page.html")
+    templates.filters |= {"figure": _format_figure, "short": _format_short}
+    return templates.get_template(name)
 
 
-def _sections(rows: Sequence[Row]) -> list[Section]:
+def _list_sections(rows: Sequence[Row]) -> list[Section]:
     sections: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row["subset"] == ALL:
             sections.setdefault((row["task"], row["metric"]), []).append(row)
-    return [_section(list(rows), same) for same in sections.values()]
+    return [_make_section(list(rows), same) for same in sections.values()]
 
 
-def _section(rows: list[Row], same: list[Row]) -> Section:
+def _make_section(rows: list[Row], same: list[Row]) -> Section:
     scores = [(row["low"], row["high"]) for row in same]
     diffs = [(row["diff_low"], row["diff_high"]) for row in same]
     lines = [
         Line(
             row,
-            _bar(row["low"], row["high"], row["score"], scores),
-            _bar(row["diff_low"], row["diff_high"], row["diff"], [*diffs, (0.0, 0.0)]),
-            _beside(rows, row),
+            _draw_interval(row["low"], row["high"], row["score"], scores),
+            _draw_interval(row["diff_low"], row["diff_high"], row["diff"], [*diffs, (0.0, 0.0)]),
+            _collect_beside(rows, row),
         )
         for row in same
     ]
@@ -97,7 +98,7 @@ def _section(rows: list[Row], same: list[Row]) -> Section:
     return Section(first["task"], first["kind"], first["metric"], first["n"], lines, named)
 
 
-def _beside(rows: list[Row], row: Row) -> dict[str, float | None]:
+def _collect_beside(rows: list[Row], row: Row) -> dict[str, float | None]:
     """Return the figures beside a row's score, and the subsets' means if there are several."""
     key = ("task", "metric", "pooler", "calibration", "dim")
     same = {r["subset"]: r["score"] for r in rows if all(r[k] == row[k] for k in key)}
@@ -105,7 +106,7 @@ def _beside(rows: list[Row], row: Row) -> dict[str, float | None]:
     return {**means, **{name: row[name] for name in BESIDE if name in row}}
 
 
-def _bar(
+def _draw_interval(
     low: float | None,
     high: float | None,
     at: float | None,
@@ -125,13 +126,9 @@ def _bar(
     return DrawnInterval(place(low), place(high), place(at), zero)
 
 
-def _figure(value: Any, digits: int = 2) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.{digits}f}"
+def _format_figure(value: Any, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _short(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}"
+def _format_short(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"

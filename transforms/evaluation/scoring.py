@@ -13,10 +13,9 @@ from sentence_beam.transforms.evaluation.evaluate_options import EvaluateOptions
 from sentence_beam.transforms.evaluation.evaluation_plan import ScorePlan, make_plan
 from sentence_beam.transforms.evaluation.intervals import Draws
 from sentence_beam.transforms.evaluation.kinds.store_retrieval import POOLED, StoreRetrieval
-from sentence_beam.transforms.evaluation.overlap import find_texts_of_fit
+from sentence_beam.transforms.evaluation.notes import find_texts_of_fit, note_prompts
 from sentence_beam.transforms.evaluation.predict import predict_tasks
 from sentence_beam.transforms.evaluation.prediction_cache import Cache
-from sentence_beam.transforms.evaluation.prompt_notes import prompt_notes
 from sentence_beam.transforms.evaluation.score_rows import (
     DEV,
     Row,
@@ -74,11 +73,11 @@ def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     if tasks:
         plan = make_plan(options)
         grid = plan.grid
-        notes += prompt_notes(options, tasks)
-        notes += _notes_of_plan(plan, tasks)
+        notes += note_prompts(options, tasks)
+        notes += _write_notes(plan, tasks)
         _add_rows_of_tasks(plan, tasks, Cache(options.cache), rows)
     for store in stores:
-        rows += _rows_of_store(store)
+        rows += _score_store(store)
     notes = [*dict.fromkeys(notes), *undefined(rows)]
     best = best_by_dev(rows)
     if best is not None:
@@ -86,7 +85,7 @@ def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     return Evaluation(rows, notes, grid)
 
 
-def _notes_of_plan(plan: ScorePlan, tasks: list[Task]) -> list[str]:
+def _write_notes(plan: ScorePlan, tasks: list[Task]) -> list[str]:
     """Return notes on texts that a calibration has seen, and on tasks of cross-encoders."""
     notes: list[str] = []
     for calibrations in plan.calibrations.values():
@@ -114,12 +113,12 @@ def _add_rows_of_tasks(
     try:
         predict_tasks(plan, tasks, cache, predictions)
     except Exception:
-        rows.extend(_rows_of_tasks(tasks, _in_order(plan, predictions)))
+        rows.extend(_make_rows(tasks, _order_predictions(plan, predictions)))
         raise
-    rows.extend(_rows_of_tasks(tasks, _in_order(plan, predictions)))
+    rows.extend(_make_rows(tasks, _order_predictions(plan, predictions)))
 
 
-def _in_order(
+def _order_predictions(
     plan: ScorePlan, predictions: Sequence[Mapping[Method, Predictions]]
 ) -> list[dict[Method, Predictions]]:
     """Return the predictions of each task in the order of the plan's methods."""
@@ -129,7 +128,7 @@ def _in_order(
     ]
 
 
-def _rows_of_tasks(
+def _make_rows(
     tasks: Sequence[Task], predictions: Sequence[Mapping[Method, Predictions]]
 ) -> Iterator[Row]:
     """Yield the rows of the tasks with predictions, then those of the averages."""
@@ -139,7 +138,7 @@ def _rows_of_tasks(
     for task, by_method in progress.over(predicted, "intervals and tests", "tasks"):
         evidence = task.evidence(list(by_method.values()))
         rows, drawn = scored(task.name, task.kind, evidence, by_method)
-        yield from _with_costs(rows, task)
+        yield from _add_costs(rows, task)
         if task.name != DEV:
             metric = next(iter(evidence))
             items = sum(evidence[metric].strata)
@@ -150,10 +149,10 @@ def _rows_of_tasks(
         for task, by_method in zip(tasks, predictions, strict=True)
     )
     if complete:
-        yield from _averages(draws, methods)
+        yield from _average_kinds(draws, methods)
 
 
-def _with_costs(rows: Sequence[Row], task: Task) -> Iterator[Row]:
+def _add_costs(rows: Sequence[Row], task: Task) -> Iterator[Row]:
     """Add the bytes of a vector to each row, and the similarity, if it is not the cosine."""
     similarity = getattr(task, "similarity", COSINE)
     for row in rows:
@@ -161,7 +160,7 @@ def _with_costs(rows: Sequence[Row], task: Task) -> Iterator[Row]:
         yield {**row, **compared, "bytes_row": 4 * row["dim"]}
 
 
-def _averages(
+def _average_kinds(
     draws: Mapping[tuple[str, str], Sequence[tuple[Draws, int]]],
     methods: Mapping[str, Sequence[Method]],
 ) -> Iterator[Row]:
@@ -172,14 +171,13 @@ def _averages(
             yield from averaged(kind, metric, [drawn for drawn, _ in several], methods[kind], n)
 
 
-def _rows_of_store(task: StoreRetrieval) -> list[Row]:
+def _score_store(task: StoreRetrieval) -> list[Row]:
     """Return the rows of a store: a method for each way to search it."""
     manifest = task.store.manifest
     predictions = {}
     for search in task.methods:
-        calibration = None
-        if manifest.calibration and search != POOLED:
-            calibration = manifest.calibration.path
+        fitted = None if search == POOLED else manifest.calibration
+        calibration = fitted.path if fitted else None
         method = Method(manifest.options.pooler, calibration, task.dim(search), search)
         predictions[method] = task.predict(search)
     evidence = task.evidence(list(predictions.values()))

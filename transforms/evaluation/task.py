@@ -136,16 +136,15 @@ def overlap(train: Sequence[str], test: Sequence[str]) -> list[str]:
 
 def quoted(texts: Sequence[str]) -> str:
     """Return the first few texts, shortened, and dots if there are more."""
-    shown = [f"'{_shortened(text)}'" for text in texts[:NAMED]]
+    shown = [f"'{shorten(text, 60)}'" for text in texts[:NAMED]]
     if len(texts) > NAMED:
         shown.append("...")
     return ", ".join(shown)
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= 60:
-        return text
-    return f"{text[:59]}…"
+def shorten(text: str, most: int) -> str:
+    """Return a text, cut to `most` characters, for messages."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def numbered(labels: Sequence[str], task: str) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -38,6 +38,13 @@ def reading_as(syntax: Syntax) -> Iterator[None]:
         _SYNTAX.reset(token)
 
 
+def split_word(word: str) -> tuple[str, str, str]:
+    """Split [KIND:]NAME=PATHS into kind (default: sts), name and paths; each may be empty."""
+    named, _, paths = word.partition("=")
+    kind, colon, name = named.partition(":")
+    return (kind, name, paths) if colon else ("sts", named, paths)
+
+
 def read_lines(path: str) -> list[str]:
     """Return the lines of a file. Raises OptionError if it cannot be read as UTF-8."""
     return storage.lines_of(storage.read_text(path, "--task"))
@@ -67,11 +74,9 @@ def read_header(path: str) -> list[str]:
     """Return the names of a table's columns. Raises OptionError for an unreadable file."""
     if _is_tab_separated(path):
         lines = read_lines(path)
-        if not lines:
-            return []
-        return lines[0].split("\t")
+        return lines[0].split("\t") if lines else []
     with collection_rows.naming_option("--task"):
-        return collection_rows.read_header(_file(path))
+        return collection_rows.read_header(_find_file(path))
 
 
 def _is_tab_separated(path: str) -> bool:
@@ -92,23 +97,17 @@ def _read_tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
 
 def _read_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
     with collection_rows.naming_option("--task"):
-        for row in collection_rows.read_values(_file(path), columns):
+        for row in collection_rows.read_values(_find_file(path), columns):
             place = f"row {row.number}"
             if row.reason is not None:
                 raise bad_line(path, place, row.reason)
-            values = list(map(_text, row.values))
+            values = ["" if value is None else str(value) for value in row.values]
             if not all(map(is_utf8, values)):
                 raise bad_line(path, place, NOT_UTF8)
             yield place, values
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return str(value)
-
-
-def _file(path: str) -> InputFile:
+def _find_file(path: str) -> InputFile:
     file_format = "tsv" if format_of(path) in ("", *plain_formats()) else "auto"
     files = match_inputs(path, file_format, syntax=_SYNTAX.get())
     if len(files) > 1:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.evaluate_options import AVERAGE
 from sentence_beam.transforms.evaluation.kinds.classification import Classification, Inference
 from sentence_beam.transforms.evaluation.kinds.clustering import Clustering
@@ -48,12 +49,8 @@ def read_tasks(
 
 def read_task(word: str, classifier: str, similarity: str = COSINE) -> Task | StoreRetrieval:
     """Read the task of one `--task`. Raises OptionError for a value of another form."""
-    named, equals, listed = word.partition("=")
-    kind, colon, name = named.partition(":")
-    if not colon:
-        kind = "sts"
-        name = named
-    if not equals or not name or not listed:
+    kind, name, listed = task_files.split_word(word)
+    if not name or not listed:
         raise OptionError(
             f"--task {word}: say {FORM}, or NAME=PATH,PATH for several files of one task"
         )

@@ -48,7 +48,7 @@ class CNN003(Module):
         """Write settings and weights into the module's folder, and this code beside it."""
         self.save_config(output_path)
         self.save_torch_weights(output_path, safe_serialization=True)
-        (Path(output_path).parent / "modeling_cnn.py").write_text(_source(), encoding="utf-8")
+        (Path(output_path).parent / "modeling_cnn.py").write_text(_make_source(), encoding="utf-8")
 
     @classmethod
     def load(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> "CNN003":
@@ -59,7 +59,7 @@ class CNN003(Module):
         return cls.load_torch_weights(model_name_or_path, model=module, **source)
 
 
-def _source() -> str:
+def _make_source() -> str:
     """Return this file with the network in place of its import, so that it needs no package."""
     own = Path(__file__).read_text(encoding="utf-8")
     imported = re.compile(r"^from \S+ import CnnNetwork\n(\n_ = .*\n)?", re.MULTILINE)

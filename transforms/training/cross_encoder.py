@@ -28,7 +28,7 @@ def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEnco
     `--model` may be an encoder or a cross-encoder; a head of another width is replaced. Raises
     OptionError for a model that sentence-transformers cannot load so.
     """
-    root, limit = _files_of(options)
+    root, limit = _find_files(options)
     head: dict[str, Any] = {"num_labels": len(labels) or 1}
     if labels:
         head["id2label"] = dict(enumerate(labels))
@@ -53,13 +53,11 @@ def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEnco
             f"--model {options.model} cannot be a cross-encoder ({first_line(error)})"
         ) from error
     refuse_prefix(root, find_safetensors(root), transformer.auto_model)
-    model.max_seq_length = options.max_tokens
-    if limit:
-        model.max_seq_length = min(options.max_tokens, limit)
+    model.max_seq_length = min(options.max_tokens, limit or options.max_tokens)
     return model
 
 
-def _files_of(options: TrainOptions) -> tuple[Path, int | None]:
+def _find_files(options: TrainOptions) -> tuple[Path, int | None]:
     """Return the model's folder, and the limit of tokens of an encoder.
 
     Raises OptionError for a model that is not a transformer.
@@ -90,13 +88,4 @@ def weights_id(options: TrainOptions) -> str:
 
 def loss_of(model: CrossEncoder, labels: int) -> nn.Module:
     """Return the cross entropy of labels, or of a score from 0 to 1."""
-    if labels:
-        return CrossEntropyLoss(model)
-    return BinaryCrossEntropyLoss(model)
-
-
-def save(model: CrossEncoder, folder: Path) -> None:
-    """Write the model as a folder of sentence-transformers, only safetensors and JSON."""
-    model.float()
-    with quiet_transformers():
-        model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
+    return CrossEntropyLoss(model) if labels else BinaryCrossEntropyLoss(model)

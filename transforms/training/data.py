@@ -17,7 +17,7 @@ from sentence_beam.transforms.training.training_examples import (
     Examples,
     overlap,
     read_examples,
-    shortened,
+    shown,
 )
 from sentence_beam.transforms.training.training_targets import labels_of, scaled
 
@@ -73,9 +73,7 @@ def read_data(options: TrainOptions) -> Data:
 
 
 def _read_held_out(flag: str, path: str | None, options: TrainOptions) -> Examples | None:
-    if not path:
-        return None
-    return read_examples(flag, [path], options)
+    return read_examples(flag, [path], options) if path else None
 
 
 def _check_negatives(examples: Examples, options: TrainOptions) -> None:
@@ -92,9 +90,7 @@ def _check_negatives(examples: Examples, options: TrainOptions) -> None:
 
 
 def _count_shared(train: Examples, held_out: Examples | None) -> int:
-    if held_out is None:
-        return 0
-    return overlap(train, held_out)
+    return 0 if held_out is None else overlap(train, held_out)
 
 
 def describe_data(data: Data) -> list[str]:
@@ -111,7 +107,7 @@ def describe_data(data: Data) -> list[str]:
             lines.append(line(flag, f"{source.name}: {rows}; {columns}"))
     if data.labels:
         lines.append(line("labels", ", ".join(data.labels)))
-    first = [f"{role} {_excerpt(column[0])}" for role, column in data.train.columns.items()]
+    first = [f"{role} {_show(column[0])}" for role, column in data.train.columns.items()]
     lines.append(line("first row", ", ".join(first)))
     for name, held_out, seen in (
         ("dev", data.dev, data.overlap),
@@ -126,7 +122,5 @@ def describe_data(data: Data) -> list[str]:
     return lines
 
 
-def _excerpt(value: Any) -> str:
-    if not isinstance(value, str):
-        return f"{value:g}"
-    return repr(shortened(value))
+def _show(value: Any) -> str:
+    return shown(value) if isinstance(value, str) else f"{value:g}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentence_beam.transforms.evaluation.classifier import correct, stack_correct
 from sentence_beam.transforms.evaluation.evidence import ALL, Evidence, Means
 from sentence_beam.transforms.evaluation.intervals import Belief, beliefs, draw
 from sentence_beam.transforms.evaluation.kinds.judgements import KEEP, Judgements
@@ -49,15 +50,14 @@ class Labelled:
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         labels = self.classify(vectors.lookup(self.first), vectors.lookup(self.second))
-        return {"correct": (labels == self.labels).astype(np.float64)}
+        return correct(labels, self.labels)
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
         """Score a cross-encoder's labels of the pairs."""
-        labels = scorer.label_numbers(self.first, self.second)
-        return {"correct": (labels == self.labels).astype(np.float64)}
+        return correct(scorer.label_numbers(self.first, self.second), self.labels)
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"accuracy": Means(np.stack([predicted["correct"] for predicted in predictions]))}
+        return {"accuracy": Means(stack_correct(predictions))}
 
 
 def dev_task(dev: Examples, objective: str, labels: Sequence[str], classify: Classify) -> Task:
@@ -73,12 +73,12 @@ def dev_task(dev: Examples, objective: str, labels: Sequence[str], classify: Cla
     if objective == TRIPLET:
         return Triplets(DEV, columns["anchor"], columns["positive"], columns[NEGATIVE])
     if objective == RANKING:
-        return _retrieval(columns)
+        return _make_retrieval(columns)
     gold = np.array(columns[SCORE], np.float64)
     return Sts(DEV, (ScoredPairs(DEV, gold, columns["text1"], columns["text2"]),))
 
 
-def _retrieval(columns: dict[str, list[str]]) -> Retrieval:
+def _make_retrieval(columns: dict[str, list[str]]) -> Retrieval:
     """Return the search of each anchor for its positive texts among all others."""
     documents = list(dict.fromkeys([*columns["positive"], *columns.get(NEGATIVE, ())]))
     ids = {text: f"{place:09d}" for place, text in enumerate(documents)}

@@ -1,7 +1,6 @@
 """Distil a sentence encoder into a table of token embeddings by model2vec."""
 
 import importlib.metadata
-import json
 import logging
 import re
 from collections import Counter
@@ -27,7 +26,7 @@ from sentence_beam.transforms.encoder.devices import resolve_devices
 from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
 from sentence_beam.transforms.space import ModelFiles, resolve_model, resolve_space
 from sentence_beam.transforms.training.distill_options import RECORD, DistillOptions, output_of
-from sentence_beam.transforms.training.folders import staged
+from sentence_beam.transforms.training.folders import staged, write_json
 
 PACKAGES = ("sentence-beam", "model2vec", "skeletoken", "transformers", "torch")
 # model2vec's names of poolers.
@@ -63,7 +62,7 @@ def distill(options: DistillOptions) -> dict[str, Any]:
     """
     output = output_of(options)
     files = resolve_model(options.model, options.revision)
-    pooling = _pooling_of(files, options)
+    pooling = _find_pooling(files, options)
     with quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(
             files.folder, local_files_only=True, trust_remote_code=False
@@ -72,19 +71,15 @@ def distill(options: DistillOptions) -> dict[str, Any]:
         raise OptionError(
             f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json"
         )
-    new_words = NewWords()
-    if options.input:
-        new_words = count_words(options, tokenizer.backend_tokenizer)
+    new_words = count_words(options, tokenizer.backend_tokenizer) if options.input else NewWords()
     with progress.stage(progress.LOADING):
         model = load_model(files, "float32", resolve_devices(options.device)[0])
-    table, static = _table(model, tokenizer, new_words.words, pooling, options)
+    table, static = _distil_table(model, tokenizer, new_words.words, pooling, options)
     with staged(output) as folder:
         _write_model(folder, table, static)
-        record = _record(options, files, new_words, table, folder)
-        (folder / RECORD).write_text(
-            json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
-        )
-        (folder / "README.md").write_text(_card(record), encoding="utf8")
+        record = _make_record(options, files, new_words, table, folder)
+        write_json(folder / RECORD, record)
+        (folder / "README.md").write_text(_render_card(record), encoding="utf8")
     return record
 
 
@@ -96,12 +91,14 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
     inputs = list_files(options.input or (), options.format, Syntax.from_options(options))
     columns = Columns(text_column_of(inputs, options.text_column))
     counts: Counter[str] = Counter()
+    normalizer = tokenizer.normalizer
     rows = 0
     rejected = 0
     with progress.stage("counting words", things="rows"):
         for unit in read_files(inputs, columns):
             for text in unit.texts:
-                counts.update(_WORD.findall(_normalized(tokenizer, text)))
+                spelled = normalizer.normalize_str(text) if normalizer is not None else text
+                counts.update(_WORD.findall(spelled))
             if len(counts) > _MOST_COUNTED:  # frequent words will be counted again
                 counts = Counter(dict(counts.most_common(_MOST_COUNTED // 2)))
             rows += len(unit.texts)
@@ -109,18 +106,12 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
             progress.step(len(unit.texts))
     if not counts:
         raise OptionError("--input holds no words; check --input and --text-column")
-    words = tuple(_new_words(counts, tokenizer, options.words))
+    words = tuple(_select_words(counts, tokenizer, options.words))
     sources = ({"path": file.path, "sha256": storage.sha256_of(file.path)[0]} for file in inputs)
     return NewWords(words, rows, rejected, tuple(sources))
 
 
-def _normalized(tokenizer: Tokenizer, text: str) -> str:
-    if tokenizer.normalizer is not None:
-        return tokenizer.normalizer.normalize_str(text)
-    return text
-
-
-def _new_words(counts: Counter[str], tokenizer: Tokenizer, most: int) -> Iterator[str]:
+def _select_words(counts: Counter[str], tokenizer: Tokenizer, most: int) -> Iterator[str]:
     """Yield words that the tokenizer reads as one word, and cuts into several tokens."""
     tokenizer = Tokenizer.from_str(tokenizer.to_str())
     tokenizer.no_padding()
@@ -141,7 +132,7 @@ def _is_new(word: str, tokenizer: Tokenizer) -> bool:
     return len(tokenizer.encode(word, add_special_tokens=False).ids) > 1
 
 
-def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
+def _find_pooling(files: ModelFiles, options: DistillOptions) -> str:
     """Return model2vec's name of the model's pooling.
 
     Raises OptionError for a model with parts that model2vec would leave out.
@@ -178,7 +169,7 @@ def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
     return _POOLINGS[pooling]
 
 
-def _table(
+def _distil_table(
     model: Any, tokenizer: Any, words: Iterable[str], pooling: str, options: DistillOptions
 ) -> tuple[np.ndarray, Tokenizer]:
     """Distil the embedding of each token, float32 [tokens, dim], weighted by its rank.
@@ -195,7 +186,7 @@ def _table(
         "device": device,
     }
     try:
-        with _counted(inference), _silent("model2vec"), quiet_transformers():
+        with _counting(inference), _silencing("model2vec"), quiet_transformers():
             made = distill_from_model(
                 model=model, tokenizer=tokenizer, vocabulary=list(words), **settings
             )
@@ -217,7 +208,7 @@ def _table(
 
 
 @contextmanager
-def _counted(inference: Any) -> Iterator[None]:
+def _counting(inference: Any) -> Iterator[None]:
     """Replace model2vec's progress bar by this command's own."""
 
     with ExitStack() as stages:
@@ -235,7 +226,7 @@ def _counted(inference: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _silent(name: str) -> Iterator[None]:
+def _silencing(name: str) -> Iterator[None]:
     """Silence a package's warnings, one for each word that it already knows."""
     logger = logging.getLogger(name)
     level = logger.level
@@ -261,18 +252,16 @@ def _write_model(folder: Path, table: np.ndarray, tokenizer: Tokenizer) -> None:
         for number, (path, kind) in enumerate(kinds.items())
     ]
     (folder / "1_Normalize").mkdir()
-    (folder / "modules.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf8")
+    write_json(folder / "modules.json", listed)
     config: dict[str, Any] = {
         "similarity_fn_name": "cosine",
         "prompts": {},
         "default_prompt_name": None,
     }
-    (folder / "config_sentence_transformers.json").write_text(
-        json.dumps(config, indent=2) + "\n", encoding="utf8"
-    )
+    write_json(folder / "config_sentence_transformers.json", config)
 
 
-def _record(
+def _make_record(
     options: DistillOptions, files: ModelFiles, new_words: NewWords, table: np.ndarray, folder: Path
 ) -> dict[str, Any]:
     """Return the content of distill.json."""
@@ -292,7 +281,7 @@ def _record(
     }
 
 
-def _card(record: dict[str, Any]) -> str:
+def _render_card(record: dict[str, Any]) -> str:
     words = f", {record['words']:,} of them words of a corpus" if record["words"] else ""
     return (
         "---\nlibrary_name: sentence-transformers\ntags:\n- static-embeddings\n-"

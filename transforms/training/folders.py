@@ -80,7 +80,7 @@ def working(output: Path, options: TrainOptions, settings: Mapping[str, Any]) ->
             _check_same(work, settings)
         else:
             shutil.rmtree(work / CHECKPOINTS, ignore_errors=True)
-            _write(work / SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False))
+            _write_whole(work / SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False))
         try:
             yield work
         except BaseException:
@@ -118,10 +118,10 @@ def staged(output: Path) -> Iterator[Path]:
     try:
         yield temporary
         for path in temporary.rglob("*"):
-            _synced(path)
-        _synced(temporary)
+            _sync(path)
+        _sync(temporary)
         _put(temporary, output)
-        _synced(output.parent)
+        _sync(output.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -177,19 +177,24 @@ def _refuse_others(folder: str, recorded: Mapping[str, Any], settings: Mapping[s
         )
 
 
-def _write(path: Path, text: str) -> None:
+def _write_whole(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(text, encoding="utf8")
     os.replace(temporary, path)
 
 
-def _synced(path: Path) -> None:
+def _sync(path: Path) -> None:
     """Flush a file or folder to the disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, indented."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf8")
 
 
 def read_record(output: Path) -> dict[str, Any]:

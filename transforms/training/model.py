@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from torch import nn
 
@@ -33,7 +33,7 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
         )
     try:
         with quiet_transformers():
-            model = _loaded(files, _new_pooler(files, options.pooler), device)
+            model = _load_modules(files, _choose_pooler(files, options.pooler), device)
     except (OSError, ValueError, ImportError) as error:
         raise OptionError(
             f"--model {options.model} cannot be loaded by sentence-transformers"
@@ -42,9 +42,8 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
     if not files.modules.static:
         backbone: Any = model[0].auto_model
         refuse_prefix(files.folder, files.weights, backbone)
-        model.max_seq_length = options.max_tokens
-        if files.position_limit:
-            model.max_seq_length = min(options.max_tokens, files.position_limit)
+        limit = files.position_limit or options.max_tokens
+        model.max_seq_length = min(options.max_tokens, limit)
     if options.lora:
         _add_lora(model, options.lora)
     if options.freeze_backbone:
@@ -57,7 +56,7 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
     return model
 
 
-def _new_pooler(files: ModelFiles, pooler: str | None) -> str | None:
+def _choose_pooler(files: ModelFiles, pooler: str | None) -> str | None:
     """Return the pooler to put on the model, or None if it keeps its own modules."""
     own = files.modules.pooling
     if own is not None and (pooler is None or own == (pooler,)):
@@ -65,7 +64,7 @@ def _new_pooler(files: ModelFiles, pooler: str | None) -> str | None:
     return pooler or "mean"
 
 
-def _loaded(files: ModelFiles, pooler: str | None, device: str) -> SentenceTransformer:
+def _load_modules(files: ModelFiles, pooler: str | None, device: str) -> SentenceTransformer:
     """Load the model of a folder, with its own modules if `pooler` is None.
 
     No code from the folder is run.
@@ -99,7 +98,7 @@ def _add_lora(model: SentenceTransformer, rank: int) -> None:
     model.add_adapter(config)
 
 
-def merged(model: SentenceTransformer) -> None:
+def merged(model: SentenceTransformer | CrossEncoder) -> None:
     """Add LoRA's adapters to the weights they belong to, and leave plain layers, in place."""
     from peft.tuners.lora import LoraLayer
 
@@ -126,7 +125,9 @@ def take_normalize(model: SentenceTransformer) -> nn.Module | None:
     return last
 
 
-def save(model: SentenceTransformer, folder: Path, last: nn.Module | None, with_lora: bool) -> None:
+def save(
+    model: SentenceTransformer | CrossEncoder, folder: Path, last: nn.Module | None, with_lora: bool
+) -> None:
     """Write the model and `last` as a folder of sentence-transformers: safetensors and JSON."""
     if last is not None:
         model.append(last)

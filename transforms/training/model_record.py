@@ -1,7 +1,6 @@
 """Write the files beside a trained model: training.json, a card, a page with the curves."""
 
 import importlib.metadata
-import json
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +13,7 @@ from sentence_beam.transforms.evaluation.intervals import Belief
 from sentence_beam.transforms.report.chart import Chart, Series, line_chart
 from sentence_beam.transforms.report.html import environment
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.training.folders import RECORD
+from sentence_beam.transforms.training.folders import RECORD, write_json
 from sentence_beam.transforms.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
@@ -58,54 +57,44 @@ def record_of(
     fitted = outcome.fitted
     dev = dev_record(outcome)
     before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}] if dev else []
-    dev_data: list[dict[str, Any]] = []
-    dev_rows = 0
-    if data.dev is not None:
-        dev_data = [asdict(source) for source in data.dev.sources]
-        dev_rows = len(data.dev)
-    space_id = None
-    dim = None
-    if outcome.space is not None:
-        space_id = outcome.space.id
-        dim = outcome.space.dim
+    dev_rows = 0 if data.dev is None else len(data.dev)
+    space = outcome.space
     return {
         "format": 1,
         "objective": options.objective,
         "options": {item.name: getattr(options, item.name) for item in fields(options)},
         "asked": dict(settings),
         "data": [asdict(source) for source in data.train.sources],
-        "dev_data": dev_data,
+        "dev_data": [] if data.dev is None else [asdict(source) for source in data.dev.sources],
         "rows": {"train": len(data.train), "dev": dev_rows, "overlap": data.overlap},
-        **_test_fields(data, outcome),
+        **_list_test_fields(data, outcome),
         "labels": list(data.labels),
         "steps": fitted.steps,
         "best_step": fitted.best_step,
         "stopped_early": fitted.stopped_early,
         "curve": [*before, *fitted.curve],
         "dev": dev,
-        "space": space_id,
-        "dim": dim,
-        "versions": _versions(),
+        "space": None if space is None else space.id,
+        "dim": None if space is None else space.dim,
+        "versions": _list_versions(),
         "seconds": round(outcome.seconds, 1),
     }
 
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Write training.json, the model card and the page with the curves."""
-    (folder / RECORD).write_text(
-        json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
-    )
+    write_json(folder / RECORD, record)
     has_code = any(folder.glob("*.py"))  # of the CNN head, for sentence-transformers
     template = "cross_encoder_card.md" if not record["space"] else "card.md"
-    card = _template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
+    card = _load_template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
     (folder / CARD).write_text(card, encoding="utf8")
-    page = _template("training.html").render(
+    page = _load_template("training.html").render(
         r=record, dev_line=dev_line(record), charts=charts_of(record)
     )
     (folder / PAGE).write_text(page, encoding="utf8")
 
 
-def _test_fields(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
+def _list_test_fields(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
     """Return the record's fields of test rows, if there are any."""
     if data.test is None:
         return {}
@@ -121,7 +110,7 @@ def test_line(record: Mapping[str, Any]) -> str | None:
     test = record.get("test")
     if test is None or test["score"] is None:
         return None
-    return f"{test['metric']} {_figure(test['score'], test['low'], test['high'])}"
+    return f"{test['metric']} {_format_score(test['score'], test['low'], test['high'])}"
 
 
 def dev_line(record: Mapping[str, Any]) -> str | None:
@@ -130,13 +119,13 @@ def dev_line(record: Mapping[str, Any]) -> str | None:
     if dev is None or dev["score"] is None:
         return None
     line = (
-        f"{dev['metric']} {_figure(dev['score'], dev['low'], dev['high'])} at step"
+        f"{dev['metric']} {_format_score(dev['score'], dev['low'], dev['high'])} at step"
         f" {record['best_step']:,}"
     )
     if dev["before"]["score"] is None or dev["difference"]["score"] is None:
         return line
-    before = _figure(**dev["before"])
-    return f"{line}; before {before}; difference {_figure(**dev['difference'], sign='+')}"
+    before = _format_score(**dev["before"])
+    return f"{line}; before {before}; difference {_format_score(**dev['difference'], sign='+')}"
 
 
 def dev_record(outcome: TrainingOutcome) -> dict[str, Any] | None:
@@ -155,7 +144,7 @@ def dev_record(outcome: TrainingOutcome) -> dict[str, Any] | None:
     }
 
 
-def _figure(score: float, low: float | None, high: float | None, sign: str = "") -> str:
+def _format_score(score: float, low: float | None, high: float | None, sign: str = "") -> str:
     if low is None or high is None:
         return f"{score:{sign}.2f}"
     return f"{score:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
@@ -171,17 +160,14 @@ def charts_of(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
         points = [point for point in record["curve"] if point.get(key) is not None]
         if len(points) > 1:
             labels = [f"step {point['step']:,}" for point in points]
-            series = Series(labels, [point[key] for point in points], [False] * len(points), _shown)
+            values = [point[key] for point in points]
+            series = Series(labels, values, [False] * len(points), lambda value: f"{value:.4g}")
             charts.append((title, line_chart(series)))
     return charts
 
 
-def _shown(value: float) -> str:
-    return f"{value:.4g}"
-
-
 @cache
-def _template(name: str) -> "Template":
+def _load_template(name: str) -> "Template":
     """Return a template: an HTML page, or a card in Markdown."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -194,7 +180,7 @@ def _template(name: str) -> "Template":
     return markdown.get_template(name)
 
 
-def _versions() -> dict[str, str]:
+def _list_versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages."""
     versions = {}
     for package in PACKAGES:

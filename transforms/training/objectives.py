@@ -26,7 +26,7 @@ def loss_of(model: SentenceTransformer, options: TrainOptions, labels: int) -> n
 
     Raises OptionError for a width that the model does not have.
     """
-    loss = _plain(model, options, labels)
+    loss = _make_plain_loss(model, options, labels)
     if not options.matryoshka:
         return loss
     full = model.get_embedding_dimension() or 0
@@ -40,21 +40,21 @@ def loss_of(model: SentenceTransformer, options: TrainOptions, labels: int) -> n
     )
 
 
-def _plain(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
+def _make_plain_loss(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
     if options.objective == CLASSIFICATION:
-        return _softmax(model, labels, options.concat)
+        return _make_softmax(model, labels, options.concat)
     if options.objective == REGRESSION:
         return losses.CosineSimilarityLoss(model)
     if options.objective == COSENT:
         return losses.CoSENTLoss(model)
     if options.objective == RANKING:
-        return _ranking(model, options)
+        return _make_ranking(model, options)
     return losses.TripletLoss(
         model, distance_metric=losses.TripletDistanceMetric.EUCLIDEAN, triplet_margin=MARGIN
     )
 
 
-def _softmax(model: SentenceTransformer, labels: int, concat: str) -> losses.SoftmaxLoss:
+def _make_softmax(model: SentenceTransformer, labels: int, concat: str) -> losses.SoftmaxLoss:
     """Return a softmax over the parts of `--concat`, without bias, as in the paper.
 
     The layer of sentence-transformers has a bias.
@@ -74,7 +74,7 @@ def _softmax(model: SentenceTransformer, labels: int, concat: str) -> losses.Sof
     return loss
 
 
-def _ranking(model: SentenceTransformer, options: TrainOptions) -> nn.Module:
+def _make_ranking(model: SentenceTransformer, options: TrainOptions) -> nn.Module:
     """Return the loss with the other rows of a batch as negatives.
 
     Rows that a guide finds nearer than the positive text do not count.
@@ -103,6 +103,4 @@ def guide_of(guide: str, device: torch.device) -> SentenceTransformer:
 
 def classifier_of(loss: nn.Module) -> nn.Linear | None:
     """Return the layer that classifies, which is no part of the written model, or None."""
-    if isinstance(loss, losses.SoftmaxLoss):
-        return loss.classifier
-    return None
+    return loss.classifier if isinstance(loss, losses.SoftmaxLoss) else None

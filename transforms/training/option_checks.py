@@ -25,7 +25,10 @@ def check(options: TrainOptions) -> None:
         raise OptionError("--lr has to be above 0")
     _check_objective(options)
     _check_cross_encoder(options)
-    _check_scores(options)
+    if options.scores and not options.scores[0] < options.scores[1]:
+        raise OptionError(
+            "--scores LOW,HIGH: the first has to be the smaller one, as in --scores 0,5"
+        )
     _check_dev(options)
     _check_weights(options)
     _check_installed(options)
@@ -75,13 +78,6 @@ def _check_cross_encoder(options: TrainOptions) -> None:
             raise OptionError(
                 f"{flag} is for encoders, which make vectors; leave it out of --cross-encoder"
             )
-
-
-def _check_scores(options: TrainOptions) -> None:
-    if options.scores and not options.scores[0] < options.scores[1]:
-        raise OptionError(
-            "--scores LOW,HIGH: the first has to be the smaller one, as in --scores 0,5"
-        )
 
 
 def _check_dev(options: TrainOptions) -> None:

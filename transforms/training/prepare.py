@@ -55,7 +55,7 @@ def _prepare_encoder(options: TrainOptions, data: Data, device: str, say: Say) -
         _check_batches(options, values, say)
     _say_truncated(model, data.train, say)
     classify_pairs = partial(classify, objectives.classifier_of(loss), options.concat)
-    dev, test = _tasks(data, options, classify_pairs)
+    dev, test = _make_tasks(data, options, classify_pairs)
     return Job(model, loss, data.train, values, options, dev, last, test=test)
 
 
@@ -66,7 +66,7 @@ def _prepare_cross_encoder(options: TrainOptions, data: Data, device: str, say: 
     model = cross_encoder.load(options, data.labels, device)
     loss = cross_encoder.loss_of(model, len(data.labels))
     _say_truncated(model, data.train, say, in_pairs=True)
-    dev, test = _tasks(data, options, _refuse_vectors)
+    dev, test = _make_tasks(data, options, _refuse_vectors)
     return Job(model, loss, data.train, data.values, options, dev, test=test)
 
 
@@ -104,14 +104,14 @@ def _check_batches(options: TrainOptions, values: Values, say: Say) -> None:
         say(line("note", note))
 
 
-def _tasks(
+def _make_tasks(
     data: Data, options: TrainOptions, classify_pairs: Classify
 ) -> "tuple[Task | None, Task | None]":
     """Return the task of the dev rows, and the one of the test rows, if there are any."""
-    dev = dev_task(data.dev, options.objective, data.labels, classify_pairs) if data.dev else None
-    test = None
-    if data.test:
-        test = dev_task(data.test, options.objective, data.labels, classify_pairs)
+    dev, test = (
+        dev_task(examples, options.objective, data.labels, classify_pairs) if examples else None
+        for examples in (data.dev, data.test)
+    )
     return dev, test
 
 
@@ -143,7 +143,7 @@ def _say_truncated(
         columns = [column[:SAMPLED] for column in examples.texts.values()]
     else:
         things = "texts"
-        columns = [_first_texts(examples)]
+        columns = [_list_first_texts(examples)]
     tokenized = model.tokenizer(*columns, truncation=False, verbose=False)
     lengths = [len(ids) for ids in tokenized["input_ids"]]
     cut = sum(length > limit for length in lengths)
@@ -153,7 +153,7 @@ def _say_truncated(
         say(line("truncated", longer))
 
 
-def _first_texts(examples: Examples) -> list[str]:
+def _list_first_texts(examples: Examples) -> list[str]:
     """Return the first distinct texts of all columns."""
     texts: dict[str, None] = {}
     for column in examples.texts.values():

@@ -42,9 +42,9 @@ def columns_of(
     if twice is not None:
         raise OptionError(f"{path} has two columns {twice!r}; rename one")
     if columns:
-        return _given(path, header, objective, columns)
+        return _assign_given(path, header, objective, columns)
     columns_by_role = {
-        role: name for role in ROLES[objective] if (name := _known(path, header, role)) is not None
+        role: name for role in ROLES[objective] if (name := _find(path, header, role)) is not None
     }
     missing = [
         role
@@ -56,13 +56,13 @@ def columns_of(
         for role in OPTIONAL.get(objective, ()):
             names = names.replace(f",{role}", f"[,{role}]")
         raise OptionError(
-            f"{path} has no column {_names(missing[0])}; its columns: {', '.join(header)}; say"
+            f"{path} has no column {_list_names(missing[0])}; its columns: {', '.join(header)}; say"
             f" --columns with those for {names}, in this order"
         )
     return columns_by_role
 
 
-def _given(
+def _assign_given(
     path: str, header: Sequence[str], objective: str, columns: Sequence[str]
 ) -> dict[str, str]:
     roles = ROLES[objective]
@@ -81,17 +81,13 @@ def _given(
     return dict(zip(roles, columns, strict=False))
 
 
-def _known(path: str, header: Sequence[str], role: str) -> str | None:
+def _find(path: str, header: Sequence[str], role: str) -> str | None:
     names = [name for name in (role, *ALSO.get(role, ())) if name in header]
     if len(names) > 1:
         raise OptionError(f"{path} has both {names[0]} and {names[1]}; say which with --columns")
-    if not names:
-        return None
-    return names[0]
+    return names[0] if names else None
 
 
-def _names(role: str) -> str:
+def _list_names(role: str) -> str:
     *names, last = (role, *ALSO.get(role, ()))
-    if not names:
-        return last
-    return f"{', '.join(names)} or {last}"
+    return f"{', '.join(names)} or {last}" if names else last

@@ -1,6 +1,5 @@
 """Train with several seeds, and report the spread of the scores."""
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.training.folders import write_json
 from sentence_beam.transforms.training.train_options import TrainOptions
 from sentence_beam.transforms.training.training_progress import Say
 from sentence_beam.transforms.training.training_run import train
@@ -46,14 +46,12 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
     record = {
         "format": 1,
         "output": str(output),
-        "metric": _metric(runs[0]),
+        "metric": str(next(runs[0][part]["metric"] for part in SETS if part in runs[0])),
         "seeds": runs,
         **spread,
         "best": best_of(runs),
     }
-    (output / RECORD).write_text(
-        json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
-    )
+    write_json(output / RECORD, record)
     return record
 
 
@@ -78,7 +76,3 @@ def best_of(runs: Sequence[Mapping[str, Any]]) -> int | None:
         return None
     best = max(scored, key=lambda run: float(run["dev"]["score"]))
     return int(best["seed"])
-
-
-def _metric(run: Mapping[str, Any]) -> str:
-    return str(next(run[part]["metric"] for part in SETS if part in run))

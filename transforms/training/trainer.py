@@ -93,7 +93,7 @@ def fit(job: Job, folder: Path, watch: TrainingWatch) -> TrainingResult:
     datasets.disable_progress_bars()
     keeper = ClassifierKeeper(objectives.classifier_of(job.loss))
     with quiet_transformers():
-        trainer = _trainer(job, folder, keeper, watch)
+        trainer = _make_trainer(job, folder, keeper, watch)
         last = last_checkpoint(folder)
         if last is None:
             trainer.train()
@@ -113,7 +113,7 @@ def fit(job: Job, folder: Path, watch: TrainingWatch) -> TrainingResult:
     )
 
 
-def _trainer(job: Job, folder: Path, keeper: ClassifierKeeper, watch: TrainingWatch) -> Any:
+def _make_trainer(job: Job, folder: Path, keeper: ClassifierKeeper, watch: TrainingWatch) -> Any:
     """Return the trainer of sentence-transformers with our callbacks."""
     rows = datasets.Dataset.from_dict({role: list(column) for role, column in job.values.items()})
     callbacks: list[TrainerCallback] = [keeper, ProgressTeller(watch)]
@@ -123,7 +123,7 @@ def _trainer(job: Job, folder: Path, keeper: ClassifierKeeper, watch: TrainingWa
     kind: Any = _CrossEncoderTrainer if job.options.cross_encoder else _EncoderTrainer
     trainer = kind(
         model=job.model,
-        args=_arguments(job, folder, len(rows)),
+        args=_make_arguments(job, folder, len(rows)),
         train_dataset=rows,
         loss=job.loss,
         evaluator=scorer,
@@ -181,7 +181,7 @@ def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.n
         )
 
 
-def _arguments(
+def _make_arguments(
     job: Job, folder: Path, rows: int
 ) -> SentenceTransformerTrainingArguments | CrossEncoderTrainingArguments:
     """Return the trainer's arguments."""
@@ -213,22 +213,20 @@ def _arguments(
         restore_callback_states_from_checkpoint=True,
         report_to="none",
         disable_tqdm=True,
-        **_checkpoint_arguments(job, checkpoint_steps(options, steps)),
+        **_make_checkpoint_arguments(job, checkpoint_steps(options, steps)),
     )
     return arguments
 
 
-def _checkpoint_arguments(job: Job, every: int) -> dict[str, Any]:
+def _make_checkpoint_arguments(job: Job, every: int) -> dict[str, Any]:
     """Return the arguments that say when to write checkpoints and to score the dev rows."""
     arguments: dict[str, Any] = {
-        "save_strategy": "steps",
+        "save_strategy": "steps" if job.most_steps is None else "no",
         "save_steps": every,
         "save_total_limit": 1,  # and the best one
         "eval_strategy": "no",
         "eval_steps": every,
     }
-    if job.most_steps is not None:
-        arguments["save_strategy"] = "no"
     if job.dev is not None:
         arguments["eval_strategy"] = "steps"
         arguments["load_best_model_at_end"] = True
@@ -264,11 +262,9 @@ class _Trainer(BaseTrainer):
         """Raise the error of a loss that is not finite."""
         texts = inputs.pop("texts")
         loss = super().compute_loss(model, inputs, *args, **kwargs)
-        value: Any = loss
-        if isinstance(loss, tuple):
-            value, _ = loss
+        value: Any = loss[0] if isinstance(loss, tuple) else loss
         if not torch.isfinite(value).all():
-            raise self._not_finite("loss", texts)
+            raise self._describe_not_finite("loss", texts)
         return loss
 
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -279,7 +275,7 @@ class _Trainer(BaseTrainer):
             return loss
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         if not torch.isfinite(nn.utils.get_total_norm(gradients)):
-            raise self._not_finite("gradient", texts)
+            raise self._describe_not_finite("gradient", texts)
         return loss
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
@@ -295,7 +291,7 @@ class _Trainer(BaseTrainer):
         if self.state.best_model_checkpoint:
             self._load_from_checkpoint(self.state.best_model_checkpoint)
 
-    def _not_finite(self, what: str, texts: list[tuple[str, ...]]) -> SentenceBeamError:
+    def _describe_not_finite(self, what: str, texts: list[tuple[str, ...]]) -> SentenceBeamError:
         """Return the error of a loss or gradient, with the rows of its batch."""
         checkpoint = last_checkpoint(self.folder)
         last = "there is no checkpoint yet"
@@ -360,9 +356,7 @@ def curve_of(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             point["lr"] = entry["learning_rate"]
         elif "eval_dev" in entry:
             score = float(entry["eval_dev"])
-            point["dev"] = None
-            if math.isfinite(score):
-                point["dev"] = round(score, 6)
+            point["dev"] = round(score, 6) if math.isfinite(score) else None
         else:
             continue
         points.append(point)

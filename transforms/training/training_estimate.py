@@ -79,14 +79,14 @@ def estimate(options: TrainOptions, say: Say) -> TrainingEstimate:
         every=every,
         parameters=sum(weight.numel() for weight in weights),
         trained=sum(weight.numel() for weight in weights if weight.requires_grad),
-        memory=_memory(job.model.device.type),
+        memory=_measure_memory(job.model.device.type),
         step_seconds=step_seconds,
         dev_seconds=dev_seconds,
         seconds=steps * step_seconds + dev_seconds * (2 + math.ceil(steps / every)),
     )
 
 
-def _memory(device: str) -> int:
+def _measure_memory(device: str) -> int:
     """Return the peak memory in bytes, of the device the model is on."""
     if device == "cuda":
         import torch

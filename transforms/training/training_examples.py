@@ -15,6 +15,7 @@ from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.find import match_inputs
 from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from sentence_beam.transforms.corpus.syntax import Syntax
+from sentence_beam.transforms.evaluation.task import shorten
 from sentence_beam.transforms.evaluation.task_files import stem
 from sentence_beam.transforms.training.labels import Labels, read_labels
 from sentence_beam.transforms.training.roles import LABEL, SCORE, VALUES, columns_of
@@ -87,7 +88,7 @@ def read_examples(
     `limit` is the number of rows to read, None for all. Raises OptionError for files, columns and
     values that cannot be used, DataGateError for too many rejected rows.
     """
-    named = [(name, file) for word in words for name, file in _files(flag, word, options)]
+    named = [(name, file) for word in words for name, file in _find_files(flag, word, options)]
     files = [
         columns_of(file.path, read_header(file), options.objective, options.columns)
         for _, file in named
@@ -115,7 +116,7 @@ def read_examples(
     return examples
 
 
-def _files(flag: str, word: str, options: TrainOptions) -> list[tuple[str, InputFile]]:
+def _find_files(flag: str, word: str, options: TrainOptions) -> list[tuple[str, InputFile]]:
     """Return the files that a word names, each with its name."""
     name, equals, path = word.partition("=")
     if not equals or "/" in name:
@@ -134,7 +135,7 @@ def _read(
     """Add a file's good rows to `rows`, and count the others."""
     rejected: Counter[str] = Counter()
     first: list[int] = []
-    readers = [_reader(role, file.path, columns[role], labels) for role in columns]
+    readers = [_make_reader(role, file.path, columns[role], labels) for role in columns]
     count = 0
     for raw in islice(read_values(file, list(columns.values())), rows.limit):
         count += 1
@@ -157,23 +158,21 @@ def _read(
 Reader = Callable[[int, Any, list[Any]], str | None]
 
 
-def _reader(role: str, path: str, column: str, labels: Labels) -> Reader:
+def _make_reader(role: str, path: str, column: str, labels: Labels) -> Reader:
     """Return the function that reads a role's value into a row, or returns why it is rejected.
 
     It raises OptionError for a score that is no number, because the column must be another one.
     """
 
     def read_label(number: int, value: Any, row: list[Any]) -> str | None:
-        name = labels.named(_label_text(value))
+        name = labels.named(_format_label(value))
         row.append(name)
-        if name is None:
-            return NO_LABEL
-        return None
+        return NO_LABEL if name is None else None
 
     def read_score(number: int, value: Any, row: list[Any]) -> str | None:
         if value is None or (isinstance(value, str) and not value.strip()):
             return NO_SCORE
-        score = _score(value)
+        score = _parse_score(value)
         if not math.isfinite(score):
             raise OptionError(
                 f"{path}, row {number}: {shown(value)} in column {column} is no score; mend the"
@@ -195,7 +194,7 @@ def _reader(role: str, path: str, column: str, labels: Labels) -> Reader:
     return {LABEL: read_label, SCORE: read_score}.get(role, read_text)
 
 
-def _label_text(value: Any) -> str:
+def _format_label(value: Any) -> str:
     """Return a label as text; a whole number has no decimal point."""
     if value is None:
         return ""
@@ -204,7 +203,7 @@ def _label_text(value: Any) -> str:
     return str(value).strip()
 
 
-def _score(value: Any) -> float:
+def _parse_score(value: Any) -> float:
     """Return a score, NaN for a value that is no number."""
     try:
         return float(value)
@@ -242,13 +241,6 @@ def _digest(texts: Sequence[str]) -> bytes:
     ).digest()
 
 
-def shortened(text: str) -> str:
-    """Return a text, cut to 40 characters, for messages."""
-    if len(text) <= 40:
-        return text
-    return f"{text[:39]}…"
-
-
 def shown(value: Any) -> str:
     """Return a value in quotes, cut to 40 characters, for messages."""
-    return repr(shortened(str(value)))
+    return repr(shorten(str(value), 40))

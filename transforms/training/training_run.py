@@ -159,15 +159,10 @@ def describe_no_gain(task: "Task", before: "Predictions", after: "Predictions") 
 
 def save(job: "Job", folder: Path) -> Space | None:
     """Write the model, and return the space of its vectors, or None for a cross-encoder."""
-    from sentence_beam.transforms.training import cross_encoder
     from sentence_beam.transforms.training import model as models
 
-    model: Any = job.model
-    if job.options.cross_encoder:
-        cross_encoder.save(model, folder)
-        return None
-    models.save(model, folder, job.last, job.options.lora is not None)
-    return resolve_space(resolve_model(str(folder)))
+    models.save(job.model, folder, job.last, job.options.lora is not None)
+    return None if job.options.cross_encoder else resolve_space(resolve_model(str(folder)))
 
 
 def keep_start(job: "Job", start: "Sequence[dict[str, Tensor]]", reason: str, say: Say) -> None:
@@ -216,8 +211,8 @@ def settings_of(options: TrainOptions, data: Data) -> dict[str, Any]:
         for item in fields(options)
         if item.name not in WITHOUT_INFLUENCE
     }
-    settings["data"] = _checksums(data.train)
-    settings["dev data"] = _checksums(data.dev)
+    settings["data"] = _list_checksums(data.train)
+    settings["dev data"] = _list_checksums(data.dev)
     if options.cross_encoder:
         from sentence_beam.transforms.training.cross_encoder import weights_id
 
@@ -227,7 +222,7 @@ def settings_of(options: TrainOptions, data: Data) -> dict[str, Any]:
     return settings
 
 
-def _checksums(examples: Examples | None) -> list[Any]:
+def _list_checksums(examples: Examples | None) -> list[Any]:
     """Return the checksum and the columns of each file."""
     if examples is None:
         return []

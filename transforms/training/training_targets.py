@@ -29,12 +29,13 @@ def labels_of(
     unseen = [label for label in labels if label not in seen]
     if unseen:
         raise OptionError(
-            f"--labels: no training row has {unseen[0]!r}; there are {_listed(sorted(seen))}"
+            f"--labels: no training row has {unseen[0]!r}; there are {_join(sorted(seen))}"
         )
     if len(labels) > len(seen) or len(seen) > len(train) // 2:
+        column = train.sources[0].columns[LABEL]
         raise OptionError(
             f"{len(seen):,} different labels in {len(train):,} rows, as {shown(labels[0])}: is"
-            f" {_column(train)} the column of labels? Say --columns with the names in the order"
+            f" {column} the column of labels? Say --columns with the names in the order"
             " text1,text2,label"
         )
     return labels
@@ -46,7 +47,7 @@ def _check_known(examples: Examples, labels: Sequence[str], are_named: bool) -> 
         if label not in labels:
             reason = "not among --labels" if are_named else "a label that no training row has"
             raise OptionError(
-                f"{examples.where(place)}: {shown(label)} is {reason}; there are {_listed(labels)}"
+                f"{examples.where(place)}: {shown(label)} is {reason}; there are {_join(labels)}"
             )
 
 
@@ -72,11 +73,7 @@ def scaled(examples: Examples, scores: tuple[float, float] | None, bounded: bool
     return [(score - low) / (high - low) for score in column]
 
 
-def _column(examples: Examples) -> str:
-    return examples.sources[0].columns[LABEL]
-
-
-def _listed(labels: Sequence[str]) -> str:
+def _join(labels: Sequence[str]) -> str:
     names = [shown(label) for label in labels[:SHOWN]]
     if len(labels) > SHOWN:
         names.append("...")

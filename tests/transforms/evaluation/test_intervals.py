@@ -149,11 +149,11 @@ def test_resamples_of_biased_measures_are_moved_in_log_odds(measure: str) -> Non
 def test_a_score_is_in_its_own_interval() -> None:
     """Of a few items the interval that is corrected may be beside the score."""
     draws = Draws(np.array([0.9, 0.8]), np.full((2, 9), 0.5) + np.arange(9) / 100, np.zeros((2, 9)))
-    first, second = beliefs(draws, scale=1.0)
-    assert (first.low, first.high) == (pytest.approx(0.502), 0.9)
+    first, second = beliefs(draws)
+    assert (first.low, first.high) == (pytest.approx(50.2), 90)
     assert (second.diff_low, second.diff, second.diff_high) == (
-        pytest.approx(-0.1),
-        pytest.approx(-0.1),
+        pytest.approx(-10),
+        pytest.approx(-10),
         0,
     )
 
@@ -202,11 +202,12 @@ def test_holm_keeps_the_order_and_never_lowers_a_p_value(p_values: list[float | 
 
 def covered(make, truth: tuple[float, float], runs: int) -> tuple[float, float]:
     """How often the intervals of a score and of a difference hold the truth."""
+    one, other = (100 * value for value in truth)
     score = difference = 0
     for run in range(runs):
-        first, second = beliefs(draw(make(), (run,), 600, 0)["all"], scale=1.0)
-        score += first.low <= truth[0] <= first.high
-        difference += second.diff_low <= truth[1] - truth[0] <= second.diff_high
+        first, second = beliefs(draw(make(), (run,), 600, 0)["all"])
+        score += first.low <= one <= first.high
+        difference += second.diff_low <= other - one <= second.diff_high
     return score / runs, difference / runs
 
 
@@ -273,12 +274,12 @@ def test_coverage_of_every_measure(measure: str, n: int) -> None:
 @pytest.mark.parametrize("subset", ["mean", "wmean"])
 def test_coverage_of_means_over_files(subset: str) -> None:
     generator = np.random.default_rng(5)
-    truth = [6 / np.pi * np.arcsin(r / 2) for r in (0.8, 0.75)]
+    truth = [600 / np.pi * np.arcsin(r / 2) for r in (0.8, 0.75)]
     held = []
     for run in range(400):
         gold, *rows = generator.multivariate_normal([0, 0, 0], CORRELATED, 300).T
         evidence = Correlations(np.stack(rows), gold, (("a", 50), ("b", 100), ("c", 150)))
-        first, second = beliefs(draw(evidence, (run,), 600, 0)[subset], scale=1.0)
+        first, second = beliefs(draw(evidence, (run,), 600, 0)[subset])
         held.append((first.low <= truth[0] <= first.high, second.low <= truth[1] <= second.high))
     assert ((np.mean(held, axis=0) >= 0.93) & (np.mean(held, axis=0) <= 0.97)).all()
 
@@ -328,8 +329,8 @@ def test_a_large_and_a_small_task_have_an_average() -> None:
 
 def test_a_method_without_a_score_still_has_the_interval_of_its_resamples() -> None:
     resampled = np.linspace(0.0, 1.0, 41)[None]
-    (found,) = beliefs(Draws(np.array([np.nan]), resampled, np.zeros((1, 0))), scale=1.0)
-    assert (found.score, found.low, found.high) == (None, 0.025, 0.975)
+    (found,) = beliefs(Draws(np.array([np.nan]), resampled, np.zeros((1, 0))))
+    assert (found.score, found.low, found.high) == (None, 2.5, 97.5)
 
 
 @pytest.mark.parametrize(("undefined", "defined"), [(20, True), (21, False)])

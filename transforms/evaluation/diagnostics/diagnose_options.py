@@ -27,7 +27,7 @@ from sentence_beam.transforms.options.common import (
 SAMPLE = 10_000
 
 
-def _of_input(declared: Declared) -> Declared:
+def _limit_to_input(declared: Declared) -> Declared:
     """Return a declaration whose help says that the option is for `--input`."""
     return replace(declared, help=f"of --input: {declared.help}")
 
@@ -118,11 +118,11 @@ class DiagnoseOptions:
         metavar="N",
         default=SAMPLE,
     )
-    format: str = option(_of_input(FORMAT), default="auto")
-    delimiter: str | None = option(_of_input(DELIMITER), default=None)
-    csv: str | None = option(_of_input(CSV), default=None)
-    json_rows: str | None = option(_of_input(JSON_ROWS), default=None)
-    text_column: str | None = option(_of_input(TEXT_COLUMN), default=None)
+    format: str = option(_limit_to_input(FORMAT), default="auto")
+    delimiter: str | None = option(_limit_to_input(DELIMITER), default=None)
+    csv: str | None = option(_limit_to_input(CSV), default=None)
+    json_rows: str | None = option(_limit_to_input(JSON_ROWS), default=None)
+    text_column: str | None = option(_limit_to_input(TEXT_COLUMN), default=None)
     device: str = option(DEVICE, default="auto")
 
     def __post_init__(self) -> None:

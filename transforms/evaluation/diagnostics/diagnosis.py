@@ -1,6 +1,5 @@
 """Figures of a store, of files, of pairs or of a sentence, from the options to rows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentence_beam.transforms.base import progress
@@ -50,10 +49,10 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     Rows have figure, pooler, layer, head, value, n, and further fields of their figure
     (docs/diagnostics.md). Raises OptionError for sources, figures and files that cannot be used.
     """
-    source = _source(options)
-    requested = _requested(options)
+    source = _name_source(options)
+    requested = _select_figures(options)
     store = open_store(options.store, options.snapshot) if options.store else None
-    settings = _model_settings(options, store)
+    settings = _choose_model(options, store)
     with progress.stage("drawing the sample"):
         sample = _sample(options, store)
         with task_files.reading_as(Syntax.from_options(options)):
@@ -72,10 +71,10 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     with progress.stage("figures of tokens"):
         rows += model_figures.rows()
     model = settings.model if pooler_figures.poolers or model_figures.is_requested else None
-    return Diagnosis(source, model, rows, _notes(material, model_figures))
+    return Diagnosis(source, model, rows, _write_notes(material, model_figures))
 
 
-def _source(options: DiagnoseOptions) -> str:
+def _name_source(options: DiagnoseOptions) -> str:
     """Return the name of the source. Raises OptionError for several."""
     sources = [name for name in ("store", "input", "tasks") if getattr(options, name)]
     if len(sources) > 1:
@@ -87,7 +86,7 @@ def _source(options: DiagnoseOptions) -> str:
     return name or f"'{options.sentence}'"
 
 
-def _requested(options: DiagnoseOptions) -> frozenset[str]:
+def _select_figures(options: DiagnoseOptions) -> frozenset[str]:
     """Return the requested figures, or those that suit the source if none are named."""
     _check_figures(options)
     if options.figures:
@@ -118,12 +117,10 @@ def _check_figures(options: DiagnoseOptions) -> None:
             )
 
 
-def _model_settings(options: DiagnoseOptions, store: Store | None) -> ModelSettings:
+def _choose_model(options: DiagnoseOptions, store: Store | None) -> ModelSettings:
     """Return the settings of the requested model, else of the store's, else of the default one."""
     if options.model is not None or store is None:
-        model = options.model
-        if model is None:
-            model = DEFAULT_MODEL
+        model = DEFAULT_MODEL if options.model is None else options.model
         return ModelSettings(model, options.revision, device=options.device)
     remembered = store.manifest.options
     return ModelSettings(
@@ -149,7 +146,7 @@ def _sample(options: DiagnoseOptions, store: Store | None) -> Sampled:
     return Sampled(0, None, {})
 
 
-def _notes(material: Material, model_figures: ModelFigures) -> list[str]:
+def _write_notes(material: Material, model_figures: ModelFigures) -> list[str]:
     """Return notes on the sample, the pairs and the words for the reader of the figures."""
     notes = []
     sample = material.sample
@@ -157,7 +154,7 @@ def _notes(material: Material, model_figures: ModelFigures) -> list[str]:
         drawn = min(material.options.sample, sample.total)
         notes.append(f"{drawn:,} of {sample.total:,} rows, drawn by keyed hash")
     for task in material.pairs:
-        notes += _notes_of_pairs(task)
+        notes += _describe_pairs(task)
     skipped = model_figures.texts_without_influence
     if skipped:
         notes.append(f"influence: {skipped:,} texts have fewer than 3 or more than 64 tokens")
@@ -166,15 +163,14 @@ def _notes(material: Material, model_figures: ModelFigures) -> list[str]:
     return notes
 
 
-def _notes_of_pairs(task: pair_figures.Pairs) -> Sequence[str]:
-    drawn = (
+def _describe_pairs(task: pair_figures.Pairs) -> list[str]:
+    notes = [
         f"{task.name}: {len(task.first):,} pairs of {task.total:,} in its files, drawn by keyed"
         " hash"
-    )
-    if not task.made:
-        return [drawn]
-    return [
-        drawn,
-        f"{task.name}: half of the pairs are made, of questions with the answer of another"
-        " question",
     ]
+    if task.made:
+        notes.append(
+            f"{task.name}: half of the pairs are made, of questions with the answer of another"
+            " question"
+        )
+    return notes

@@ -2,17 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sentence_beam.transforms.evaluation.diagnostics.diagnosis import Diagnosis
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row
+from sentence_beam.transforms.evaluation.scores_page import load_template
 from sentence_beam.transforms.report.chart import Chart, HeatMap, Series, heat_map, line_chart
-from sentence_beam.transforms.report.html import environment
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 SCALARS = (
     "mean-cosine",
@@ -44,17 +38,17 @@ class Dot:
 def page(diagnosis: Diagnosis) -> str:
     """Return the page of a diagnosis as HTML."""
     rows = diagnosis.rows
-    return _template().render(
+    return load_template("diagnose.html").render(
         diagnosis=diagnosis,
-        scalars=_scalars(rows),
-        charts=_charts(rows),
-        planes=_planes(rows),
+        scalars=_select_scalars(rows),
+        charts=_draw_charts(rows),
+        planes=_draw_planes(rows),
         words=[
             row
             for row in rows
             if row["figure"] in ("norm", "neighbour-distance", "neighbour-product")
         ],
-        maps=[heat_map for heat_map in (_heads(rows), _layers(rows), _impact(rows)) if heat_map],
+        maps=list(filter(None, (_map_heads(rows), _map_layers(rows), _map_impact(rows)))),
         chosen=next((row for row in rows if row["figure"] == "chosen-head"), None),
         influence=next((row for row in rows if row["figure"] == "influence-tfidf"), None),
         width=WIDTH,
@@ -63,20 +57,7 @@ def page(diagnosis: Diagnosis) -> str:
     )
 
 
-@cache
-def _template() -> "Template":
-    templates = environment(Path(__file__).parents[1] / "templates")
-    templates.filters |= {"figure": _figure}
-    return templates.get_template("diagnose.html")
-
-
-def _figure(value: float | None, digits: int = 2) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.{digits}f}"
-
-
-def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
+def _select_scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
     """Return the rows with one value each, and their names beside the pooler."""
     return [
         (row, ", ".join(row[key] for key in ("task", "pairs", "other") if row.get(key)))
@@ -85,7 +66,7 @@ def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
     ]
 
 
-def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
+def _draw_charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
     """Return name, remark and picture of the cosines and of the spectrum of each pooler."""
     drawn = []
     for pooler in dict.fromkeys(row["pooler"] for row in rows if row["pooler"] is not None):
@@ -93,28 +74,29 @@ def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
         shares = [row for row in own if row["figure"] == "cosine-share"]
         if shares:
             remark = f"cosines, % of the pairs of {shares[0]['n']:,} rows"
-            drawn.append((pooler, remark, _cosine_chart(shares)))
+            drawn.append((pooler, remark, _draw_cosines(shares)))
         deviations = [row for row in own if row["figure"] == "deviation"]
         if deviations:
-            drawn.append((pooler, "deviation by component", _deviation_chart(deviations)))
+            drawn.append((pooler, "deviation by component", _draw_deviations(deviations)))
     return drawn
 
 
-def _cosine_chart(shares: Sequence[Row]) -> Chart:
+def _draw_cosines(shares: Sequence[Row]) -> Chart:
     labels = [f"{row['low']:.2f} to {row['high']:.2f}" for row in shares]
-    return line_chart(_series(labels, [100 * row["value"] for row in shares]))
+    return _draw_line(labels, [100 * row["value"] for row in shares])
 
 
-def _deviation_chart(deviations: Sequence[Row]) -> Chart:
+def _draw_deviations(deviations: Sequence[Row]) -> Chart:
     labels = [f"component {row['component']}" for row in deviations]
-    return line_chart(_series(labels, [row["value"] for row in deviations]))
+    return _draw_line(labels, [row["value"] for row in deviations])
 
 
-def _series(labels: list[str], values: list[float | None]) -> Series:
-    return Series(labels, values, [False] * len(values), lambda value: f"{value:.3g}")
+def _draw_line(labels: list[str], values: list[float | None]) -> Chart:
+    series = Series(labels, values, [False] * len(values), lambda value: f"{value:.3g}")
+    return line_chart(series)
 
 
-def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
+def _draw_planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
     """Return for each task the poolers by uniformity (to the right) and alignment (upwards).
 
     Lower is better in both.
@@ -145,7 +127,7 @@ def _place(value: float, values: Sequence[float], size: int) -> float:
     return round(MARGIN + (size - 2 * MARGIN) * share, 1)
 
 
-def _heads(rows: Sequence[Row]) -> HeatMap | None:
+def _map_heads(rows: Sequence[Row]) -> HeatMap | None:
     shares = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
     if not shares:
         return None
@@ -159,13 +141,13 @@ def _heads(rows: Sequence[Row]) -> HeatMap | None:
     return heat_map(
         "Attention of a token to itself beside TF-IDF: block by head",
         remark,
-        (_named(blocks), _named(heads)),
+        (list(map(str, blocks)), list(map(str, heads))),
         values,
         0,
     )
 
 
-def _layers(rows: Sequence[Row]) -> HeatMap | None:
+def _map_layers(rows: Sequence[Row]) -> HeatMap | None:
     cosines = {(row["layer"], row["other"]): row for row in rows if row["figure"] == "layer-cosine"}
     if not cosines:
         return None
@@ -175,14 +157,11 @@ def _layers(rows: Sequence[Row]) -> HeatMap | None:
         f"mean cosine of {cosines[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the"
         " first block"
     )
-    return heat_map("Layer by layer", remark, (_named(layers), _named(layers)), values, 2)
+    names = list(map(str, layers))
+    return heat_map("Layer by layer", remark, (names, names), values, 2)
 
 
-def _named(numbers: Sequence[int]) -> list[str]:
-    return [str(number) for number in numbers]
-
-
-def _impact(rows: Sequence[Row]) -> HeatMap | None:
+def _map_impact(rows: Sequence[Row]) -> HeatMap | None:
     impacts = [row for row in rows if row["figure"] == "impact"]
     if not impacts:
         return None

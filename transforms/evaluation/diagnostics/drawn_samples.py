@@ -10,7 +10,7 @@ import pyarrow as pa
 from sentence_beam.transforms.base.arrow_arrays import as_hashes
 from sentence_beam.transforms.base.columns import numbers
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus import Columns, InputFile, match_inputs, read_files
+from sentence_beam.transforms.corpus import Columns, match_inputs, read_files
 from sentence_beam.transforms.corpus.found_columns import text_column_of
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.index.keyed_sample import sample_keys
@@ -49,10 +49,7 @@ class Smallest(Generic[Item]):
 
     def _cut(self) -> None:
         self.held = sorted(self.held, key=lambda held: held[:2])[: self._want]
-        if len(self.held) == self._want:
-            self._above = self.held[-1][0]
-        else:
-            self._above = 1 << 64
+        self._above = self.held[-1][0] if len(self.held) == self._want else 1 << 64
 
     def items(self) -> list[Item]:
         """Return the items by ascending key: an arbitrary order that never changes."""
@@ -97,7 +94,12 @@ def sample_files(
 
     Without a `column` of texts it is found. Raises OptionError if no row is left.
     """
-    files = _files(patterns, file_format, syntax)
+    matched = {
+        file.path: file
+        for glob in patterns
+        for file in match_inputs(glob, file_format, syntax=syntax)
+    }
+    files = [matched[path] for path in sorted(matched)]
     columns = Columns(text_column_of(files, column))
     smallest: Smallest[str] = Smallest(want)
     for unit in read_files(files, columns):
@@ -106,15 +108,6 @@ def sample_files(
     if not smallest.seen:
         raise OptionError("--input holds no row with text; check --input and --text-column")
     return Sampled(smallest.seen, smallest.items(), {})
-
-
-def _files(patterns: Sequence[str], file_format: str, syntax: Syntax) -> list[InputFile]:
-    files = {
-        file.path: file
-        for glob in patterns
-        for file in match_inputs(glob, file_format, syntax=syntax)
-    }
-    return [files[path] for path in sorted(files)]
 
 
 def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
@@ -138,7 +131,7 @@ def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
         selected = frozenset(rows.tolist()) if rows is not None else None
         for key, drawn in _read_rows(store, path, selected):
             smallest.add(key, drawn)
-    return _as_sampled(store, smallest, total)
+    return _stack_drawn(store, smallest, total)
 
 
 def _read_rows(
@@ -146,7 +139,7 @@ def _read_rows(
 ) -> Iterator[tuple[int, _Drawn]]:
     """Yield the key and the copy of each row of a shard, or of the `selected` rows."""
     space = store.space
-    text = _text_column(store)
+    text = _find_text_column(store)
     columns = ["id", "row_hash"]
     if text is not None:
         columns.append(text)
@@ -163,13 +156,11 @@ def _read_rows(
         start += len(keys)
 
 
-def _text_column(store: Store) -> str | None:
-    if store.manifest.options.keep_text:
-        return "text"
-    return None
+def _find_text_column(store: Store) -> str | None:
+    return "text" if store.manifest.options.keep_text else None
 
 
-def _as_sampled(store: Store, smallest: Smallest[_Drawn], total: int | None) -> Sampled:
+def _stack_drawn(store: Store, smallest: Smallest[_Drawn], total: int | None) -> Sampled:
     rows = smallest.items()
     name = store.manifest.options.pooler
     vectors = {name: np.stack([pooled for pooled, _, _ in rows])}
@@ -177,7 +168,7 @@ def _as_sampled(store: Store, smallest: Smallest[_Drawn], total: int | None) -> 
         calibrated = [final for _, final, _ in rows if final is not None]
         vectors[f"{name}, calibrated"] = np.stack(calibrated)
     texts = None
-    if _text_column(store) is not None:
+    if _find_text_column(store) is not None:
         texts = [text for _, _, text in rows if text is not None]
     return Sampled(total or smallest.seen, texts, vectors)
 

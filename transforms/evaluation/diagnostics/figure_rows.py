@@ -31,13 +31,13 @@ def figure(
         "pooler": pooler,
         "layer": layer,
         "head": head,
-        "value": _known(value),
+        "value": _round(value),
         "n": n,
-        **{key: _known(item) for key, item in more.items()},
+        **{key: _round(item) for key, item in more.items()},
     }
 
 
-def _known(value: Any) -> Any:
+def _round(value: Any) -> Any:
     if not isinstance(value, float):  # numpy's float64 is a float
         return value
     if not math.isfinite(value):

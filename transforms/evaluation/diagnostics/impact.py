@@ -47,12 +47,12 @@ def impact(
     masked. Raises OptionError for a sentence of fewer than 3 or of more than 64 tokens.
     """
     tokenized = reader.tokenizer([sentence])
-    places = _places(reader, tokenized)
+    places = _find_places(reader, tokenized)
     if not LEAST_TOKENS <= len(places) <= MOST_TOKENS:
         raise OptionError(
             f"--sentence has {len(places)} tokens; give {LEAST_TOKENS} to {MOST_TOKENS}"
         )
-    return tokenized.ids[places], _matrix(reader, layer, tokenized, places, mask)
+    return tokenized.ids[places], _fill_matrix(reader, layer, tokenized, places, mask)
 
 
 def influences(
@@ -66,10 +66,10 @@ def influences(
     values: list[np.ndarray] = []
     for sentence in progress.over(sentences, "masking tokens", "texts"):
         tokenized = reader.tokenizer([sentence])
-        places = _places(reader, tokenized)
+        places = _find_places(reader, tokenized)
         if LEAST_TOKENS <= len(places) <= MOST_TOKENS:
             ids.append(tokenized.ids[places])
-            values.append(_matrix(reader, layer, tokenized, places, mask).mean(axis=0))
+            values.append(_fill_matrix(reader, layer, tokenized, places, mask).mean(axis=0))
     return Influences(ids, values, len(sentences) - len(ids))
 
 
@@ -81,18 +81,25 @@ def influence_figures(measured: Influences, words: WordCounts) -> list[Row]:
     if not measured.ids:
         return [figure("influence-tfidf", math.nan, 0, texts=0, spearman=None, words=words.source)]
     influence = np.concatenate(measured.values)
-    weights = weights_of(measured.ids, words)
-    more: dict[str, Any] = {"spearman": 100 * spearman(influence, weights), "words": words.source}
+    return [_correlate(influence, measured.ids, words, texts=len(measured.ids))]
+
+
+def _correlate(
+    influence: np.ndarray, ids: Sequence[np.ndarray], words: WordCounts, **more: Any
+) -> Row:
+    """Correlate tokens' influence with their TF-IDF, times 100."""
+    weights = weights_of(ids, words)
     value = 100 * pearson(influence, weights)
-    return [figure("influence-tfidf", value, len(influence), texts=len(measured.ids), **more)]
+    more |= {"spearman": 100 * spearman(influence, weights), "words": words.source}
+    return figure("influence-tfidf", value, len(influence), **more)
 
 
-def _places(reader: "StateReader", tokenized: "Tokenized") -> np.ndarray:
+def _find_places(reader: "StateReader", tokenized: "Tokenized") -> np.ndarray:
     """Return the places of a sentence's tokens without the special ones."""
     return np.flatnonzero(~np.isin(tokenized.ids, reader.tokenizer.special_ids))
 
 
-def _matrix(
+def _fill_matrix(
     reader: "StateReader", layer: int, tokenized: "Tokenized", places: np.ndarray, mask: int
 ) -> np.ndarray:
     """Return the impact matrix float64 [N, N] of a sentence's tokens at these places."""
@@ -102,7 +109,7 @@ def _matrix(
     matrix = np.zeros((len(places), len(places)))
     for start in range(0, len(masked), _AT_ONCE):
         part = masked[start : start + _AT_ONCE]
-        for which, states in _states(reader, layer, _with_masks(tokenized, places, part, mask)):
+        for which, states in _read_states(reader, layer, _mask(tokenized, places, part, mask)):
             hidden = part[which]
             if len(hidden) == 1:  # these come first
                 alone[hidden[0]] = states[places[hidden[0]]]
@@ -112,7 +119,7 @@ def _matrix(
     return matrix
 
 
-def _states(
+def _read_states(
     reader: "StateReader", layer: int, tokenized: "Tokenized"
 ) -> list[tuple[int, np.ndarray]]:
     """Return the last layer's states float64 [T, H] of each text, with its place, in order."""
@@ -125,7 +132,7 @@ def _states(
     return sorted(by_text.items())
 
 
-def _with_masks(
+def _mask(
     tokenized: "Tokenized", places: np.ndarray, masked: Iterable[tuple[int, ...]], mask: int
 ) -> "Tokenized":
     """Repeat the sentence once for each tuple, with the mask in the tuple's places."""
@@ -167,11 +174,5 @@ def sentence_figures(
         for j, value in enumerate(influence)
     ]
     if words is not None:
-        weights = weights_of([ids], words)
-        value = 100 * pearson(influence, weights)
-        more: dict[str, Any] = {
-            "spearman": 100 * spearman(influence, weights),
-            "words": words.source,
-        }
-        rows.append(figure("influence-tfidf", value, n, **more))
+        rows.append(_correlate(influence, [ids], words))
     return rows

@@ -20,7 +20,6 @@ from sentence_beam.transforms.space import parse_pooler
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder.token_states import StateReader
-    from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 TOKEN_TEXTS = 1000  # texts of the sample whose tokens are examined, as in Ditto's figures
 
@@ -46,20 +45,18 @@ class ModelFigures:
     @property
     def texts_without_influence(self) -> int:
         """The number of texts that are too short or too long for their influence."""
-        if INFLUENCE in self._requested:
-            return self._influences.skipped
-        return 0
+        return self._influences.skipped if INFLUENCE in self._requested else 0
 
     def rows(self) -> list[Row]:
         """Return the figures of word embeddings, token states and the sentence."""
         rows: list[Row] = []
         if self._requested & {*MODEL_FIGURES, *TOKEN_FIGURES}:
             self._check_texts()
-            rows += self._word_rows()
-            rows += self._state_rows()
+            rows += self._measure_words()
+            rows += self._measure_states()
             if INFLUENCE in self._requested:
                 rows += impact.influence_figures(self._influences, self.material.words)
-        return rows + self._sentence_rows()
+        return rows + self._measure_sentence()
 
     def _check_texts(self) -> None:
         """Raise OptionError if there are no texts for the requested figures."""
@@ -73,7 +70,7 @@ class ModelFigures:
             )
         raise OptionError(f"--figure {figures} needs text; give it by --input or --task")
 
-    def _word_rows(self) -> list[Row]:
+    def _measure_words(self) -> list[Row]:
         if "norms" not in self._requested:
             return []
         from sentence_beam.transforms.encoder.token_states import embedding_matrix
@@ -81,11 +78,12 @@ class ModelFigures:
         matrix = embedding_matrix(self.material.files)
         return word_figures(matrix, self.material.words, self.material.special_ids)
 
-    def _state_rows(self) -> list[Row]:
+    def _measure_states(self) -> list[Row]:
         """Return the figures of heads, layers and the variance of words."""
         if not self._heads and not self._layers:
             return []
-        states = self._reader.states(self._token_texts)
+        tokenized = self._reader.tokenizer(self.material.texts[:TOKEN_TEXTS])
+        states = self._reader.states(tokenized)
         measures = tokens.gather((batch for _, batch in states), self._heads, self._layers)
         rows: list[Row] = []
         if self._heads:
@@ -96,12 +94,12 @@ class ModelFigures:
             rows += tokens.variance_figures(measures, self._reader.tokenizer.pieces)
         return rows
 
-    def _sentence_rows(self) -> list[Row]:
+    def _measure_sentence(self) -> list[Row]:
         """Return the impact of each token of the sentence on the others."""
         sentence = self.material.options.sentence
         if IMPACT not in self._requested or sentence is None:
             return []
-        mask = self._mask("--sentence")
+        mask = self._find_mask("--sentence")
         ids, matrix = impact.impact(self._reader, self.material.files.layers, sentence, mask)
         words = self.material.words if self.material.has_words else None
         return impact.sentence_figures(ids, matrix, self._reader.tokenizer.pieces, words)
@@ -109,11 +107,11 @@ class ModelFigures:
     @cached_property
     def _influences(self) -> impact.Influences:
         """The influence of the tokens of the first texts on each other."""
-        mask = self._mask("--figure influence")
+        mask = self._find_mask("--figure influence")
         texts = self.material.texts[:TOKEN_TEXTS]
         return impact.influences(self._reader, self.material.files.layers, texts, mask)
 
-    def _mask(self, flag: str) -> int:
+    def _find_mask(self, flag: str) -> int:
         """Return the id of the mask token. Raises OptionError for a tokenizer without one."""
         mask = self.material.files.mask_token()
         pieces = self._reader.tokenizer.pieces
@@ -140,9 +138,7 @@ class ModelFigures:
     @property
     def _layers(self) -> int:
         """The number of layers, 0 if no figure compares them."""
-        if self._requested & {"layers", VARIANCE}:
-            return self.material.files.layers
-        return 0
+        return self.material.files.layers if self._requested & {"layers", VARIANCE} else 0
 
     @cached_property
     def _reader(self) -> "StateReader":
@@ -158,7 +154,3 @@ class ModelFigures:
         model = self.material.model
         max_tokens = model.space(parse_pooler("mean")).max_tokens
         return StateReader(self.material.files, needs, max_tokens, self.material.options.device)
-
-    @cached_property
-    def _token_texts(self) -> "Tokenized":
-        return self._reader.tokenizer(self.material.texts[:TOKEN_TEXTS])

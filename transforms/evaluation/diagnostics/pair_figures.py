@@ -46,27 +46,23 @@ def read(word: str, want: int, labels: Collection[str] = ()) -> Pairs:
 
     Raises OptionError for another form, and if only a guess could tell which labels are answers.
     """
-    named, equals, listed = word.partition("=")
-    kind, colon, name = named.partition(":")
-    if not colon:
-        kind = "sts"
-        name = named
-    if not equals or not name or not listed or kind not in ("sts", "qa"):
+    kind, name, listed = task_files.split_word(word)
+    if not name or not listed or kind not in ("sts", "qa"):
         raise OptionError(f"--task {word}: say {FORM}")
     if kind == "sts":
-        return _scored(name, listed.split(","), want)
-    return _questions(name, listed, want, labels)
+        return _read_scored(name, listed.split(","), want)
+    return _read_questions(name, listed, want, labels)
 
 
-def _scored(name: str, paths: Sequence[str], want: int) -> Pairs:
+def _read_scored(name: str, paths: Sequence[str], want: int) -> Pairs:
     subsets = [subset for path in paths for subset in read_subsets(path)]
     rows = [row for s in subsets for row in zip(s.first, s.second, s.gold.tolist(), strict=True)]
-    drawn = _drawn(rows, want)
+    drawn = _draw(rows, want)
     first, second, gold = zip(*drawn, strict=True)
     return Pairs(name, len(rows), list(first), list(second), gold=np.array(gold))
 
 
-def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pairs:
+def _read_questions(name: str, path: str, want: int, labels: Collection[str]) -> Pairs:
     """Read questions and answers: QNLI's columns, or two columns of any name.
 
     Of two columns every question is also paired with the answer of another one.
@@ -74,8 +70,8 @@ def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pair
     header = task_files.read_header(path)
     if "label" in header:
         pairs = read_labelled(path)
-        right_labels = _answers_among(sorted(set(pairs.labels)), labels, f"--task qa:{name}={path}")
-        drawn = _drawn(list(zip(pairs.first, pairs.second, pairs.labels, strict=True)), want)
+        right_labels = _find_answers(sorted(set(pairs.labels)), labels, f"--task qa:{name}={path}")
+        drawn = _draw(list(zip(pairs.first, pairs.second, pairs.labels, strict=True)), want)
         answers = np.array([label in right_labels for _, _, label in drawn])
         first = [row[0] for row in drawn]
         second = [row[1] for row in drawn]
@@ -86,7 +82,7 @@ def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pair
             " which"
         )
     rows = [(row[0], row[1], "") for _, row in task_files.read_table(path, header)]
-    drawn = _drawn(rows, max(want // 2, 1))
+    drawn = _draw(rows, max(want // 2, 1))
     if len(drawn) < 2:
         raise OptionError(f"--task qa:{name}={path} holds fewer than two pairs; check the file")
     questions = [row[0] for row in drawn]
@@ -97,7 +93,7 @@ def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pair
     )
 
 
-def _answers_among(labels: Sequence[str], named: Collection[str], task: str) -> set[str]:
+def _find_answers(labels: Sequence[str], named: Collection[str], task: str) -> set[str]:
     """Return the labels of answers among those of a file: as given, else by their words.
 
     Numbers are ambiguous: 1 is an answer in some files, and 0 in the QNLI of Hugging Face's hub.
@@ -120,7 +116,7 @@ def _answers_among(labels: Sequence[str], named: Collection[str], task: str) -> 
     return {label for label, word in words.items() if word in ANSWERS}
 
 
-def _drawn(rows: Sequence[tuple[str, str, Value]], want: int) -> list[tuple[str, str, Value]]:
+def _draw(rows: Sequence[tuple[str, str, Value]], want: int) -> list[tuple[str, str, Value]]:
     smallest: Smallest[tuple[str, str, Value]] = Smallest(want)
     keys = keys_of(
         [f"{row[0]}\0{row[1]}" for row in rows], [str(place) for place in range(len(rows))]
@@ -159,7 +155,7 @@ def pair_figures(
         if pairs.gold is not None:
             rows.append(figure("spearman", 100 * _spearman(near, pairs.gold), n, pooler, **more))
     if PAIRS in requested:
-        rows += _each(pooler, pairs, near, edits)
+        rows += _list_pairs(pooler, pairs, near, edits)
     if "auc" in requested and pairs.answers is not None:
         rows.append(
             figure("auc", 100 * area(near, pairs.answers), n, pooler, made=pairs.made, **more)
@@ -167,7 +163,7 @@ def pair_figures(
     return rows
 
 
-def _each(pooler: str, pairs: Pairs, near: np.ndarray, edits: np.ndarray | None) -> list[Row]:
+def _list_pairs(pooler: str, pairs: Pairs, near: np.ndarray, edits: np.ndarray | None) -> list[Row]:
     """Return the cosine of every pair with its edits and gold score (BERT-flow, figure 2)."""
     counted = [None] * len(near) if edits is None else edits.tolist()
     scores = [None] * len(near) if pairs.gold is None else pairs.gold.tolist()
@@ -203,9 +199,7 @@ def gold_figures(pairs: Pairs, edits: np.ndarray | None) -> list[Row]:
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> float:
-    if len(a) < 2:
-        return math.nan
-    return spearman(a, b)
+    return spearman(a, b) if len(a) > 1 else math.nan
 
 
 def area(scores: np.ndarray, answers: np.ndarray) -> float:

@@ -8,7 +8,6 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.calibration.quality import cosines
 from sentence_beam.transforms.evaluation.compared_methods import matched
 from sentence_beam.transforms.evaluation.diagnostics import pair_figures
@@ -20,7 +19,7 @@ from sentence_beam.transforms.evaluation.diagnostics.figure_rows import (
 )
 from sentence_beam.transforms.evaluation.diagnostics.material import Material
 from sentence_beam.transforms.evaluation.diagnostics.vector_figures import vector_figures
-from sentence_beam.transforms.evaluation.encode_many import Encoded, encode_many, groups
+from sentence_beam.transforms.evaluation.encode_many import encode_many, groups
 from sentence_beam.transforms.space import PoolerSpec, parse_pooler
 
 
@@ -55,16 +54,16 @@ class PoolerFigures:
 
     def rows(self) -> list[Row]:
         """Return the figures of each method's vectors, and of the pairs that they make."""
-        edits = [self._edits(task) for task in self.material.pairs]
+        edits = [self._count_edits(task) for task in self.material.pairs]
         rows: list[Row] = []
         if "edit-distance" in self.material.requested:
             for task, distances in zip(self.material.pairs, edits, strict=True):
                 rows += pair_figures.gold_figures(task, distances)
         if self.poolers:
-            rows += self._method_rows(edits)
+            rows += self._measure_methods(edits)
         return rows
 
-    def _method_rows(self, edits: list[np.ndarray | None]) -> list[Row]:
+    def _measure_methods(self, edits: list[np.ndarray | None]) -> list[Row]:
         """Return the figures of each method; `edits` are the edit distances of each task."""
         requested = self.material.requested
         texts = list(dict.fromkeys(self.material.texts))
@@ -73,7 +72,7 @@ class PoolerFigures:
         rows: list[Row] = []
         passes = len(groups(self.material.model, self.poolers))
         with progress.stage("embedding", len(texts) * passes, "texts"):
-            for name, vectors in self._vectors(texts):
+            for name, vectors in self._compute_vectors(texts):
                 order = [place[text] for text in self.material.texts]
                 rows += vector_figures(name, vectors[order], requested)
                 for task, distances, by_name in zip(
@@ -88,27 +87,19 @@ class PoolerFigures:
                 rows += pair_figures.agreement_figures(task, by_name)
         return rows
 
-    def _vectors(self, texts: list[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the name and the vectors of the texts for each method."""
-        model = self.material.model
-        for encoded in encode_many(model, self.poolers, texts, progress.step):
-            yield from self._with_calibrations(encoded)
-
-    def _with_calibrations(self, encoded: Encoded) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield a pooler's vectors and those under each calibration, by the method's name."""
-        yield encoded.pooler, encoded.rows
-        for path, calibration in self._calibrations[encoded.pooler].items():
-            yield f"{encoded.pooler}, {path}", calibration.apply(encoded.rows)
-
-    @cached_property
-    def _calibrations(self) -> Mapping[str, Mapping[str, Calibration]]:
-        """The calibrations by pooler and path.
+    def _compute_vectors(self, texts: list[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the name and the vectors of the texts for each method.
 
         Raises SpaceMismatchError for a calibration of none of the poolers.
         """
-        return matched(self.material.model, self.poolers, self.material.options.calibrations)
+        model = self.material.model
+        calibrations = matched(model, self.poolers, self.material.options.calibrations)
+        for encoded in encode_many(model, self.poolers, texts, progress.step):
+            yield encoded.pooler, encoded.rows
+            for path, calibration in calibrations[encoded.pooler].items():
+                yield f"{encoded.pooler}, {path}", calibration.apply(encoded.rows)
 
-    def _edits(self, task: pair_figures.Pairs) -> np.ndarray | None:
+    def _count_edits(self, task: pair_figures.Pairs) -> np.ndarray | None:
         """Return the edit distances of pairs in tokens of the lower-cased text, if requested."""
         if not self.material.requested & {"edit-distance", PAIRS}:
             return None

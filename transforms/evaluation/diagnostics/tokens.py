@@ -43,7 +43,8 @@ def gather(
     ids: list[np.ndarray] = []
     variances: list[np.ndarray] = []
     for states in batches:
-        plain = _plain(states)
+        keep = states.keep.numpy()
+        plain = keep if states.special is None else keep & ~states.special.numpy()
         index = np.flatnonzero(plain)
         tokens += len(index)
         if heads:
@@ -70,13 +71,6 @@ def gather(
         total / max(tokens, 1),
         np.concatenate([np.empty(0), *variances]),
     )
-
-
-def _plain(states: TokenStates) -> np.ndarray:
-    keep = states.keep.numpy()
-    if states.special is None:
-        return keep
-    return keep & ~states.special.numpy()
 
 
 def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Classify single texts and pairs by their vectors alone, as SentEval does."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,7 @@ class Classification:
             raise OptionError(
                 f"--task classification:{name}: say PATH, or TRAIN,TEST, or TRAIN,DEV,TEST"
             )
-        parts = tuple(_read(path) for path in paths)
+        parts = tuple(_read_texts(path) for path in paths)
         check_labels(f"classification:{name}", [part.labels for part in parts])
         return cls(name, parts, classifier)
 
@@ -104,9 +104,7 @@ class Classification:
 
     @cached_property
     def notes(self) -> list[str]:
-        if len(self.parts) > 1:
-            return overlap(self.parts[0].texts, self.parts[-1].texts)
-        return []
+        return overlap(self.parts[0].texts, self.parts[-1].texts) if len(self.parts) > 1 else []
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         labels = labels_as_numbers([part.labels for part in self.parts])
@@ -130,7 +128,7 @@ class Inference:
     parts: tuple[LabelledPairs, ...]
     classifier: str = classifiers.LOGISTIC
     kind: str = "nli"
-    queries: tuple[str, ...] = field(default=())
+    queries: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str], classifier: str) -> "Inference":
@@ -197,9 +195,7 @@ def classifier_of_probe(probe: str, classifier: str) -> str:
 
     SentEval judges word content without a hidden layer, so the request is ignored there.
     """
-    if probe.replace("_", "-") == WORD_CONTENT:
-        return classifiers.LOGISTIC
-    return classifier
+    return classifiers.LOGISTIC if probe.replace("_", "-") == WORD_CONTENT else classifier
 
 
 def judge(
@@ -213,9 +209,7 @@ def judge(
         return classifiers.correct(
             classifiers.cross_validated(features[0], labels[0], classifier), labels[0]
         )
-    dev = None
-    if len(features) == 3:
-        dev = (features[1], labels[1])
+    dev = (features[1], labels[1]) if len(features) == 3 else None
     predicted = classifiers.held_out((features[0], labels[0]), dev, features[-1], classifier)
     return classifiers.correct(predicted, labels[-1])
 
@@ -240,7 +234,7 @@ def check_labels(task: str, parts: Sequence[list[str]]) -> None:
         )
 
 
-def _read(path: str) -> LabelledTexts:
+def _read_texts(path: str) -> LabelledTexts:
     rows = [
         (task_files.label(path, line, label), text)
         for line, (label, text) in task_files.read_table(path, ("label", "text"))

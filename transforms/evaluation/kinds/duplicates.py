@@ -62,15 +62,15 @@ class Duplicates:
         return [*self.first, *self.second]
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        return self._scored(
+        return self._add_threshold(
             similarities(self.similarity, vectors.lookup(self.first), vectors.lookup(self.second))
         )
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
         """Score the pairs by a cross-encoder."""
-        return self._scored(scorer.scores(self.first, self.second))
+        return self._add_threshold(scorer.scores(self.first, self.second))
 
-    def _scored(self, scores: np.ndarray) -> Predictions:
+    def _add_threshold(self, scores: np.ndarray) -> Predictions:
         return {"score": scores, f"{ALL}/threshold": np.array(best_threshold(scores, self.labels))}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:

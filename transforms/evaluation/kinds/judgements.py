@@ -82,7 +82,9 @@ class Judgements:
         """
         import ir_measures
 
-        rankings = [self._counting(name, ids) for name, ids in zip(self.ids, rankings, strict=True)]
+        rankings = [
+            self._select_counting(name, ids) for name, ids in zip(self.ids, rankings, strict=True)
+        ]
         names = {str(place): place for place in range(len(self.ids))}
         qrels = [
             ir_measures.Qrel(name, doc, grade)
@@ -100,14 +102,14 @@ class Judgements:
             values[measures[value.measure]][names[value.query_id]] = value.value
         return values
 
-    def _counting(self, query: str, ranking: Sequence[str]) -> list[str]:
+    def _select_counting(self, query: str, ranking: Sequence[str]) -> list[str]:
         """Return the documents found for a query that count."""
         if self.same_ids == DROP:
             ranking = [name for name in ranking if name != query]
         return list(ranking[:DEPTH])
 
 
-def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgements:
+def read_judgements(queries: str, qrels: str, same_ids: str) -> Judgements:
     """Read the queries that a file of relevance judgements judges.
 
     Queries are JSON lines with _id and text; judgements have query-id, corpus-id and score.

@@ -40,7 +40,7 @@ def make(name: str, path: str, classifier: str) -> Classification:
         raise OptionError(f"--make {name}={path}: {name} is not known; say {', '.join(MAKERS)}")
     classifiers.check_installed()
     sentences = list(dict.fromkeys(" ".join(line.split()) for line in task_files.read_lines(path)))
-    rows = _balanced(MAKERS[name]([sentence for sentence in sentences if sentence]))
+    rows = _balance(MAKERS[name]([sentence for sentence in sentences if sentence]))
     parts = [LabelledTexts([], []) for _ in range(3)]
     for place, (label, text) in enumerate(rows):
         part = parts[{8: 1, 9: 2}.get(place % 10, 0)]
@@ -102,7 +102,7 @@ def bigram_shifts(sentences: Sequence[str]) -> Labelled:
         places = [at for at in range(len(words) - 1) if words[at] != words[at + 1]]
         if len(words) < LENGTHS[0][0] or not places:
             continue
-        chance = random.Random(_key(sentence))
+        chance = random.Random(_hash(sentence))
         if chance.random() < 0.5:
             at = chance.choice(places)
             words[at], words[at + 1] = words[at + 1], words[at]
@@ -119,14 +119,14 @@ MAKERS: dict[str, Callable[[Sequence[str]], Labelled]] = {
 }
 
 
-def _balanced(rows: Labelled) -> Labelled:
+def _balance(rows: Labelled) -> Labelled:
     """Return as many rows of each label, chosen and ordered by the hash of their texts.
 
     The labels take turns, ten rows each. Eight of ten consecutive rows are for training, so that
     each label is in all three parts.
     """
     by_label: dict[str, list[str]] = {}
-    for label, text in sorted(rows, key=lambda row: _key(row[1])):
+    for label, text in sorted(rows, key=lambda row: _hash(row[1])):
         by_label.setdefault(label, []).append(text)
     by_label = {label: texts for label, texts in sorted(by_label.items()) if len(texts) >= FEWEST}
     size = min([len(texts) for texts in by_label.values()], default=0)
@@ -139,5 +139,5 @@ def _balanced(rows: Labelled) -> Labelled:
     ]
 
 
-def _key(text: str) -> str:
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

@@ -86,7 +86,7 @@ class Relatedness:
         best = -np.inf
         predicted = np.zeros(len(test))
         waited = 0
-        for on_dev, on_test in _rounds(train, self.train.gold, dev, test):
+        for on_dev, on_test in _train_rounds(train, self.train.gold, dev, test):
             score = float(np.nan_to_num(correlation(on_dev[None], self.dev.gold)[0], nan=-1.0))
             if score > best:
                 best = score
@@ -124,7 +124,7 @@ def bins(gold: np.ndarray) -> np.ndarray:
     return shares[:, 1 : BINS + 1]
 
 
-def _rounds(
+def _train_rounds(
     train: np.ndarray, gold: np.ndarray, dev: np.ndarray, test: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the predictions on dev and test features after each round of training."""
@@ -143,10 +143,10 @@ def _rounds(
             for start in range(0, len(order), BATCH):
                 rows = order[start : start + BATCH]
                 adam.step(train[rows].T @ _slope(_softmax(train[rows] @ weights), targets[rows]))
-        yield _expected(dev @ weights), _expected(test @ weights)
+        yield _expected_score(dev @ weights), _expected_score(test @ weights)
 
 
-def _expected(logits: np.ndarray) -> np.ndarray:
+def _expected_score(logits: np.ndarray) -> np.ndarray:
     """Return the expected scores, float64 [n]."""
     return _softmax(logits).astype(np.float64) @ np.arange(1, BINS + 1)
 

@@ -75,14 +75,14 @@ class Retrieval:
         return self.judgements.notes(set(self.ids))
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        queries = _unit(vectors.lookup_queries(self.queries))
+        queries = _normalize(vectors.lookup_queries(self.queries))
         blocks = (
-            (_unit(vectors.lookup(self.documents[start : start + BLOCK_ROWS])), start)
+            (_normalize(vectors.lookup(self.documents[start : start + BLOCK_ROWS])), start)
             for start in range(0, len(self.documents), BLOCK_ROWS)
         )
         scores, nearest = exact_search(blocks, queries, DEPTH + 1, "ip")
         check_finite(scores, self.name)
-        return {**self._measured(nearest.tolist()), "found": nearest.astype(np.int64)}
+        return {**self._measure(nearest.tolist()), "found": nearest.astype(np.int64)}
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
         """Order the documents that the first method found by a cross-encoder's scores."""
@@ -91,11 +91,11 @@ class Retrieval:
         scores = scorer.scores(queries, [self.documents[at] for row in ranked for at in row])
         ends = np.cumsum([len(row) for row in ranked])
         orders = [np.argsort(-part, kind="stable") for part in np.split(scores, ends[:-1])]
-        return self._measured(
+        return self._measure(
             [[row[at] for at in order] for row, order in zip(ranked, orders, strict=True)]
         )
 
-    def _measured(self, ranked: Sequence[Sequence[int]]) -> Predictions:
+    def _measure(self, ranked: Sequence[Sequence[int]]) -> Predictions:
         """Return the measures of each query from places of documents, best first; -1 is none."""
         return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in ranked])
 
@@ -103,6 +103,6 @@ class Retrieval:
         return evidence_of(predictions)
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def _normalize(vectors: np.ndarray) -> np.ndarray:
     """Return the vectors as float32 at length 1; those without a direction stay unchanged."""
     return prepared(np.ascontiguousarray(vectors, np.float32), "cosine")

@@ -92,11 +92,9 @@ class StoreRetrieval:
 
     def dim(self, method: str) -> int:
         """Return the width of the vectors that a method compares."""
-        space = self.store.space
-        schema = self.store.dataset().schema
         if method == POOLED:
-            return int(schema.field("pooled").type.list_size)
-        return space.dim
+            return int(self.store.dataset().schema.field("pooled").type.list_size)
+        return self.store.space.dim
 
     def bytes_row(self, method: str) -> float:
         """Return the bytes of a row's vector, in the shards or in the index."""
@@ -113,7 +111,7 @@ class StoreRetrieval:
         rankings = []
         for hits in searcher.search(self.judgements.texts, 2 * DEPTH, exact=exact, width=0):
             check_finite(np.array([[hit["score"] for hit in hits]]), self.name)
-            rankings.append(_distinct(sorted(hits, key=lambda hit: hit["rank"])))
+            rankings.append(_list_ids(sorted(hits, key=lambda hit: hit["rank"])))
         return rankings
 
     def _search_pooled(self) -> list[list[str]]:
@@ -144,10 +142,10 @@ class StoreRetrieval:
 
         scores, rows = exact_search(blocks(), queries, 2 * DEPTH, scored_by(metric))
         check_finite(scores, self.name)
-        ids = self._ids_of(np.unique(rows[rows >= 0]))
-        return [_distinct([{"id": ids[at]} for at in row if at >= 0]) for row in rows.tolist()]
+        ids = self._read_ids(np.unique(rows[rows >= 0]))
+        return [_list_ids([{"id": ids[at]} for at in row if at >= 0]) for row in rows.tolist()]
 
-    def _ids_of(self, rows: np.ndarray) -> dict[int, str]:
+    def _read_ids(self, rows: np.ndarray) -> dict[int, str]:
         """Return the ids of some rows of the store, ascending, by row; few are in memory."""
         ids: dict[int, str] = {}
         start = 0
@@ -159,6 +157,6 @@ class StoreRetrieval:
         return ids
 
 
-def _distinct(hits: list[dict]) -> list[str]:
+def _list_ids(hits: list[dict]) -> list[str]:
     """Return the ids of the documents among rows, best first."""
     return list(dict.fromkeys(str(hit["id"]) for hit in hits))

@@ -36,22 +36,22 @@ class Sts:
 
     @property
     def texts(self) -> list[str]:
-        return [*self._side("first"), *self._side("second")]
+        return [*self._list_side("first"), *self._list_side("second")]
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        first = vectors.lookup(self._side("first"))
-        second = vectors.lookup(self._side("second"))
-        predictions = self._scored(similarities(self.similarity, first, second))
+        first = vectors.lookup(self._list_side("first"))
+        second = vectors.lookup(self._list_side("second"))
+        predictions = self._add_pearson(similarities(self.similarity, first, second))
         for name, value in asdict(geometry(first, second, self.gold)).items():
             predictions[f"{ALL}/{name}"] = np.array(value)
         return predictions
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
         """Score the pairs by a cross-encoder."""
-        return self._scored(scorer.scores(self._side("first"), self._side("second")))
+        return self._add_pearson(scorer.scores(self._list_side("first"), self._list_side("second")))
 
-    def _scored(self, scores: np.ndarray) -> dict[str, np.ndarray]:
-        pearson = self._correlations(scores[None], ranked=False).scores()
+    def _add_pearson(self, scores: np.ndarray) -> dict[str, np.ndarray]:
+        pearson = self._correlate(scores[None], ranked=False).scores()
         return {
             "score": scores,
             **{f"{subset}/pearson": 100 * values[0] for subset, values in pearson.items()},
@@ -59,7 +59,7 @@ class Sts:
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return {
-            "spearman": self._correlations(
+            "spearman": self._correlate(
                 np.stack([prediction["score"] for prediction in predictions])
             )
         }
@@ -69,10 +69,10 @@ class Sts:
         """The gold scores of all pairs, float64 [n]."""
         return np.concatenate([subset.gold for subset in self.subsets])
 
-    def _side(self, side: str) -> list[str]:
+    def _list_side(self, side: str) -> list[str]:
         return [text for subset in self.subsets for text in getattr(subset, side)]
 
-    def _correlations(self, values: np.ndarray, ranked: bool = True) -> Correlations:
+    def _correlate(self, values: np.ndarray, ranked: bool = True) -> Correlations:
         return Correlations(
             values, self.gold, tuple((s.name, len(s.gold)) for s in self.subsets), ranked
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.evaluation import task_files
+from sentence_beam.transforms.evaluation import classifier, task_files
 from sentence_beam.transforms.evaluation.evidence import Evidence, Means
 from sentence_beam.transforms.evaluation.similarity import COSINE, similarities
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
@@ -60,4 +60,4 @@ class Triplets:
         return {"correct": (near > far).astype(np.float64)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"accuracy": Means(np.stack([prediction["correct"] for prediction in predictions]))}
+        return {"accuracy": Means(classifier.stack_correct(predictions))}

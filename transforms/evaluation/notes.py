@@ -1,13 +1,37 @@
-"""Test texts that a fitted calibration has seen."""
+"""Notes on missing prompts, and on test texts that a fitted calibration has seen."""
+
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.calibration import Calibration
+from sentence_beam.transforms.evaluation.evaluate_options import EvaluateOptions
 from sentence_beam.transforms.evaluation.task import Task, quoted
-from sentence_beam.transforms.space import row_hashes
+from sentence_beam.transforms.space import resolve_model, row_hashes
+from sentence_beam.transforms.space.trained_prompts import quote
 from sentence_beam.transforms.store import open_store
+
+NO_PROMPT = "or --prompt '' if none is wanted"
+
+
+def note_prompts(options: EvaluateOptions, tasks: Sequence[Task]) -> list[str]:
+    """Return notes for tasks with queries and for others, if their texts lack prompts.
+
+    Each names the options that give them.
+    """
+    trained = resolve_model(options.model, options.revision).trained_prompts
+    if trained is None:
+        return []
+    notes = []
+    missing = trained.missing(options.prompt, options.query_prompt)
+    if missing is not None and any(task.queries for task in tasks):
+        notes.append(f"{missing.request('documents')}: say {missing.options}, {NO_PROMPT}")
+    if trained.other and options.prompt is None and not all(task.queries for task in tasks):
+        of_others = f"{trained.source} asks for {trained.other!r} before texts of such tasks"
+        notes.append(f"{of_others}: say --prompt {quote(trained.other)}, {NO_PROMPT}")
+    return notes
 
 
 def find_texts_of_fit(path: str, calibration: Calibration, tasks: list[Task]) -> list[str]:
