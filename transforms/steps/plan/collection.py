@@ -26,9 +26,9 @@ from sentence_beam.transforms.steps.plan.content_plan import (
     unchanged,
 )
 from sentence_beam.transforms.steps.plan.footers import templates
-from sentence_beam.transforms.steps.plan.kept_types import join_codes
+from sentence_beam.transforms.steps.plan.kept_types import Types, join_codes
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
-from sentence_beam.transforms.steps.plan.row_batches import RowBatch, Types, too_much_text, unpacked
+from sentence_beam.transforms.steps.plan.row_batches import RowBatch, too_much_text, unpacked
 from sentence_beam.transforms.steps.plan.row_checks import check_rows
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
 from sentence_beam.transforms.steps.plan.whole_plan import notes_of, write_rows
@@ -78,7 +78,7 @@ def begin_collection(
     try:
         take_store(job.run, engine)
         with lease.kept_alive(*job.run.key):
-            yield from _begun(summary, job)
+            yield from _begin_packing(summary, job)
     except SentenceBeamError as error:
         yield Problem.from_error(error)
 
@@ -104,14 +104,13 @@ def take_store(run: Run, engine: Engine) -> None:
             Lease.from_this_process(run.id, engine.runner, engine.job, engine.in_process),
         )
     current = read_manifest(run.root)
-    version = current.version if current is not None else None
-    if current is not None and version != run.version:
+    if current is not None and current.version != run.version:
         raise SentenceBeamError(
             f"{run.root}: run {current.run} committed after this pipeline was built; {AGAIN}"
         )
 
 
-def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
+def _begin_packing(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
     last = last_snapshot(job.run) if job.run.previous is not None else None
     types = kept_types(summary, job, last)
     if not has_plan(job.root, job.run.id):
@@ -156,16 +155,11 @@ def check_collection(summary: RowsSummary, job: EmbedJob, last: Manifest | None)
             f" {counted(last.rows.written, 'row')}, which would all be deleted; see whether its"
             " source was read"
         )
-    check_fields(summary, job)
+    if summary.rows:
+        check_named(summary.seen, summary.names, job)
     check_rows(job, summary.rows)
     if job.text_limit is not None and summary.size > job.text_limit:
         raise too_much_text(summary.size)
-
-
-def check_fields(summary: RowsSummary, job: EmbedJob) -> None:
-    """Raise OptionError for a field that an option names and no row has."""
-    if summary.rows:
-        check_named(summary.seen, summary.names, job)
 
 
 def check_named(seen: Collection[str], names: Iterable[str], job: EmbedJob) -> None:
@@ -204,9 +198,7 @@ def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Ty
     for name in names:
         kinds = [code_of(kind) for column, kind in summary.types if column == name]
         words = [word for column, word in summary.words if column == name]
-        code = join_codes([*kinds, *words])
-        if name in stored:
-            code = code_of(stored[name])
+        code = code_of(stored[name]) if name in stored else join_codes([*kinds, *words])
         types.append((name, code))
     return tuple(types)
 

@@ -38,19 +38,15 @@ def types_of(files: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
     if not job.columns.keep and not templates(job):
         return ()
     # a file without rows tells nothing
-    is_rowless = pc.equal(pc.list_value_length(files.column("spans")), 0)
-    files = files.filter(pc.and_(files.column("bad").is_null(), pc.invert(_filled(is_rowless))))
+    is_rowless = pc.fill_null(pc.equal(pc.list_value_length(files.column("spans")), 0), False)
+    files = files.filter(pc.and_(files.column("bad").is_null(), pc.invert(is_rowless)))
     opened = files.filter(files.column("kept").is_valid())
     if len(opened) == len(files):
         _check_keys(opened, job)  # files that stay as they are have had all columns
-    return _found_types(opened, job, last)
+    return _find_types(opened, job, last)
 
 
-def _filled(flags: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.fill_null(flags, False)
-
-
-def _found_types(opened: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
+def _find_types(opened: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
     """Return the code of the type of each kept column that was given none."""
     names = [name for name in job.columns.keep if name not in job.columns.kinds]
     stored: dict[str, pa.DataType] = stored_types(last, names) if names and last is not None else {}

@@ -47,16 +47,14 @@ def list_files(pattern: str, job: EmbedJob, slots: int | None = None) -> Iterato
         return
     try:
         with kept_alive(job.root, job.run.id):
-            yield from _listed(pattern, job, slots)
+            yield from _list_pattern(pattern, job, slots)
     except SentenceBeamError as error:
         yield Problem.from_error(error)
 
 
-def _listed(pattern: str, job: EmbedJob, slots: int | None) -> Iterator[Listed]:
+def _list_pattern(pattern: str, job: EmbedJob, slots: int | None) -> Iterator[Listed]:
     manifest = last_snapshot(job.run)
-    last = FILES.empty_table()
-    if manifest is not None:
-        last = manifest.read_files()
+    last = manifest.read_files() if manifest is not None else FILES.empty_table()
     files, beside = _find(pattern, job, last)
     listed = listed_rows(files)
     _check_were_no_folders(files, last)

@@ -56,7 +56,7 @@ class OpenedFile:
         """Return its row of `PLANNED`."""
         return row_of(self.file) | {
             "carried": False,
-            "spans": [_span_row(span) for span in self.spans],
+            "spans": [_make_span_row(span) for span in self.spans],
             "kept": json.dumps(self.kept),
             "keys": None if self.keys is None else json.dumps(self.keys),
             "lacks": list(self.lacks),
@@ -69,7 +69,7 @@ def row_of(file: InputFile) -> dict[str, Any]:
     return {"path": file.relative, **place_of(file.path, file.relative), **same, **NO_COUNTS}
 
 
-def _span_row(span: Span) -> dict[str, Any]:
+def _make_span_row(span: Span) -> dict[str, Any]:
     row = {field.name: getattr(span, field.name) for field in SPAN if field.name != "row_groups"}
     return row | {"row_groups": list(span.row_groups)}
 
@@ -152,7 +152,7 @@ def with_spans(files: pa.Table, spans: Iterable[Span]) -> pa.Table:
     paths = files.column("path").to_pylist()
     had = files.column("spans").is_valid().to_pylist()
     listed = [
-        [_span_row(span) for span in of_file.get(path, ())] if there else None
+        [_make_span_row(span) for span in of_file.get(path, ())] if there else None
         for path, there in zip(paths, had, strict=True)
     ]
     return with_column(files, "spans", pa.array(listed, PLAN.field("spans").type))

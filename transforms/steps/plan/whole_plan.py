@@ -33,7 +33,6 @@ from sentence_beam.transforms.store.runs.commit import last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
 from sentence_beam.transforms.store.runs.recorded_plan import (
     PLAN,
-    BudgetNotes,
     PlanNotes,
     Standing,
     has_plan,
@@ -52,7 +51,7 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
     """
     try:
         with kept_alive(job.root, job.run.id):
-            problems = _recorded(items, job)
+            problems = _write_checked(items, job)
             plan = None if problems else read_plan(job.root, job.run.id)
         if plan is None:
             yield from problems
@@ -68,7 +67,7 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
         yield Problem.from_error(error)
 
 
-def _recorded(items: list[Any], job: EmbedJob) -> list[Problem]:
+def _write_checked(items: list[Any], job: EmbedJob) -> list[Problem]:
     """Write the plan down, unless it is on record; return the problems that prevent it."""
     if stands(items, job):
         return []
@@ -80,16 +79,9 @@ def _recorded(items: list[Any], job: EmbedJob) -> list[Problem]:
     except SentenceBeamError as error:
         return [Problem.from_error(error)]
     notes = notes_of(whole.files, whole.types, beside=merged(items))
-    notes = replace(notes, budget=_budget_notes(whole, job), group_bits=whole.group_bits)
+    notes = replace(notes, budget=whole.budget, group_bits=whole.group_bits)
     write_rows(job, whole.files, notes, states_in(items))
     return []
-
-
-def _budget_notes(whole: WholePlan, job: EmbedJob) -> BudgetNotes | None:
-    """Return the notes about the budget of a run; None if it has none."""
-    if job.budget is None:
-        return None
-    return BudgetNotes(job.budget, whole.expected, whole.waiting)
 
 
 def stands(items: list[Any], job: EmbedJob) -> bool:
