@@ -58,9 +58,7 @@ def accelerator_dtype(hint: str) -> str:
     >>> accelerator_dtype("type:nvidia-tesla-t4;count:1")
     'float16'
     """
-    if _FLOAT16_ALONE.search(hint.lower()):
-        return "float16"
-    return "bfloat16"
+    return "float16" if _FLOAT16_ALONE.search(hint.lower()) else "bfloat16"
 
 
 def decide_metric(

@@ -100,7 +100,7 @@ def predict(resolved: Resolved, look: Callable[[EmbedJob], Looked] = look) -> Pr
     _check_model(job)
     looked = look(job)
     # the store may have no copy of the calibration yet
-    job = replace(job, calibration=resolved.calibration_folder or job.calibration)
+    job = replace(job, calibration=resolved.calibration_folder)
     pace = measure(job, [*looked.spans]) if looked.spans else None
     files = tuple(dict.fromkeys(span.file for span in looked.spans))
     return Prediction(resolved, estimate(looked, pace, job.chunks.cuts), pace, files)
