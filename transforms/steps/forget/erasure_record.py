@@ -36,9 +36,7 @@ class ErasureRecord(JsonEntry):
 
     def with_removed(self, removed: dict[str, int]) -> "ErasureRecord":
         """Return the record of what is about to be removed, unless an earlier attempt said it."""
-        if self.removed:
-            return self
-        return replace(self, removed=removed)
+        return self if self.removed else replace(self, removed=removed)
 
 
 def write_record(root: str, record: ErasureRecord) -> None:
