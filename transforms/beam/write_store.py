@@ -26,6 +26,7 @@ from sentence_beam.transforms.beam.graph import (
 )
 from sentence_beam.transforms.beam.runners import works_in_process
 from sentence_beam.transforms.corpus.blocks import PackedRows
+from sentence_beam.transforms.steps.commit.commit_run import raise_failure
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.keywords import WriteKeywords
@@ -37,12 +38,12 @@ from sentence_beam.transforms.steps.plan.collection import (
     ToPack,
     begin_collection,
     check_named,
-    result_or_error,
 )
 from sentence_beam.transforms.steps.plan.row_batches import RowBatch, RowBatcher
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.lease import kept_alive
+from sentence_beam.transforms.store.runs.run_result import Result
 
 
 class WriteStore(beam.PTransform):
@@ -129,7 +130,13 @@ class WriteStore(beam.PTransform):
         )
         result = finished(settled_parts, embedded.ranges, resolved, indexing)
         # A stage of its own: what raises is tried again, and the commit should not be.
-        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(result_or_error)
+        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_in_python)
+
+
+def raise_in_python(result: Result) -> Result:
+    """Return or raise as `raise_failure`; the error names parameters of Python."""
+    with python_names(parameters_of(EmbedOptions)):
+        return raise_failure(result)
 
 
 def engine_of(pipeline: beam.Pipeline) -> Engine:

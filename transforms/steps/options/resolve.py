@@ -120,8 +120,8 @@ def resolve_run(
         job = replace(job, columns=columns_like(job.columns, stored.like))
     if previous is None:
         likeness = first_likeness(run, choice.index)
-    if previous is not None and options.append:
-        _check_carries(run, previous, options.reembed)
+    elif options.append:
+        _check_carries(job, previous)
     return Resolved(
         job=job,
         index=choice.index,
@@ -256,13 +256,13 @@ def _check_pending(differing: tuple[str, ...], budget: int | None, previous: Man
         )
 
 
-def _check_carries(run: Run, previous: Manifest, reembed: bool) -> None:
+def _check_carries(job: EmbedJob, previous: Manifest) -> None:
     """Raise OptionError if a change needs files read again that `--append` does not name.
 
     If only types of kept columns change, the plan reads the files that have not changed since.
     """
-    changed = read_again(run, previous, reembed)
-    is_of_types = run.options.keep_columns == previous.options.keep_columns
+    changed = job.read_again
+    is_of_types = job.run.options.keep_columns == previous.options.keep_columns
     if changed and not (is_of_types and changed == KEPT[:1]):
         raise OptionError(
             f"--append carries the files of earlier runs over as they are, and {', '.join(changed)}"

@@ -6,19 +6,15 @@ Rows have been summed when the plan is made. Only then does the run take the sto
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.arrow_types import code_of
 from sentence_beam.transforms.corpus.blocks import PackedRows, Packer
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.steps.embed.cutting import pieces_of
 from sentence_beam.transforms.steps.embed.erased import without_erased
-from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.content_plan import (
     buckets_for,
@@ -26,7 +22,7 @@ from sentence_beam.transforms.steps.plan.content_plan import (
     unchanged,
 )
 from sentence_beam.transforms.steps.plan.footers import templates
-from sentence_beam.transforms.steps.plan.kept_types import Types, join_codes
+from sentence_beam.transforms.steps.plan.kept_types import Types, find_stored_types, join_codes
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
 from sentence_beam.transforms.steps.plan.row_batches import RowBatch, too_much_text, unpacked
 from sentence_beam.transforms.steps.plan.row_checks import check_rows
@@ -39,8 +35,7 @@ from sentence_beam.transforms.store.runs.carried_check import STATES, all_states
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.lease_file import Lease
 from sentence_beam.transforms.store.runs.recorded_plan import has_plan, read_plan
-from sentence_beam.transforms.store.runs.run_result import Result, read_result
-from sentence_beam.transforms.store.shards.stored_types import stored_types
+from sentence_beam.transforms.store.runs.run_result import read_result
 
 AGAIN = "build the pipeline again, which makes a new run"
 
@@ -115,7 +110,7 @@ def _begin_packing(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
     types = kept_types(summary, job, last)
     if not has_plan(job.root, job.run.id):
         check_collection(summary, job, last)
-        _write_plan(summary, job, types)
+        _write_plan(summary, job, types, last)
         progress.planned(summary.tokens)
     plan = read_plan(job.root, job.run.id)
     if plan.files.column("checksum").to_pylist() != [summary.checksum]:
@@ -127,9 +122,8 @@ def _begin_packing(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
         yield ToPack(plan.notes.buckets, types)
 
 
-def _write_plan(summary: RowsSummary, job: EmbedJob, types: Types) -> None:
+def _write_plan(summary: RowsSummary, job: EmbedJob, types: Types, last: Manifest | None) -> None:
     """Write the plan of all rows, or of carrying all units over."""
-    last = last_snapshot(job.run)
     states = STATES.empty_table()
     if last is not None:
         states = all_states(job.root, last.units, job.run.shard_check())
@@ -192,13 +186,11 @@ def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Ty
 
     Types of Arrow tables and of other values are joined as those of files.
     """
-    names = [name for name in job.columns.keep if name not in job.columns.kinds]
-    stored: dict[str, pa.DataType] = stored_types(last, names) if names and last is not None else {}
     types = []
-    for name in names:
+    for name, stored in find_stored_types(job, last).items():
         kinds = [code_of(kind) for column, kind in summary.types if column == name]
         words = [word for column, word in summary.words if column == name]
-        code = code_of(stored[name]) if name in stored else join_codes([*kinds, *words])
+        code = join_codes([*kinds, *words]) if stored is None else code_of(stored)
         types.append((name, code))
     return tuple(types)
 
@@ -222,13 +214,3 @@ class CollectionPacker:
     def finish(self) -> Iterator[tuple[int, PackedRows]]:
         """Yield the blocks of the rows that are still held."""
         yield from self._packer.flush()
-
-
-def result_or_error(result: Result) -> Result:
-    """Return the result of a run that committed. Raises the error of a failed one, which names
-    parameters of Python.
-    """
-    with python_names(parameters_of(EmbedOptions)):
-        if result.exit_code:
-            raise Problem(result.message, result.exit_code).error()
-    return result

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.columns import column, nulls, rows_at, with_column
-from sentence_beam.transforms.base.measures import Summary, summed
 from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, ROWS_AT_ONCE, SPAN
 from sentence_beam.transforms.store.tables.file_rows import place_of
@@ -137,11 +136,6 @@ def lacking_columns(files: pa.Table) -> dict[str, int]:
     """Return the number of opened files that lack a kept column, by its name."""
     counts = Counter(pc.list_flatten(files.column("lacks")).to_pylist())
     return dict(sorted(counts.items()))
-
-
-def measures_of(files: pa.Table) -> dict[str, Summary]:
-    """Return the figures of planning."""
-    return summed({"file_ms": ms} for ms in files.column("ms").drop_null().to_pylist())
 
 
 def with_spans(files: pa.Table, spans: Iterable[Span]) -> pa.Table:

@@ -29,7 +29,7 @@ def with_int8_model(resolved: Resolved) -> Resolved:
     """
     job = resolved.job
     run = job.run
-    if not needs_int8_model(resolved):
+    if run.space.dtype != INT8 or job.reuse:
         return resolved
     model = claimed_int8(run.root, run.space, run.generation)
     if model is None:
@@ -38,11 +38,6 @@ def with_int8_model(resolved: Resolved) -> Resolved:
         model = keep_int8(run.root, run.space, run.generation, made)
     space = model.applied(run.space)
     return replace(resolved, job=replace(job, run=replace(run, space=space)))
-
-
-def needs_int8_model(resolved: Resolved) -> bool:
-    """Whether the run's model is to be quantised before its plan."""
-    return resolved.space.dtype == INT8 and not resolved.job.reuse
 
 
 def _quantise_model(job: EmbedJob) -> Int8Model:
