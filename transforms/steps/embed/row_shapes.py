@@ -97,33 +97,24 @@ class DictRow:
 
 
 @dataclass(frozen=True)
-class NamedRow:
-    """A row that has named fields; `make` makes another of them."""
+class NamedRow(DictRow):
+    """The mapping of a row that has named fields; `make` makes another of them."""
 
-    row: Any
     make: MakeRow
-
-    def names(self) -> Sequence[str]:
-        """Return the names of the fields."""
-        return list(self.row._asdict())
-
-    def texts(self, field: str) -> list[Any]:
-        """Return the text as a dict's."""
-        return DictRow(self.row._asdict()).texts(field)
 
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix as a dict's. Raises OptionError for a missing field."""
         check_prefix(prefix, self.names())
-        return DictRow(self.row._asdict()).before(prefix)
+        return super().before(prefix)
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield the rows as those of a dict, made by `make`."""
-        for made in DictRow(self.row._asdict()).embedded(owners, columns, first):
+        for made in super().embedded(owners, columns, first):
             yield self.make(**made)
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
         """Return the row as that of a dict, made by `make`."""
-        return self.make(**DictRow(self.row._asdict()).rejected(reasons))
+        return self.make(**super().rejected(reasons))
 
 
 @dataclass(frozen=True)
@@ -235,7 +226,7 @@ def elements_of(
         check_keys(row)
         element = DictRow(row)
     elif hasattr(row, "_asdict"):
-        element = NamedRow(row, make)
+        element = NamedRow(row._asdict(), make)
     elif isinstance(row, tuple) and len(row) == 2:
         element = Pair(row)
     else:

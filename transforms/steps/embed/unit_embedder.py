@@ -261,9 +261,7 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
 
 def items_at(items: list[Item], places: list[int]) -> list[Item]:
     """Return the items at these places, each once and in order."""
-    if len(places) == len(items):
-        return items
-    return [items[i] for i in places]
+    return items if len(places) == len(items) else [items[i] for i in places]
 
 
 def merge_found_and_embedded(

@@ -72,9 +72,7 @@ def decide_metric(
         return requested
     if requested is None and stored is not None:
         return stored
-    if has_index or modules.similarity in (None, *METRICS):
-        return modules.metric
-    return "cosine"
+    return modules.metric if has_index or modules.similarity in (None, *METRICS) else "cosine"
 
 
 def decide_partition(requested: str | None, stored: str | None) -> str:

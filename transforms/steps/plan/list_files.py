@@ -77,9 +77,7 @@ def _find(pattern: str, job: EmbedJob, last: pa.Table) -> tuple[list[InputFile],
             job.root,
         )
     _check_were_no_files(inputs.folders, last, job)
-    files = inputs.files
-    if job.append:
-        files = by_names_on_record(files, last)
+    files = by_names_on_record(inputs.files, last) if job.append else inputs.files
     beside = None
     if inputs.beside or inputs.left_out:
         beside = Beside.from_paths(
