@@ -56,7 +56,7 @@ def _commit(facts: Sequence[RunFact], run: Run) -> Result:
     measures = index.measures if index else None
     figures = _compute_figures(facts)
     answers = figures.to_json() if figures is not None else None
-    outcome = _settle_or_find_problem(facts, run, figures)
+    outcome = _find_outcome(facts, run, figures)
     run = replace(_take_answers(facts, run), changes=recorded_changes(facts, run))
     result = finish(
         run, outcome, entry, _count_duplicate_ids(facts, run), total(facts), measures, answers
@@ -95,7 +95,7 @@ def _take_answers(facts: Sequence[RunFact], run: Run) -> Run:
     return run if record is None else replace(run, watch=record.entry)
 
 
-def _settle_or_find_problem(
+def _find_outcome(
     facts: Sequence[RunFact], run: Run, figures: AnswerFigures | None
 ) -> Settled | Problem:
     """Return all units of the run, or the first of its problems."""
