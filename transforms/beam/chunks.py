@@ -13,6 +13,7 @@ from sentence_beam.transforms.base.values import StrPath, as_text
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
 from sentence_beam.transforms.space.recipe import Recipe
+from sentence_beam.transforms.steps.embed.cutting import cutter_with
 from sentence_beam.transforms.steps.embed.row_shapes import check_keys
 
 if TYPE_CHECKING:
@@ -52,10 +53,8 @@ class Chunks(beam.PTransform):
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
         fields = fields_of(documents.element_type)
-        if fields is None:
-            kind = typehints.Dict[str, typehints.Any]
-        else:
-            kind = row_type(fields, PIECE_TYPES)
+        any_fields = typehints.Dict[str, typehints.Any]
+        kind = any_fields if fields is None else row_type(fields, PIECE_TYPES)
         cut = beam.ParDo(CutFn(self._chunks, self._model, self._text, Shared()))
         return documents | "Cut" >> cut.with_output_types(kind)
 
@@ -90,16 +89,10 @@ class CutFn(beam.DoFn):
                 "headings": headings,
             }
             made = {**fields, self._text: text[start:end], **place}
-            if named:
-                yield beam.Row(**made)
-            else:
-                yield made
+            yield beam.Row(**made) if named else made
 
     def _load(self) -> "Cutter":
-        from sentence_beam.transforms.corpus import Cutter
-        from sentence_beam.transforms.encoder.tokenize import TextTokenizer
-
-        files = Recipe(self._model).files()
-        space = Recipe(self._model).as_exported(files).for_rows(files).space(files)
-        tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
-        return Cutter(self._chunks, tokenizer.whole, tokenizer.room, space.prompt)
+        recipe = Recipe(self._model)
+        files = recipe.files()
+        space = recipe.as_exported(files).for_rows(files).space(files)
+        return cutter_with(recipe, space, self._chunks)

@@ -33,13 +33,12 @@ class Commit(beam.PTransform):
         super().__init__()
         self._run = run
         self._raises = raises
-        self._ids = ids
-        self._changes = changes
+        self._count = CountRows(run, ids, changes)
 
     def expand(self, parts: Any) -> beam.PCollection:
         settled, *others = parts
         result = (
-            (settled | "Changes" >> CountRows(self._run, self._ids, self._changes), *others)
+            (settled | "Changes" >> self._count, *others)
             | "All" >> Merge()
             | "Together" >> Together()
             | "Finish" >> beam.ParDo(CommitFn(self._run))

@@ -4,30 +4,22 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from typing import Any
 
-import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.beam.graph import PROBLEMS
+from sentence_beam.transforms.beam.graph import PROBLEMS, JobFn
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.blocks import PackedRows
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content_plan
 from sentence_beam.transforms.steps.plan.content_plan import Key, Passing, ToCount, ToRead
 from sentence_beam.transforms.steps.plan.elements import FilesToOpen, PlannedFiles, packed
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
+from sentence_beam.transforms.store.runs.lease import kept_alive
 
 
-class OpenFilesFn(beam.DoFn):
+class OpenFilesFn(JobFn):
     """Files -> the same with the footers of unopened ones; other elements pass."""
-
-    def __init__(self, job: EmbedJob):
-        self._job = job
-
-    def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, files: FilesToOpen | Passing) -> Iterator[PlannedFiles | Passing]:
         if not isinstance(files, FilesToOpen):
@@ -42,14 +34,8 @@ class OpenFilesFn(beam.DoFn):
             yield Problem.from_error(error)
 
 
-class CountFn(beam.DoFn):
+class CountFn(JobFn):
     """A span -> the span with its rows counted; other elements pass."""
-
-    def __init__(self, job: EmbedJob):
-        self._job = job
-
-    def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(
         self, item: PlannedFiles | ToCount | Passing
@@ -67,17 +53,11 @@ class CountFn(beam.DoFn):
             yield Problem.from_error(error)
 
 
-class ReadRowsFn(beam.DoFn):
+class ReadRowsFn(JobFn):
     """Spans -> (group of buckets, PackedRows) for all their rows.
 
     Every group of the run gets an empty block.
     """
-
-    def __init__(self, job: EmbedJob):
-        self._job = job
-
-    def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, work: ToRead) -> Iterator[Any]:
         """Yield packed rows by group, and an empty block for each group of the run."""

@@ -14,6 +14,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.beam.content import ReadRowsFn
 from sentence_beam.transforms.beam.graph import (
     PROBLEMS,
+    JobFn,
     JobsObject,
     Merge,
     check_worker,
@@ -21,7 +22,7 @@ from sentence_beam.transforms.beam.graph import (
     typed,
 )
 from sentence_beam.transforms.beam.metrics import StageMetrics
-from sentence_beam.transforms.beam.quantize import quantized
+from sentence_beam.transforms.beam.quantize import Made, quantized
 from sentence_beam.transforms.corpus import Span, UnitRows
 from sentence_beam.transforms.corpus.blocks import PackedRows
 from sentence_beam.transforms.corpus.groups import AnySpan, spans_of
@@ -34,7 +35,7 @@ from sentence_beam.transforms.steps.embed.unit_embedder import UnitEmbedder
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.content_plan import Group, Key, piece_unit
 from sentence_beam.transforms.store.records import Problem, UnitRecord
-from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
+from sentence_beam.transforms.store.runs.lease import kept_alive
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder import Encoder
@@ -65,14 +66,18 @@ class Embed(beam.PTransform):
     def expand(self, spans: beam.PCollection) -> Any:
         # Without it a runner may fuse planning and embedding, and one worker would do everything.
         spread = spans | "Spread" >> beam.Reshuffle()
-        made = self._by_content(spread) if self._job.by_content else self._by_file(spread)
+        if self._job.by_content:
+            read = beam.ParDo(ReadRowsFn(self._job)).with_outputs(PROBLEMS, main="blocks")
+            made = self._embed_groups(spread | "ReadRows" >> read)
+        else:
+            made = self._embed_files(spread)
         return typed(quantized(made, self._job.run), units=UnitRecord, problems=Problem)
 
-    def _by_file(self, spans: beam.PCollection) -> Any:
+    def _embed_files(self, spans: beam.PCollection) -> Any:
         if slots_of(spans.pipeline) == 1:
-            step = self._step(EmbedSpansFn)
+            step = self._make_step(EmbedSpansFn)
             return spans | "EmbedUnits" >> step.with_outputs(PROBLEMS, main="units")
-        step = self._step(EmbedShortSpansFn)
+        step = self._make_step(EmbedShortSpansFn)
         short = spans | "EmbedUnits" >> step.with_outputs(PROBLEMS, LONG, main="units")
         # One worker reads what cannot be cut, and the others embed it meanwhile.
         read = (
@@ -80,7 +85,7 @@ class Embed(beam.PTransform):
             | "SpreadLong" >> beam.Reshuffle()
             | "CutLong" >> beam.ParDo(CutLongFn(self._job)).with_outputs(PROBLEMS, main="files")
         )
-        step = self._step(EmbedUnitFilesFn)
+        step = self._make_step(EmbedUnitFilesFn)
         long = (
             read.files
             | "SpreadUnitFiles" >> beam.Reshuffle()
@@ -90,28 +95,22 @@ class Embed(beam.PTransform):
         typed(long, units=UnitRecord)
         units = (short.units, long.units) | "Units" >> Merge()
         problems = (short.problems, read.problems, long.problems) | "Problems" >> Merge()
-        return EmbeddedUnits(units, problems)
+        return Made(units, problems)
 
-    def _by_content(self, spans: beam.PCollection) -> "EmbeddedUnits":
-        read = spans | "ReadRows" >> beam.ParDo(ReadRowsFn(self._job)).with_outputs(
-            PROBLEMS, main="blocks"
-        )
-        return self._groups(read)
-
-    def _groups(self, read: Any) -> "EmbeddedUnits":
+    def _embed_groups(self, read: Any) -> Made:
         """Return the units made of `read.blocks`; `read.problems` are among their problems."""
-        buckets = self._step(EmbedBucketsFn).with_outputs(PROBLEMS, PIECES, main="units")
+        buckets = self._make_step(EmbedBucketsFn).with_outputs(PROBLEMS, PIECES, main="units")
         light = read.blocks | "Group" >> beam.GroupByKey() | "EmbedUnits" >> buckets
         # Only what a bucket has too much of travels again, to be shared among workers.
-        pieces = self._step(EmbedPieceFn).with_outputs(PROBLEMS, main="units")
+        pieces = self._make_step(EmbedPieceFn).with_outputs(PROBLEMS, main="units")
         heavy = light.pieces | "GroupPieces" >> beam.GroupByKey() | "EmbedUnitsOfPieces" >> pieces
         typed(light, units=UnitRecord)
         typed(heavy, units=UnitRecord)
         units = (light.units, heavy.units) | "Units" >> beam.Flatten()
         problems = (read.problems, light.problems, heavy.problems) | "Problems" >> beam.Flatten()
-        return EmbeddedUnits(units, problems)
+        return Made(units, problems)
 
-    def _step(self, fn: "type[EmbedFn]") -> Any:
+    def _make_step(self, fn: "type[EmbedFn]") -> Any:
         return beam.ParDo(fn(self._job, self._shared)).with_resource_hints(**self._hints)
 
 
@@ -119,7 +118,7 @@ class EmbedBlocks(Embed):
     """(group of buckets, PackedRows), as `blocks`, and `problems` -> the same as `Embed`."""
 
     def expand(self, read: Any) -> Any:
-        made = quantized(self._groups(PackedBlocks(*read)), self._job.run)
+        made = quantized(self._embed_groups(PackedBlocks(*read)), self._job.run)
         return typed(made, units=UnitRecord, problems=Problem)
 
 
@@ -130,26 +129,19 @@ class PackedBlocks(NamedTuple):
     problems: beam.PCollection
 
 
-class EmbeddedUnits(NamedTuple):
-    """The records of written units, and problems."""
-
-    units: beam.PCollection
-    problems: beam.PCollection
-
-
-class EmbedFn(beam.DoFn):
+class EmbedFn(JobFn):
     """Encodes and writes units; one model a process, loaded once there is work."""
 
     def __init__(self, job: EmbedJob, shared: JobsObject):
-        self._job = job
+        super().__init__(job)
         self._shared = shared
         self._metrics = StageMetrics("embed", ("units", *COUNTED))
 
     def setup(self) -> None:
+        super().setup()
         self._lock = threading.Lock()
         self._encoder: Encoder | None = None
         self._problem: Problem | None = None
-        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
         self._embedder = UnitEmbedder.from_job(self._job, self._load, progress.advance)
 
     def embed(
@@ -166,7 +158,7 @@ class EmbedFn(beam.DoFn):
             return
         try:
             # A unit may take longer than ten minutes.
-            guard = self._marked(name, units, reading)
+            guard = self._mark(name, units, reading)
             with kept_alive(self._job.root, self._job.run.id), guard:
                 for record in self._embedder.embed(units(), read_ms):
                     self._renew()
@@ -193,7 +185,7 @@ class EmbedFn(beam.DoFn):
                 self._renew()
             tell(reading)
 
-    def _marked(self, name: str, units: Units, reading: str) -> AbstractContextManager[None]:
+    def _mark(self, name: str, units: Units, reading: str) -> AbstractContextManager[None]:
         if not self._job.retried:
             return nullcontext()
         work = partial(one_by_one, self._job, units, reading)
@@ -203,10 +195,10 @@ class EmbedFn(beam.DoFn):
         # Held on self too: Shared keeps only the last model acquired.
         with self._lock:
             if self._encoder is None:
-                self._encoder = self._shared.acquire(self._checked_encoder)
+                self._encoder = self._shared.acquire(self._load_checked)
             return self._encoder
 
-    def _checked_encoder(self) -> "Encoder":
+    def _load_checked(self) -> "Encoder":
         check_worker(self._job.run)
         return load_checked_encoder(self._job)
 

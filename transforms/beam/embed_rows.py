@@ -93,19 +93,16 @@ class EmbedRows(beam.PTransform):
             "revision": revision,
             "pooler": pooler,
             "dtype": dtype,
-        }
-        options |= {
             "calibration": calibration,
             "prompt": prompt,
             "prompt_name": prompt_name,
             "max_tokens": max_tokens,
+            "normalize": normalize,
+            "truncate_dim": truncate_dim,
+            "chunks": chunks,
         }
-        recipe = Recipe.from_options(
-            {**options, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks}
-        )
-        self._job = RowsJob.from_recipe(
-            recipe, Machine(device, tokens_per_batch, deterministic), text, chunk_prefix
-        )
+        machine = Machine(device, tokens_per_batch, deterministic)
+        self._job = RowsJob.from_recipe(Recipe.from_options(options), machine, text, chunk_prefix)
 
     @property
     def space(self) -> Space:
@@ -114,7 +111,9 @@ class EmbedRows(beam.PTransform):
 
     def expand(self, rows: beam.PCollection) -> Any:
         embedded, rejected = types_of(rows.element_type, self._job)
-        job = self._job.on_workers(not _works_in_process(rows.pipeline), self._has_accelerator())
+        runner = type(rows.pipeline.runner).__name__.lower()
+        in_process = works_in_process(runner, rows.pipeline.options)
+        job = self._job.on_workers(not in_process, AcceleratorHint.urn in self.get_resource_hints())
         made = rows | "Embed" >> beam.ParDo(EmbedRowsFn(job, Shared())).with_outputs(
             REJECTED, main="rows"
         )
@@ -125,13 +124,6 @@ class EmbedRows(beam.PTransform):
             rejected=made[REJECTED]
             | "Rejected" >> beam.Map(lambda row: row).with_output_types(rejected),
         )
-
-    def _has_accelerator(self) -> bool:
-        return AcceleratorHint.urn in self.get_resource_hints()
-
-
-def _works_in_process(pipeline: beam.Pipeline) -> bool:
-    return works_in_process(type(pipeline.runner).__name__.lower(), pipeline.options)
 
 
 class EmbedRowsFn(beam.DoFn):
@@ -150,7 +142,7 @@ class EmbedRowsFn(beam.DoFn):
         self._encoder: Encoder | None = None
 
     def start_bundle(self) -> None:
-        self._rows = RowEmbedder(self._job, self._load, beam.Row, self._measured)
+        self._rows = RowEmbedder(self._job, self._load, beam.Row, self._record_figures)
 
     # Beam gives an element of several windows once for each if a DoFn requests the window.
     def process(
@@ -159,10 +151,10 @@ class EmbedRowsFn(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,
         whole: Any = beam.DoFn.WindowedValueParam,
     ) -> Iterator[Any]:
-        yield from map(_sent, self._rows.add(element, whole))
+        yield from map(_make_output, self._rows.add(element, whole))
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield from map(_sent, self._rows.finish())
+        yield from map(_make_output, self._rows.finish())
 
     def _load(self) -> "Encoder":
         # Held on self too: Shared keeps only the last model acquired.
@@ -171,17 +163,15 @@ class EmbedRowsFn(beam.DoFn):
                 self._encoder = self._shared.acquire(self._job.load)
             return self._encoder
 
-    def _measured(self, counts: Mapping[str, int], figures: Mapping[str, float]) -> None:
+    def _record_figures(self, counts: Mapping[str, int], figures: Mapping[str, float]) -> None:
         self._metrics.count(counts)
         self._metrics.update(figures)
 
 
-def _sent(result: EmbeddedElement) -> Any:
+def _make_output(result: EmbeddedElement) -> Any:
     """Return a result for its output, with the window and time of its element."""
     value = result.place.with_value(result.value)
-    if result.rejected:
-        return TaggedOutput(REJECTED, value)
-    return value
+    return TaggedOutput(REJECTED, value) if result.rejected else value
 
 
 def types_of(kind: Any, job: RowsJob) -> tuple[Any, Any]:
@@ -191,7 +181,7 @@ def types_of(kind: Any, job: RowsJob) -> tuple[Any, Any]:
     """
     fields = fields_of(kind)
     if fields is not None:
-        return _types_of_rows(fields, job)
+        return _find_row_types(fields, job)
     if isinstance(kind, typehints.TupleHint.TupleConstraint) and len(kind.tuple_types) == 2:
         job.check_prefix([])
         name, text = kind.tuple_types
@@ -204,7 +194,7 @@ def types_of(kind: Any, job: RowsJob) -> tuple[Any, Any]:
     return typehints.Any, typehints.Any
 
 
-def _types_of_rows(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
+def _find_row_types(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
     if job.text not in fields:
         raise OptionError(
             f"rows have no field {job.text!r}, but {', '.join(fields)}; say text='...'"

@@ -27,12 +27,12 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.utils.shared import Shared
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.lease import kept_alive
+from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
 from sentence_beam.transforms.store.tables.table_columns import MADE, record_of, values_of
 
-# Names of Beam's own runners, and of their classes, in lower case; the last uses another program.
 PROBLEMS = "problems"
 
 AnyOutputs = TypeVar("AnyOutputs")
@@ -49,7 +49,7 @@ class JobsObject:
     """
 
     def __init__(self, name: str):
-        self._shared = _handle(name)
+        self._shared = _make_handle(name)
         self._tag = uuid.uuid4().hex
 
     def acquire(self, load: Callable[[], Item]) -> Item:
@@ -59,8 +59,19 @@ class JobsObject:
 
 
 @functools.cache
-def _handle(name: str) -> Shared:
+def _make_handle(name: str) -> Shared:
     return Shared()
+
+
+class JobFn(beam.DoFn):
+    """A step of an `EmbedJob`, which renews the run's lease by `_renew` while it works."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+
+    def setup(self) -> None:
+        run = self._job.run
+        self._renew = Renewal(run.root, run.id, run.leased)
 
 
 def flat_map(

@@ -114,7 +114,7 @@ class UpdateIndex(beam.PTransform):
         read = (
             reads
             | "Elements" >> beam.Map(IndexElement.from_result)
-            | "Read" >> self._sending("rows_ms", rows.read)
+            | "Read" >> self._send("rows_ms", rows.read)
         )
         decided = (
             (read.made, read[SENT] | "ToBuckets" >> GatherByKey(self._key, Reading()))
@@ -133,7 +133,7 @@ class UpdateIndex(beam.PTransform):
         match = (
             decided.buckets
             | "SpreadBuckets" >> Spread()
-            | "Match" >> self._sending("match_ms", rows.match)
+            | "Match" >> self._send("match_ms", rows.match)
         )
         concluded = (
             (match.made, match[SENT] | "ToSegments" >> GatherByKey(self._key, BucketMatch.none()))
@@ -160,7 +160,7 @@ class UpdateIndex(beam.PTransform):
         retrained = (decided[RETRAIN], concluded[RETRAIN]) | "ToTrain" >> beam.Flatten()
         return {DONE: concluded[DONE] | "Facts" >> beam.FlatMap(facts_of), RETRAIN: retrained}
 
-    def _sending(self, figure: str, step: Callable[..., Any]) -> beam.PTransform:
+    def _send(self, figure: str, step: Callable[..., Any]) -> beam.PTransform:
         """Return a step whose results are `made`, and whose rows for other steps are sent."""
         outputs: Outputs = {SentRows: SENT}
         return flat_map(timed_sending, self._key, figure, step, outputs=outputs, main="made")
@@ -237,11 +237,11 @@ class FindLists(beam.PTransform):
             | "Alone" >> beam.Map(without_figures)
             | "Samples" >> Together()
             | "Divide"
-            >> self._hinted(
+            >> self._add_hints(
                 beam.FlatMap(timed_together, self._key, "train_ms", index_training.divide)
             )
         )
-        clustered = self._pass(works, 0)
+        clustered = self._run_pass(works, 0)
         for turn in range(1, 1 + PASSES):
             works = (
                 clustered
@@ -249,10 +249,10 @@ class FindLists(beam.PTransform):
                 | f"Again{turn}"
                 >> beam.FlatMap(timed_together, self._key, "train_ms", index_training.again)
             )
-            clustered = self._pass(works, turn)
+            clustered = self._run_pass(works, turn)
         return clustered
 
-    def _pass(self, works: beam.PCollection, turn: int) -> beam.PCollection:
+    def _run_pass(self, works: beam.PCollection, turn: int) -> beam.PCollection:
         """Return parts, or the one cell -> cells whose lists have been found."""
         return (
             works
@@ -263,10 +263,10 @@ class FindLists(beam.PTransform):
             >> beam.FlatMap(timed_together, self._key, "train_ms", index_training.allot)
             | f"SpreadCells{turn}" >> Spread()
             | f"Cluster{turn}"
-            >> self._hinted(beam.Map(timed, self._key, "train_ms", index_training.cluster))
+            >> self._add_hints(beam.Map(timed, self._key, "train_ms", index_training.cluster))
         )
 
-    def _hinted(self, step: beam.PTransform) -> beam.PTransform:
+    def _add_hints(self, step: beam.PTransform) -> beam.PTransform:
         return step.with_resource_hints(**self._hints)
 
 
@@ -338,10 +338,7 @@ def timed_together(
 def timed_or_retrained(*arguments: Any) -> Iterator[Any]:
     """Yield as `timed_together`; groups of an index to train come bare, for their output."""
     for element in timed_together(*arguments):
-        if isinstance(element.work, TrainingGroup):
-            yield element.work
-        else:
-            yield element
+        yield element.work if isinstance(element.work, TrainingGroup) else element
 
 
 def facts_of(element: IndexElement) -> list[RunFact]:

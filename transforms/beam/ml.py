@@ -139,14 +139,14 @@ class EmbedItems(beam.PTransform):
         return self
 
     def expand(self, items: beam.PCollection) -> Any:
-        check = beam.Map(self._checked).with_output_types(items.element_type)
+        check = beam.Map(self._check_item).with_output_types(items.element_type)
         if self._handling is None:
             return items | "Check" >> check | self._inference
         good, bad = items | "Check" >> check.with_exception_handling(**self._handling)
         made, failed = good | self._inference.with_exception_handling(**self._handling)
         return made, (bad, failed.failed_inferences) | beam.Flatten()
 
-    def _checked(self, item: Any) -> Any:
+    def _check_item(self, item: Any) -> Any:
         check_texts(self._texts_of([item]))
         return item
 

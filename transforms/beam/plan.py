@@ -1,6 +1,7 @@
 """Plan: globs -> files -> spans, checked as a whole and recorded before anything is embedded."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -11,6 +12,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.beam.content import CountFn, OpenFilesFn
 from sentence_beam.transforms.beam.graph import (
     PROBLEMS,
+    JobFn,
     Outputs,
     Spread,
     Together,
@@ -38,7 +40,7 @@ from sentence_beam.transforms.steps.plan.look_into import (
 from sentence_beam.transforms.steps.plan.whole_plan import record
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried_check import ShardCheck
-from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
+from sentence_beam.transforms.store.runs.lease import kept_alive
 
 _SHARED = Shared()  # threads list the shards of a store once
 OUTPUTS: Outputs = {Problem: PROBLEMS}
@@ -56,20 +58,21 @@ class Plan(beam.PTransform):
         self._job = job
 
     def expand(self, globs: beam.PCollection[str]) -> Any:
-        spans = content_plan.ToRead if self._job.by_content else typehints.List[typehints.Any]
-        return typed(self._planned(globs), spans=spans, problems=Problem)
-
-    def _planned(self, globs: beam.PCollection) -> Any:
-        together = found_in(globs, self._job)
+        found = found_in(globs, self._job)
+        step: Callable[..., Iterator[Any]] = record
+        spans: Any = typehints.List[typehints.Any]
         if self._job.by_content:
-            return self._by_content(together)
+            found = self._count_rows(found)
+            step = content_plan.record
+            spans = content_plan.ToRead
         slots = slots_of(globs.pipeline)
-        return together | "Record" >> flat_map(
-            record, self._job, slots, outputs=OUTPUTS, main="spans"
+        recorded = found | "Record" >> flat_map(
+            step, self._job, slots, outputs=OUTPUTS, main="spans"
         )
+        return typed(recorded, spans=spans, problems=Problem)
 
-    def _by_content(self, together: beam.PCollection) -> Any:
-        slots = slots_of(together.pipeline)
+    def _count_rows(self, together: beam.PCollection) -> beam.PCollection:
+        """Return one list of the opened files and the spans, whose rows have been counted."""
         return (
             together
             | "Compare" >> beam.FlatMap(content_plan.begin, self._job)
@@ -83,8 +86,6 @@ class Plan(beam.PTransform):
             | "SpreadSpans" >> Spread()
             | "Count" >> beam.ParDo(CountFn(self._job))
             | "TogetherAgain" >> Together()
-            | "Record"
-            >> flat_map(content_plan.record, self._job, slots, outputs=OUTPUTS, main="spans")
         )
 
 
@@ -114,20 +115,20 @@ def found_in(globs: beam.PCollection[str], job: EmbedJob) -> beam.PCollection:
     )
 
 
-class LookFn(beam.DoFn):
+class LookFn(JobFn):
     """Files to look into -> their rows of the plan; shards to check -> their states.
 
     Other elements pass.
     """
 
     def __init__(self, job: EmbedJob):
-        self._job = job
+        super().__init__(job)
         self._metrics = StageMetrics("plan", ("files",))
 
     def setup(self) -> None:
+        super().setup()
         # held, so that the next element finds it
         self._check: ShardCheck | None = None
-        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, item: Listed) -> Iterator[Any]:
         if not isinstance(item, FilesToLookInto | ShardsToCheck):
@@ -139,19 +140,16 @@ class LookFn(beam.DoFn):
             # One file may take longer than ten minutes: for its checksum, or to read all of it if
             # unreadable files are left out.
             with kept_alive(self._job.root, self._job.run.id):
-                items = self._looked(item)
+                items = self._look(item)
             yield from items
         except SentenceBeamError as error:
             yield Problem.from_error(error)
 
-    def _check_of_all(self) -> ShardCheck:
-        run = self._job.run
-        check: ShardCheck = _SHARED.acquire(run.shard_check, tag=run.key)
-        return check
-
-    def _looked(self, item: FilesToLookInto | ShardsToCheck) -> list[Any]:
+    def _look(self, item: FilesToLookInto | ShardsToCheck) -> list[Any]:
         if isinstance(item, ShardsToCheck):
-            self._check = check_for(self._job.run, item.parts, self._check_of_all)
+            run = self._job.run
+            of_all = partial(_SHARED.acquire, run.shard_check, tag=run.key)
+            self._check = check_for(run, item.parts, of_all)
             return [check_shards(item.parts, self._job.root, self._check)]
         rows, problems = look_into_all(item.table, self._job)
         self._metrics.count({"files": len(rows)})

@@ -25,8 +25,6 @@ def works_in_process(runner: str, options: PipelineOptions) -> bool:
     environment = options.view_as(PortableOptions).environment_type
     if runner == "flinkrunner" and not environment:
         return options.view_as(FlinkRunnerOptions).flink_master in _FLINK_HERE
-    if runner in _IN_PROCESS:
-        return True
-    if runner == _PRISM and not environment:
+    if runner in _IN_PROCESS or (runner == _PRISM and not environment):
         return True
     return bool(environment == "LOOPBACK")

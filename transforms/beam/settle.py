@@ -33,21 +33,20 @@ class Settle(beam.PTransform):
         self._run = run
 
     def expand(self, collections: Any) -> beam.PCollection:
-        parts = () if isinstance(collections, PBegin) else collections
-        pipeline = (
-            collections.pipeline if isinstance(collections, PBegin) else collections[0].pipeline
-        )
+        is_begin = isinstance(collections, PBegin)
+        parts = () if is_begin else collections
+        pipeline = collections.pipeline if is_begin else collections[0].pipeline
         # a run may make no unit, and grouping nothing gives nothing
         begun = pipeline | "Begin" >> beam.Create([None])
         grouped_units = [
-            some | f"ByStretch{place}" >> beam.Map(_by_stretch).with_output_types(Numbered)
+            some | f"ByStretch{place}" >> beam.Map(_key_by_stretch).with_output_types(Numbered)
             for place, some in enumerate((*parts, begun))
         ]
         settled = (
             tuple(grouped_units)
             | "Units" >> Merge()
             | "Group" >> beam.GroupByKey()
-            | "Pack" >> beam.FlatMap(keeping_lease, self._run.key, _packed)
+            | "Pack" >> beam.FlatMap(keeping_lease, self._run.key, _pack_units)
             | "Together" >> Together()
             | "Settle" >> beam.Map(keeping_lease, self._run.key, settle_run, self._run)
         )
@@ -55,14 +54,12 @@ class Settle(beam.PTransform):
         return settled
 
 
-def _by_stretch(item: UnitRecord | Problem | None) -> tuple[int, Any]:
+def _key_by_stretch(item: UnitRecord | Problem | None) -> tuple[int, Any]:
     """Return (stretch, values) of a unit; problems have a key of their own."""
-    if isinstance(item, UnitRecord):
-        return by_stretch(item)
-    return PROBLEMS_KEY, item
+    return by_stretch(item) if isinstance(item, UnitRecord) else (PROBLEMS_KEY, item)
 
 
-def _packed(grouped: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, bytes] | Problem | None]:
+def _pack_units(grouped: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, bytes] | Problem | None]:
     """Yield (stretch, its units packed), or the problems of a run."""
     number, values = grouped
     if number == PROBLEMS_KEY:

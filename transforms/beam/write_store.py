@@ -18,6 +18,7 @@ from sentence_beam.transforms.beam.embed import EmbedBlocks, PackedBlocks
 from sentence_beam.transforms.beam.finish import finished
 from sentence_beam.transforms.beam.graph import (
     PROBLEMS,
+    JobFn,
     MergeAll,
     Spread,
     check_worker,
@@ -25,6 +26,7 @@ from sentence_beam.transforms.beam.graph import (
 )
 from sentence_beam.transforms.beam.runners import works_in_process
 from sentence_beam.transforms.corpus.blocks import PackedRows
+from sentence_beam.transforms.steps.commit.commit_run import raise_failure
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.keywords import WriteKeywords
@@ -36,12 +38,12 @@ from sentence_beam.transforms.steps.plan.collection import (
     ToPack,
     begin_collection,
     check_named,
-    result_or_error,
 )
 from sentence_beam.transforms.steps.plan.row_batches import RowBatch, RowBatcher
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
+from sentence_beam.transforms.store.runs.lease import kept_alive
+from sentence_beam.transforms.store.runs.run_result import Result
 
 
 class WriteStore(beam.PTransform):
@@ -85,9 +87,9 @@ class WriteStore(beam.PTransform):
         if fields is not None:
             check_named(set(fields), fields, job)
         resolved.keep_calibration()
-        return self._written(rows, resolved, engine)
+        return self._write(rows, resolved, engine)
 
-    def _written(
+    def _write(
         self, rows: beam.PCollection, resolved: Resolved, engine: Engine
     ) -> beam.PCollection:
         job = resolved.job
@@ -120,15 +122,21 @@ class WriteStore(beam.PTransform):
         )
         empty = begun.buckets | "Empty" >> beam.FlatMap(lambda work: empty_blocks(work.buckets))
         blocks = (packed.blocks, empty) | "Blocks" >> beam.Flatten()
-        hints = _given(accelerator=options.accelerator, min_ram=options.min_ram)
+        hints = _drop_missing(accelerator=options.accelerator, min_ram=options.min_ram)
         embedded = PackedBlocks(blocks, packed.problems) | "Embed" >> EmbedBlocks(job, hints)
         settled_parts = (embedded.units, embedded.problems, begun[PROBLEMS])
-        indexing = _given(
+        indexing = _drop_missing(
             accelerator=options.accelerator, min_ram=index_ram(resolved, options.min_ram)
         )
         result = finished(settled_parts, embedded.ranges, resolved, indexing)
         # A stage of its own: what raises is tried again, and the commit should not be.
-        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(result_or_error)
+        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_in_python)
+
+
+def raise_in_python(result: Result) -> Result:
+    """Return or raise as `raise_failure`; the error names parameters of Python."""
+    with python_names(parameters_of(EmbedOptions)):
+        return raise_failure(result)
 
 
 def engine_of(pipeline: beam.Pipeline) -> Engine:
@@ -138,7 +146,7 @@ def engine_of(pipeline: beam.Pipeline) -> Engine:
     return Engine(name, job, works_in_process(name.lower(), pipeline.options))
 
 
-def _given(**hints: str | None) -> dict[str, str]:
+def _drop_missing(**hints: str | None) -> dict[str, str]:
     return {name: hint for name, hint in hints.items() if hint}
 
 
@@ -158,14 +166,8 @@ class BatchRowsFn(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._batcher.finish())
 
 
-class PackRowsFn(beam.DoFn):
+class PackRowsFn(JobFn):
     """Batches of a bundle -> (group of buckets, PackedRows); nothing without `work`."""
-
-    def __init__(self, job: EmbedJob):
-        self._job = job
-
-    def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def start_bundle(self) -> None:
         self._packer: CollectionPacker | None = None
@@ -181,15 +183,15 @@ class PackRowsFn(beam.DoFn):
                 self._renew()
                 with kept_alive(self._job.root, self._job.run.id):  # cutting documents takes long
                     blocks = list(self._packer.add(batch))
-                yield from map(self._keyed, blocks)
+                yield from map(self._add_key, blocks)
             except SentenceBeamError as error:
                 yield TaggedOutput(PROBLEMS, Problem.from_error(error))
 
     def finish_bundle(self) -> Iterator[Any]:
         if self._packer is not None:
             for block in self._packer.finish():
-                yield GlobalWindows.windowed_value(self._keyed(block))
+                yield GlobalWindows.windowed_value(self._add_key(block))
 
-    def _keyed(self, block: tuple[int, PackedRows]) -> tuple[tuple[int, ...], PackedRows]:
+    def _add_key(self, block: tuple[int, PackedRows]) -> tuple[tuple[int, ...], PackedRows]:
         group, rows = block
         return (*self._key, group), rows

@@ -1,8 +1,9 @@
 """The end of a run: all facts about it, one conditional write, then the report."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
@@ -43,33 +44,33 @@ def commit_run(facts: Sequence[RunFact], run: Run) -> Result:
     A problem prevails over everything else.
     """
     with progress.stage("committing"):
-        return _committed(facts, run)
+        return _commit(facts, run)
 
 
-def _committed(facts: Sequence[RunFact], run: Run) -> Result:
+def _commit(facts: Sequence[RunFact], run: Run) -> Result:
     index = next((fact.index for fact in facts if fact.index is not None), None)
     ranges = next((fact.ranges for fact in facts if fact.ranges is not None), None)
     if ranges is not None:
         run = replace(run, ranges=ranges)
     entry = index.entry if index else None
     measures = index.measures if index else None
-    figures = _answer_figures(facts)
+    figures = _compute_figures(facts)
     answers = figures.to_json() if figures is not None else None
-    outcome = _settled_or_problem(facts, run, figures)
-    run = replace(_with_answers(facts, run), changes=recorded_changes(facts, run))
+    outcome = _find_outcome(facts, run, figures)
+    run = replace(_take_answers(facts, run), changes=recorded_changes(facts, run))
     result = finish(
-        run, outcome, entry, _duplicate_ids(facts, run), total(facts), measures, answers
+        run, outcome, entry, _count_duplicate_ids(facts, run), total(facts), measures, answers
     )
     if result.status == COMMITTED:
         store_report.bring_up_to_date(run.root)
     # the run is over, and a raise would repeat it; vacuum removes what stays
     with contextlib.suppress(Exception):
-        for folder in _folders_over(run, result, index is not None):
+        for folder in _list_unneeded_folders(run, result, index is not None):
             storage.delete_below(storage.join(run.root, folder))
     return result
 
 
-def _folders_over(run: Run, result: Result, has_index: bool) -> Iterator[str]:
+def _list_unneeded_folders(run: Run, result: Result, has_index: bool) -> Iterator[str]:
     """Yield the folders with files between steps that are not needed any more."""
     if has_index:
         yield layout.index_scratch(run.id)
@@ -77,7 +78,7 @@ def _folders_over(run: Run, result: Result, has_index: bool) -> Iterator[str]:
         yield layout.units_scratch(run.id)
 
 
-def _answer_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:
+def _compute_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:
     """Return the figures of the watched queries, with what growth explains; None without any."""
     record = next((fact.watch for fact in facts if fact.watch is not None), None)
     settled = next((fact.settled for fact in facts if fact.settled is not None), None)
@@ -88,47 +89,36 @@ def _answer_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:
     return record.figures.with_growth(added, settled.tally.stored)
 
 
-def _with_answers(facts: Sequence[RunFact], run: Run) -> Run:
+def _take_answers(facts: Sequence[RunFact], run: Run) -> Run:
     """Return the run with the coming snapshot's answers to the watched queries."""
     record = next((fact.watch for fact in facts if fact.watch is not None), None)
-    if record is None:
-        return run
-    return replace(run, watch=record.entry)
+    return run if record is None else replace(run, watch=record.entry)
 
 
-def _settled_or_problem(
+def _find_outcome(
     facts: Sequence[RunFact], run: Run, figures: AnswerFigures | None
 ) -> Settled | Problem:
     """Return all units of the run, or the first of its problems."""
     problems = [fact.problem for fact in facts if fact.problem is not None]
-    problems += _gate_problems(facts, run)
-    problems += _answer_problems(run, figures)
+    deleted = sum(fact.deleted for fact in facts if fact.deleted is not None)
+    problems += _find_problems(check_deletes, run, deleted)
+    if figures is not None:
+        problems += _find_problems(check_answers, run.gates, figures)
     if problems:
         return min(problems, key=lambda problem: (problem.exit_code, problem.message))
     return next(fact.settled for fact in facts if fact.settled is not None)
 
 
-def _gate_problems(facts: Sequence[RunFact], run: Run) -> list[Problem]:
-    """Return the problem of too many deleted rows; nothing within the limit."""
+def _find_problems(check: Callable[..., None], *arguments: Any) -> list[Problem]:
+    """Return the problem that a check of limits raises; nothing within the limits."""
     try:
-        check_deletes(run, sum(fact.deleted for fact in facts if fact.deleted is not None))
+        check(*arguments)
     except SentenceBeamError as error:
         return [Problem.from_error(error)]
     return []
 
 
-def _answer_problems(run: Run, figures: AnswerFigures | None) -> list[Problem]:
-    """Return the problem of answers that changed or got worse too much; nothing within limits."""
-    if figures is None:
-        return []
-    try:
-        check_answers(run.gates, figures)
-    except SentenceBeamError as error:
-        return [Problem.from_error(error)]
-    return []
-
-
-def _duplicate_ids(facts: Sequence[RunFact], run: Run) -> int | None:
+def _count_duplicate_ids(facts: Sequence[RunFact], run: Run) -> int | None:
     """Return the sum of duplicate ids, or the last snapshot's if the run counted none."""
     counted = [fact.duplicate_ids for fact in facts if fact.duplicate_ids is not None]
     if counted or not run.options.id_column:

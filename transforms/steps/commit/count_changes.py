@@ -17,7 +17,6 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.store.changes_entry import ChangesEntry
-from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.changed_rows import (
     BLOCK,
@@ -83,6 +82,14 @@ class ComparedShards:
         keyed = self.keys.columns if self.keys is not None else ()
         return [*dict.fromkeys(("id", "row_hash", "piece", *keyed, *(self.columns or ())))]
 
+    def counts_ids_of(self, shard: SnapshotShard) -> bool:
+        """Whether the ids of a shard are counted."""
+        return shard.is_new and self.id_buckets > 0
+
+    def needs(self, shard: SnapshotShard) -> bool:
+        """Whether the run fails if a shard cannot be read."""
+        return shard.is_new and (self.keys is not None or self.id_buckets > 0)
+
 
 @dataclass(frozen=True)
 class ShardsOfIds:
@@ -115,19 +122,25 @@ def rows_to_count(fact: RunFact, run: Run, ids: bool, changes: bool = True) -> I
     if settled is None:
         return
     differ = differing_units(settled, run)
-    keys = keys_of_gate(run, differ)
     if changes:
         yield from known_changes(settled, run, differ)
-    compared: list[ComparedShards] = []
-    if differ is not None and (changes or keys is not None):
-        columns = differ.columns if changes else None
-        id_buckets = buckets_for(settled.tally.stored) if ids else 0
-        for shards in differ.groups():
-            compared.append(ComparedShards(shards, differ.buckets, columns, keys, id_buckets))
+    id_buckets = buckets_for(settled.tally.stored) if ids else 0
+    compared = list(_list_compared(run, differ, changes, id_buckets))
     yield from (Counting(compared=shards) for shards in compared)
     if ids:
         counted_paths = {shard.path for group in compared for shard in group.shards if shard.is_new}
         yield from shards_of_ids(settled, run, differ, counted_paths)
+
+
+def _list_compared(
+    run: Run, differ: "Differing | None", changes: bool, id_buckets: int
+) -> Iterator[ComparedShards]:
+    """Yield the shards that only one snapshot has, if changes or the gate need them."""
+    keys = keys_of_gate(run, differ)
+    if differ is not None and (changes or keys is not None):
+        columns = differ.columns if changes else None
+        for shards in differ.groups():
+            yield ComparedShards(shards, differ.buckets, columns, keys, id_buckets)
 
 
 @dataclass(frozen=True)
@@ -161,10 +174,11 @@ def differing_units(settled: Settled, run: Run) -> Differing | None:
 
     Parts that both snapshots have are not read.
     """
-    previous = _previous(run) if run.previous else None
-    if previous is None:
+    if run.previous is None:
         return None
     try:
+        previous = last_snapshot(run)
+        assert previous is not None, "a run that is named is read or raises"
         old, new = differing_parts(run.root, previous.units, settled.units)
     except SentenceBeamError:
         return None
@@ -202,12 +216,12 @@ def hashes_of(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKe
     if element.fact is not None:
         yield (KNOWN, 0), element.fact
     if element.compared is not None:
-        yield from _of_compared(root, element.compared)
+        yield from _read_compared(root, element.compared)
     if element.ids is not None:
-        yield from _of_ids(root, element.ids)
+        yield from _read_ids(root, element.ids)
 
 
-def _of_compared(root: str, compared: ComparedShards) -> Iterator[tuple[CountKey, Packed]]:
+def _read_compared(root: str, compared: ComparedShards) -> Iterator[tuple[CountKey, Packed]]:
     """Yield what is counted of the rows that only one snapshot has, by bucket.
 
     The gate counts the rows of a damaged old shard as rows that stay.
@@ -222,30 +236,30 @@ def _of_compared(root: str, compared: ComparedShards) -> Iterator[tuple[CountKey
             batches = [*read_shard(path, compared.read_columns, shard.size)]
         except SentenceBeamError as error:
             is_whole = False
-            if shard.is_new and (compared.keys is not None or compared.id_buckets):
+            if compared.needs(shard):
                 yield (KNOWN, 0), RunFact(problem=Problem.from_error(error))
             continue
         if compared.columns is not None:
             blocks += [block_of(batch, shard, compared.columns) for batch in batches]
         if compared.keys is not None:
             keyed += [compared.keys.keyed(batch, shard.is_new) for batch in batches]
-        if compared.id_buckets and shard.is_new:
+        if compared.counts_ids_of(shard):
             hashes.append(hashes_in(batches))
             keep_hashes(root, shard.path, hashes[-1])
     if compared.columns is not None:
         rows = by_bucket(left_over(pa.concat_tables(blocks)), compared.buckets)
-        yield from _keyed(CHANGES, rows if is_whole else [(0, None)])
-    yield from _keyed(DELETES, KeyedRows.from_parts(keyed).by_bucket(compared.buckets))
-    yield from _keyed(IDS, hashes_by_bucket(np.concatenate(hashes), max(1, compared.id_buckets)))
+        yield from _add_keys(CHANGES, rows if is_whole else [(0, None)])
+    yield from _add_keys(DELETES, KeyedRows.from_parts(keyed).by_bucket(compared.buckets))
+    yield from _add_keys(IDS, hashes_by_bucket(np.concatenate(hashes), max(1, compared.id_buckets)))
 
 
-def _keyed(
+def _add_keys(
     what: str, buckets: Iterable[tuple[int, bytes | None]]
 ) -> Iterator[tuple[CountKey, bytes | None]]:
     return (((what, number), rows) for number, rows in buckets)
 
 
-def _of_ids(root: str, batch: ShardsOfIds) -> Iterator[tuple[CountKey, Packed]]:
+def _read_ids(root: str, batch: ShardsOfIds) -> Iterator[tuple[CountKey, Packed]]:
     """Yield the hashes of the shards' ids by bucket."""
     try:
         hashes = np.concatenate([id_hashes(root, path) for path in batch.paths])
@@ -253,7 +267,7 @@ def _of_ids(root: str, batch: ShardsOfIds) -> Iterator[tuple[CountKey, Packed]]:
         # nothing may be committed that names a shard which cannot be read
         yield (KNOWN, 0), RunFact(problem=Problem.from_error(error))
         return
-    yield from _keyed(IDS, hashes_by_bucket(hashes, batch.buckets))
+    yield from _add_keys(IDS, hashes_by_bucket(hashes, batch.buckets))
 
 
 def count_bucket(bucket: tuple[CountKey, Iterable[Any]], run: tuple[str, str]) -> list[RunFact]:
@@ -322,11 +336,3 @@ def previous_duplicate_ids(run: Run) -> int | None:
         return 0
     last = read_result(run.root, run.previous)
     return last.duplicate_ids if last else None
-
-
-def _previous(run: Run) -> Manifest | None:
-    """Return the last snapshot, if it can be read."""
-    try:
-        return last_snapshot(run)
-    except SentenceBeamError:
-        return None

@@ -72,7 +72,7 @@ def check_shards(earlier: Manifest, current: Manifest, run: Run) -> Checked:
     OptionError if one of them is damaged.
     """
     units = earlier.read_units(*COLUMNS)
-    is_back = is_valid(units, "path") & (lookup(units.column("path"), _held(current)) < 0)
+    is_back = is_valid(units, "path") & (lookup(units.column("path"), _read_held(current)) < 0)
     read_all = ShardCheck(earlier.root, run.check_from, ROUND)
     states = [
         read_all.states(units.filter(mask_array(is_back))),
@@ -85,7 +85,7 @@ def check_shards(earlier: Manifest, current: Manifest, run: Run) -> Checked:
     return checked
 
 
-def _held(current: Manifest) -> pa.Array:
+def _read_held(current: Manifest) -> pa.Array:
     """Return the shards of the current snapshot; none if it is damaged, which a rollback mends."""
     try:
         return column(current.shards, "path")

@@ -66,7 +66,7 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
 def death_of(work: Work) -> Death | None:
     """Do the work in a process of its own, and return its death; None if it came to its end."""
     here, there = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=_do, args=(work, there, filesystem_options_as_dict()))
+    process = PROCESSES.Process(target=_run_work, args=(work, there, filesystem_options_as_dict()))
     process.start()
     there.close()
     last = "its first step"
@@ -77,11 +77,9 @@ def death_of(work: Work) -> Death | None:
             break
     process.join()
     code = process.exitcode or 0
-    if code < 0:
-        return Death(last, signal.Signals(-code).name)
-    return None
+    return Death(last, signal.Signals(-code).name) if code < 0 else None
 
 
-def _do(work: Work, there: Connection, options: dict[str, Any]) -> None:
+def _run_work(work: Work, there: Connection, options: dict[str, Any]) -> None:
     set_filesystem_options(options)
     work(there.send)

@@ -67,9 +67,7 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
     text_column = job.columns.text if job.columns.of_text is None else None
     tokenizer = tokenizer_with(job.recipe, job.run.space)
     cut = with_inputs(rows, pieces, job.chunks, tokenizer, text_column)
-    if cut.parts is None:
-        return cut
-    return without_erased_means(cut, job)
+    return cut if cut.parts is None else without_erased_means(cut, job)
 
 
 def _reject_unseen(rows: UnitRows, cut: "list[Pieces]") -> "tuple[UnitRows, list[Pieces]]":
@@ -95,7 +93,7 @@ def with_inputs(
     A kept column of that name gets each piece's text.
     """
     if chunks.combine == "mean":
-        return replace(rows, parts=_parts(rows, cut_texts))
+        return replace(rows, parts=_make_parts(rows, cut_texts))
     cut = as_pieces(rows, cut_texts, text_column)
     if chunks.kind != "late" or not rows.ids:
         return cut
@@ -107,7 +105,7 @@ def with_inputs(
     )
 
 
-def _parts(rows: UnitRows, pieces: "list[Pieces]") -> Parts:
+def _make_parts(rows: UnitRows, pieces: "list[Pieces]") -> Parts:
     texts = [
         [
             prefix_of(rows, n, above) + rows.texts[n][s:e]

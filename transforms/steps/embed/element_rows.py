@@ -185,17 +185,17 @@ class RowEmbedder:
             self._held.append((part, place, texts))
             self._tokens += sum(map(text_tokens, texts))
             if self._tokens >= self.window_tokens:
-                yield from self._turn()
+                yield from self._begin_window()
 
     def finish(self) -> Iterator[EmbeddedElement]:
         """Yield the results of all elements that are still held."""
-        yield from self._turn()
+        yield from self._begin_window()
         while self._ahead:
-            yield from self._embedded(self._ahead.popleft().result())
+            yield from self._give_results(self._ahead.popleft().result())
         self._preparer.shutdown()
         self._finisher.shutdown()
 
-    def _turn(self) -> Iterator[EmbeddedElement]:
+    def _begin_window(self) -> Iterator[EmbeddedElement]:
         """Begin to embed the held elements; yield the results of finished windows.
 
         A window with too many behind it is waited for.
@@ -204,22 +204,22 @@ class RowEmbedder:
         self._held = []
         self._tokens = 0
         if held:
-            started = self._preparer.submit(self._started, held)
-            self._ahead.append(self._finisher.submit(self._finished, started))
+            started = self._preparer.submit(self._start, held)
+            self._ahead.append(self._finisher.submit(self._collect, started))
         while self._ahead and (self._ahead[0].done() or len(self._ahead) > WINDOWS_AHEAD):
-            yield from self._embedded(self._ahead.popleft().result())
+            yield from self._give_results(self._ahead.popleft().result())
 
-    def _started(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[Window, Finish | None]:
+    def _start(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[Window, Finish | None]:
         """Return the window of held elements, and the function that waits for its vectors."""
-        window = self._prepared(held)
+        window = self._prepare(held)
         if window.inputs is None:
             return window, None
-        return window, window.inputs.start(self.encoder(), _nothing)
+        return window, window.inputs.start(self.encoder(), _ignore_batch)
 
-    def _prepared(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
+    def _prepare(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
         watch = Stopwatch()
         bounds = [0, *accumulate(len(texts) for _, _, texts in held)]
-        rows, reasons = self._good_rows(held)
+        rows, reasons = self._select_good_rows(held)
         with watch.time("tokenise_ms"):
             rows, others, not_cut = self._cut(rows)
         reasons |= not_cut
@@ -243,7 +243,7 @@ class RowEmbedder:
             watch,
         )
 
-    def _good_rows(
+    def _select_good_rows(
         self, held: list[tuple[Element, Any, list[Any]]]
     ) -> tuple[UnitRows, dict[int, str]]:
         """Return the rows with a text, and the reasons against the others by place."""
@@ -293,7 +293,7 @@ class RowEmbedder:
         headings = list(chain.from_iterable(pieces.headings for pieces in cut_pieces))
         return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
 
-    def _embedded(self, made: EmbeddedWindow) -> Iterator[EmbeddedElement]:
+    def _give_results(self, made: EmbeddedWindow) -> Iterator[EmbeddedElement]:
         """Yield the results of a window's elements, in order."""
         window = made.window
         self.measured(made.counts, made.figures)
@@ -311,7 +311,7 @@ class RowEmbedder:
             if against:
                 yield EmbeddedElement(place, element.rejected(against), rejected=True)
 
-    def _finished(self, started: "Future[tuple[Window, Finish | None]]") -> EmbeddedWindow:
+    def _collect(self, started: "Future[tuple[Window, Finish | None]]") -> EmbeddedWindow:
         """Return the results of a window, once the model is through with it."""
         window, through = started.result()
         if window.inputs is None or through is None:
@@ -341,5 +341,5 @@ class RowEmbedder:
         return EmbeddedWindow(window, columns, window.owners[kept], reasons, *measured)
 
 
-def _nothing(rows: int, tokens: int) -> None:
+def _ignore_batch(rows: int, tokens: int) -> None:
     """Do nothing after a batch."""

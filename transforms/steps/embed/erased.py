@@ -20,14 +20,14 @@ def without_erased(rows: UnitRows, job: EmbedJob) -> UnitRows:
     Rows that are rejected for another reason are compared first. For documents whose vector will be
     the mean of their pieces see `without_erased_means`.
     """
-    returning = _returning(job)
+    returning = _read_returning(job)
     if returning is None:
         return rows
     texts: list[bytes | None] = [None] * len(rows.ids)
     if returning.texts and job.chunks.combine != "mean":
         texts = [*row_hashes(rows.texts)]
     rows = replace(rows, rejects=[compare_reject(reject, returning) for reject in rows.rejects])
-    return _without(rows, returning, texts)
+    return _reject_erased(rows, returning, texts)
 
 
 def without_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
@@ -35,19 +35,18 @@ def without_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
 
     The row hash of such a document covers its pieces, which are known only now.
     """
-    returning = _returning(job)
+    returning = _read_returning(job)
     if returning is None or not returning.texts:
         return rows
-    return _without(rows, returning, hashes_of(rows))
+    return _reject_erased(rows, returning, hashes_of(rows))
 
 
-def _returning(job: EmbedJob) -> Returning | None:
-    if job.run.forgotten is None:
-        return None
-    return returning(job.root, job.run.forgotten)
+def _read_returning(job: EmbedJob) -> Returning | None:
+    forgotten = job.run.forgotten
+    return returning(job.root, forgotten) if forgotten is not None else None
 
 
-def _without(rows: UnitRows, returning: Returning, texts: Iterable[bytes | None]) -> UnitRows:
+def _reject_erased(rows: UnitRows, returning: Returning, texts: Iterable[bytes | None]) -> UnitRows:
     names = [returning.find(row_id, text) for row_id, text in zip(rows.ids, texts, strict=True)]
     erased = [erased_row(name) for name in names if name is not None]
     if not erased:

@@ -28,9 +28,7 @@ class Finisher:
 
     @cached_property
     def _fitted(self) -> FittedMoments | None:
-        if self._calibration:
-            return FittedMoments.from_info(self._calibration.info)
-        return None
+        return FittedMoments.from_info(self._calibration.info) if self._calibration else None
 
     def moved(self, vectors: Vectors) -> tuple[float, ...]:
         """Return the sums that compare final vectors with those of the calibration's fit.

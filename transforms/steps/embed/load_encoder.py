@@ -55,12 +55,11 @@ def load_encoder(job: EmbedJob) -> "Encoder":
 
     Raises SpaceMismatchError if the files here make another space than the run's.
     """
-    if job.calibration is not None:
-        calibration: Calibration | None = read_calibration(job.calibration)
-    else:
-        calibration = kept_calibration(job.root, job.run.space)
-    int8 = kept_int8(job.root, job.run.space)
-    encoder = encoder_of(job.recipe, job.machine, calibration, of_floats(job.run.space), int8)
+    folder = job.calibration
+    space = job.run.space
+    calibration = read_calibration(folder) if folder else kept_calibration(job.root, space)
+    int8 = kept_int8(job.root, space)
+    encoder = encoder_of(job.recipe, job.machine, calibration, of_floats(space), int8)
     check_chunks(encoder, job.chunks)
     return encoder
 

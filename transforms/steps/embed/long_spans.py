@@ -17,8 +17,12 @@ def cut_long(span: Span, job: EmbedJob) -> Iterator[list[UnitFile]]:
 
     The units are those that `read_units` yields. Raises the errors of reading files.
     """
+    if _cuts_later(job):
+        units = read_span(span, job.columns, job.run.unit_tokens)
+    else:
+        units = read_units([span], job)
     unit_files: list[UnitFile] = []
-    for rows in _units(span, job):
+    for rows in units:
         path = storage.join(job.root, layout.unit_rows(job.run.id, rows.name))
         storage.storage_of(path).put_if_absent(path, pack_rows(rows))
         unit_files.append(UnitFile(rows.name, span.file, rows.start, rows.stop, path))
@@ -27,12 +31,6 @@ def cut_long(span: Span, job: EmbedJob) -> Iterator[list[UnitFile]]:
             unit_files = []
     if unit_files:
         yield unit_files
-
-
-def _units(span: Span, job: EmbedJob) -> Iterator[UnitRows]:
-    if _cuts_later(job):
-        return read_span(span, job.columns, job.run.unit_tokens)
-    return read_units([span], job)
 
 
 def _cuts_later(job: EmbedJob) -> bool:

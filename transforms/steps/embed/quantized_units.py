@@ -41,19 +41,11 @@ def measure(unit: UnitRecord, root: str) -> Measured:
     if unit.path is None:
         return Measured()
     try:
-        return Measured(_ranges(storage.join(root, unit.path)))
+        batches = read_shard(storage.join(root, unit.path), ["embedding"])
+        ranges = (Ranges.from_vectors(as_matrix(batch.column(0))) for batch in batches)
+        return Measured(reduce(Ranges.merge, ranges))
     except SentenceBeamError as error:
         return Measured(problem=Problem.from_error(error))
-
-
-def _ranges(path: str) -> Ranges:
-    return reduce(
-        Ranges.merge,
-        (
-            Ranges.from_vectors(as_matrix(batch.column(0)))
-            for batch in read_shard(path, ["embedding"])
-        ),
-    )
 
 
 def keep(measured: Measured, run: Run) -> Iterator[RunFact | Problem]:

@@ -80,12 +80,10 @@ class DictRow:
 
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix of the pieces of its rows; a missing field adds nothing."""
-        parts = prefix.around_headings(self._value_as_text)
-        if all(map(is_utf8, parts)):
-            return [parts]
-        return [None]
+        parts = prefix.around_headings(self._read_as_text)
+        return [parts if all(map(is_utf8, parts)) else None]
 
-    def _value_as_text(self, name: str) -> str | None:
+    def _read_as_text(self, name: str) -> str | None:
         return value_as_text(plain_value(value_at(dict(self.row), name)))
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
@@ -99,33 +97,24 @@ class DictRow:
 
 
 @dataclass(frozen=True)
-class NamedRow:
-    """A row that has named fields; `make` makes another of them."""
+class NamedRow(DictRow):
+    """The mapping of a row that has named fields; `make` makes another of them."""
 
-    row: Any
     make: MakeRow
-
-    def names(self) -> Sequence[str]:
-        """Return the names of the fields."""
-        return list(self.row._asdict())
-
-    def texts(self, field: str) -> list[Any]:
-        """Return the text as a dict's."""
-        return DictRow(self.row._asdict()).texts(field)
 
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix as a dict's. Raises OptionError for a missing field."""
         check_prefix(prefix, self.names())
-        return DictRow(self.row._asdict()).before(prefix)
+        return super().before(prefix)
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield the rows as those of a dict, made by `make`."""
-        for made in DictRow(self.row._asdict()).embedded(owners, columns, first):
+        for made in super().embedded(owners, columns, first):
             yield self.make(**made)
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
         """Return the row as that of a dict, made by `make`."""
-        return self.make(**DictRow(self.row._asdict()).rejected(reasons))
+        return self.make(**super().rejected(reasons))
 
 
 @dataclass(frozen=True)
@@ -150,12 +139,9 @@ class Pair:
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield (id, vector); for a piece ((id, piece), vector)."""
         for place in range(first, first + len(owners)):
-            own_fields = columns.fields(place)
-            if "piece" in own_fields:
-                name = (self.row[0], own_fields["piece"])
-            else:
-                name = self.row[0]
-            yield name, own_fields["embedding"]
+            added = columns.fields(place)
+            name = (self.row[0], added["piece"]) if "piece" in added else self.row[0]
+            yield name, added["embedding"]
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
         """Return (id, text, reason) of a pair that was not embedded."""
@@ -188,20 +174,13 @@ class ArrowRows:
         """Return the prefix of each row, as for a dict. Raises OptionError for a missing column."""
         check_prefix(prefix, self.names())
         prefixes: list[Before] = []
-        for batch in self._batches():
+        batches = [self.rows] if isinstance(self.rows, pa.RecordBatch) else self.rows.to_batches()
+        for batch in batches:
             rows, reasons = named_values(batch, prefix.columns)
             bad = reasons or [None] * len(rows)
             for row, reason in zip(rows, bad, strict=True):
-                if reason:
-                    prefixes.append(None)
-                else:
-                    prefixes.append(prefix.around_headings(row.get))
+                prefixes.append(None if reason else prefix.around_headings(row.get))
         return prefixes
-
-    def _batches(self) -> list[pa.RecordBatch]:
-        if isinstance(self.rows, pa.RecordBatch):
-            return [self.rows]
-        return self.rows.to_batches()
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield one batch of its embedded rows, with added columns; none without rows."""
@@ -239,7 +218,7 @@ def elements_of(
     """
     if isinstance(row, pa.RecordBatch | pa.Table):
         texts = ArrowRows(row).texts(field)
-        for start, stop in _parts([text_tokens(text) for text in texts], most_tokens):
+        for start, stop in _split([text_tokens(text) for text in texts], most_tokens):
             yield ArrowRows(row.slice(start, stop - start)), texts[start:stop]
         return
     element: Element
@@ -247,7 +226,7 @@ def elements_of(
         check_keys(row)
         element = DictRow(row)
     elif hasattr(row, "_asdict"):
-        element = NamedRow(row, make)
+        element = NamedRow(row._asdict(), make)
     elif isinstance(row, tuple) and len(row) == 2:
         element = Pair(row)
     else:
@@ -290,7 +269,7 @@ def text_tokens(text: Any) -> int:
     return estimated_tokens(length, 1)
 
 
-def _parts(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
+def _split(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
     """Yield the bounds of parts of about `most` tokens; at least one part."""
     start = 0
     held = 0

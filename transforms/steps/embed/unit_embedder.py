@@ -105,12 +105,12 @@ class UnitEmbedder:
                 prepared = ahead(
                     preparer, starmap(self.prepare, ahead(reader, with_watch(units, read_ms)))
                 )
-                yield from self._embedded(prepared, writer, cancelled)
+                yield from self._hand_over(prepared, writer, cancelled)
             except (KeyboardInterrupt, GeneratorExit):
                 cancelled.set()
                 raise
 
-    def _embedded(
+    def _hand_over(
         self,
         prepared: Iterator[UnitRecord | UnitWork],
         writer: Executor,
@@ -123,11 +123,11 @@ class UnitEmbedder:
             if isinstance(item, UnitWork):
                 item.watch.set("wait_ms", waited)
                 item.watch.set("queue", sum(not unit.done() for unit in writing))
-                through = self._started(item, cancelled)
+                through = self._start(item, cancelled)
                 writing.append(writer.submit(self._write, item, through, first))
                 first = False
             else:
-                writing.append(_done(item))
+                writing.append(_make_done(item))
             while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
                 yield writing.popleft().result()
         while writing:
@@ -151,30 +151,23 @@ class UnitEmbedder:
             )
         with watch.time("reuse_ms"):
             first, inverse = collapse(hashes)
-            vectors_before = self._found(rows, items_at(hashes, first))
+            vectors_before = self._find_vectors(rows, items_at(hashes, first))
         new = np.delete(np.arange(len(first)), vectors_before.places)
-        inputs = self._inputs(rows, items_at(first, new.tolist()), watch) if len(new) else None
+        inputs = self._make_inputs(rows, items_at(first, new.tolist()), watch) if len(new) else None
         unit = replace(unit, rows=replace(rows, parts=None, windows=None))
+        work = UnitWork(unit, inverse, vectors_before, inputs, watch)
         if inputs is None:
-            return UnitWork(unit, inverse, vectors_before, None, watch)
+            return work
         words = self.encoder().words(inputs.tokenized)
-        return UnitWork(
-            unit,
-            inverse,
-            vectors_before,
-            inputs,
-            watch,
-            int(words.known.sum()),
-            int(words.unknown.sum()),
-        )
+        return replace(work, known=int(words.known.sum()), unknown=int(words.unknown.sum()))
 
-    def _inputs(self, rows: UnitRows, places: list[int], watch: Stopwatch) -> Inputs:
+    def _make_inputs(self, rows: UnitRows, places: list[int], watch: Stopwatch) -> Inputs:
         with watch.time("load_ms"):
             encoder = self.encoder()
         with watch.time("tokenise_ms"):
             return inputs_of(rows, places, encoder)
 
-    def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
+    def _find_vectors(self, rows: UnitRows, hashes: list[bytes]) -> Found:
         """Return the last snapshot's vectors of these texts that stay usable."""
         reused = self.last.of_unit(rows).find(hashes)
         if reused.vectors is None or self.last.is_final:
@@ -182,12 +175,10 @@ class UnitEmbedder:
         good, vectors = self.finisher.finish(reused.vectors)
         return replace(reused, places=reused.places[good], vectors=vectors)
 
-    def _started(
-        self, item: UnitWork, cancelled: threading.Event
-    ) -> "Callable[[], Embedded | None]":
+    def _start(self, item: UnitWork, cancelled: threading.Event) -> "Callable[[], Embedded | None]":
         """Hand the unit to the model; return the function that waits for its vectors."""
         if item.inputs is None:
-            return _no_vectors
+            return lambda: None  # all vectors are reused
         return item.inputs.start(self.encoder(), self.on_batch, cancelled)
 
     def _write(
@@ -199,10 +190,10 @@ class UnitEmbedder:
         if embedded is not None and not first:  # the model may have been busy with the unit before
             item.watch.set("wait_ms", min(item.watch.figures["wait_ms"], 1000 * embedded.idle))
         with item.watch.time("write_ms"):
-            record = self._written(item, embedded)
+            record = self._write_vectors(item, embedded)
         return replace(record, measures=item.watch.figures)
 
-    def _written(self, item: UnitWork, embedded: "Embedded | None") -> UnitRecord:
+    def _write_vectors(self, item: UnitWork, embedded: "Embedded | None") -> UnitRecord:
         vectors, status = merge_found_and_embedded(item, embedded)
         unit = item.unit
         inverse = item.inverse
@@ -220,10 +211,6 @@ class UnitEmbedder:
         if embedded is not None:
             counts = replace(counts, device=self.encoder().device_names)
         return self.store.write(unit, vectors, late, counts, item.watch)
-
-
-def _no_vectors() -> None:
-    """Return nothing for a unit whose vectors are all reused."""
 
 
 def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:
@@ -250,7 +237,7 @@ def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
         yield item  # type: ignore[misc]
 
 
-def _done(record: UnitRecord) -> "Future[UnitRecord]":
+def _make_done(record: UnitRecord) -> "Future[UnitRecord]":
     """Return a future that has the record already."""
     future: Future[UnitRecord] = Future()
     future.set_result(record)
@@ -274,9 +261,7 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
 
 def items_at(items: list[Item], places: list[int]) -> list[Item]:
     """Return the items at these places, each once and in order."""
-    if len(places) == len(items):
-        return items
-    return [items[i] for i in places]
+    return items if len(places) == len(items) else [items[i] for i in places]
 
 
 def merge_found_and_embedded(
@@ -357,12 +342,12 @@ def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, lis
     first = np.array(list(reasons), np.int64)
     bad = np.isin(np.arange(len(status)), first)
     if rows.pieces is not None:
-        first, bad = _of_whole_documents(rows, bad)
+        first, bad = _find_bad_documents(rows, bad)
     late = [rows.reject(place, reasons[place]) for place in first.tolist()]
     return np.flatnonzero(~bad), late
 
 
-def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _find_bad_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first bad piece of each document with one, and its document's rows.
 
     The latter is bool [rows]. Raises DataGateError for a document of which other units have pieces

@@ -49,20 +49,18 @@ class Counted:
     problem: Problem | None = None
 
     def merge(self, other: "Counted") -> "Counted":
-        """The counts of both parts; of two problems the one whose message sorts first."""
+        """Return the counts of both parts; of two problems the one whose message sorts first."""
         counted_parts = [
             counted.statistics for counted in (self, other) if counted.statistics is not None
         ]
         statistics = reduce(operator.add, counted_parts) if counted_parts else None
         problems = [counted.problem for counted in (self, other) if counted.problem is not None]
-        problem = None
-        if problems:
-            problem = min(problems, key=lambda each: each.message)
+        problem = min(problems, key=lambda each: each.message, default=None)
         return Counted(statistics, self.rejected + other.rejected, problem)
 
 
 def plan_spans(file: InputFile, text_column: str) -> Iterator[Span | Problem]:
-    """The spans of a file, or why it cannot be read."""
+    """Yield the spans of a file, or the problem with it."""
     try:
         yield from plan_reading(file, Columns(text_column))
     except SentenceBeamError as error:
@@ -77,20 +75,20 @@ class SpanCounter:
         self._tokenizer: TextTokenizer | None = None
 
     def count(self, span: Span | Problem) -> Iterator[Counted]:
-        """The statistics of each of a span's units."""
+        """Yield the statistics of each of a span's units."""
         if isinstance(span, Problem):
             yield Counted(problem=span)
             return
         try:
             for unit in read_span(span, Columns(self._job.text_column), UNIT_TOKENS):
                 with progress.stage("counting tokens", things="rows"):
-                    counted = self._statistics(unit.texts)
+                    counted = self._count_tokens(unit.texts)
                     progress.step(len(unit.texts))
                 yield Counted(counted, len(unit.rejects))
         except SentenceBeamError as error:
             yield Counted(problem=Problem.from_error(error))
 
-    def _statistics(self, texts: list[str]) -> "TokenStatistics":
+    def _count_tokens(self, texts: list[str]) -> "TokenStatistics":
         from sentence_beam.transforms.pooling import TokenStatistics
 
         tokenizer = self._load()
@@ -119,7 +117,7 @@ class SpanCounter:
 
 def write_statistics(counted: Counted, job: CountJob) -> FitResult:
     """Write the statistics, the file that makes them whole last, and how the run ended."""
-    result = _result(counted, job)
+    result = _make_result(counted, job)
     if result.exit_code == 0 and counted.statistics is not None:
         for name, data in counted.statistics.to_files().items():
             storage.overwrite(storage.join(job.output, name), data)
@@ -127,7 +125,7 @@ def write_statistics(counted: Counted, job: CountJob) -> FitResult:
     return result
 
 
-def _result(counted: Counted, job: CountJob) -> FitResult:
+def _make_result(counted: Counted, job: CountJob) -> FitResult:
     statistics = counted.statistics
     if counted.problem is not None or statistics is None or statistics.documents == 0:
         empty = OptionError("--input holds no row with text; check --input and --text-column")

@@ -8,6 +8,7 @@ import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class GatherJob:
         return sample_threshold(self.want + 6 * math.isqrt(self.want) + 6, self.rows)
 
     def path(self, number: int) -> str:
-        """The file of a numbered part."""
+        """Return the file of a numbered part."""
         return f"{self.prefix}-{number}.npz"
 
 
@@ -61,9 +62,7 @@ class Gathered:
         if problems:
             return Gathered(problem=min(problems, key=lambda problem: problem.message))
         fitted = [some.moments for some in (self, other) if some.moments is not None]
-        moments = next(iter(fitted), None)
-        if len(fitted) == 2:
-            moments = fitted[0].merge(fitted[1])
+        moments = reduce(Moments.merge, fitted) if fitted else None
         return Gathered(moments, self.samples + other.samples)
 
 
@@ -74,24 +73,22 @@ def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
     sampled: list[tuple[np.ndarray, np.ndarray]] = []
     try:
         with progress.stage("reading the store", job.rows, "rows"):
-            for keys, rows in _blocks(shards, job):
+            for keys, rows in _read_rows(shards, job):
                 chosen = select(keys, job.below)
                 sampled.append((keys[chosen], rows[chosen]))
                 if job.whole:
                     block = Moments.from_rows(rows)
-                    if moments is not None:
-                        block = moments.merge(block)
-                    moments = block
+                    moments = block if moments is None else moments.merge(block)
                 progress.step(len(rows))
     except SentenceBeamError as error:
         return Gathered(problem=Problem.from_error(error))
-    return Gathered(moments, _left(sampled, job, number))
+    return Gathered(moments, _write_sample(sampled, job, number))
 
 
-def _left(
+def _write_sample(
     sampled: list[tuple[np.ndarray, np.ndarray]], job: GatherJob, number: int
 ) -> tuple[str, ...]:
-    """The file that a part's sample is left in; none if it has none."""
+    """Write a part's sample into a file and return its path; none without rows."""
     if not any(len(keys) for keys, _ in sampled):
         return ()
     data = io.BytesIO()
@@ -101,8 +98,8 @@ def _left(
     return (job.path(number),)
 
 
-def _blocks(shards: tuple[str, ...], job: GatherJob) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Keys uint64 [n] and pooled vectors float32 [n, p], block by block."""
+def _read_rows(shards: tuple[str, ...], job: GatherJob) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield keys uint64 [n] and pooled vectors float32 [n, p], block by block."""
     for path in shards:
         start = 0
         for rows, batch in read_pooled(path, job.normalized, ("id", "row_hash")):
@@ -118,7 +115,7 @@ def _blocks(shards: tuple[str, ...], job: GatherJob) -> Iterator[tuple[np.ndarra
             start += len(rows)
 
 
-def _arrays_of(path: str) -> dict[str, np.ndarray]:
+def _read_arrays(path: str) -> dict[str, np.ndarray]:
     data = storage.read_bytes(path)
     with refuse_damage(f"{path} is not what the run wrote", "run again"):
         return dict(np.load(io.BytesIO(data), allow_pickle=False))
@@ -126,10 +123,7 @@ def _arrays_of(path: str) -> dict[str, np.ndarray]:
 
 def take_sample(gathered: Gathered, want: int) -> np.ndarray:
     """Return the sample, float32 [n, p], by ascending key, an order that never changes."""
-    samples = [_arrays_of(path) for path in sorted(gathered.samples)]
+    samples = [_read_arrays(path) for path in sorted(gathered.samples)]
     keys = np.concatenate([np.empty(0, np.uint64), *(arrays["keys"] for arrays in samples)])
-    if samples:
-        rows = np.concatenate([arrays["rows"] for arrays in samples])
-    else:
-        rows = np.empty((0, 0), np.float32)
-    return rows[np.argsort(keys, kind="stable")[:want]]
+    rows = [arrays["rows"] for arrays in samples] or [np.empty((0, 0), np.float32)]
+    return np.concatenate(rows)[np.argsort(keys, kind="stable")[:want]]

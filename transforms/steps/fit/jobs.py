@@ -28,15 +28,8 @@ from sentence_beam.transforms.store.shards.shard_reading import is_narrow
 
 OF_STORES = ("store", "sample")  # options that token statistics have no use for
 OF_CORPORA = (
-    "input",
-    "model",
-    "revision",
-    "format",
-    "delimiter",
-    "csv",
-    "json_rows",
-    "text_column",
-)
+    "input", "model", "revision", "format", "delimiter", "csv", "json_rows", "text_column",
+)  # fmt: skip
 
 
 def counts_tokens(options: FitOptions) -> bool:
@@ -98,12 +91,9 @@ def calibration_job(
     if not shards:
         raise OptionError(f"{store.root} holds no rows; a calibration cannot be fitted on it")
     affine = spec.name in AFFINE
-    want = sample
-    if not want and affine:
-        want = SHOWN_ROWS
     gather = GatherJob(
         prefix=storage.join(output, f"sample-{run}"),
-        want=want or FLOW_SAMPLE,
+        want=sample or (SHOWN_ROWS if affine else FLOW_SAMPLE),
         rows=manifest.rows.stored,
         normalized=store.space.normalize,
         whole=affine and sample is None,

@@ -40,7 +40,7 @@ def check_fits(calibration: Calibration | None, manifest: Manifest, named: str) 
 
 def recalibrating_run(manifest: Manifest, run_id: str, calibration: Calibration | None) -> Run:
     """Return the run that writes the same rows under the calibration (None: without one)."""
-    space = _calibrated_space(manifest, calibration)
+    space = _calibrate_space(manifest, calibration)
     chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
     ranges = fitting(manifest.ranges, space)
     return replace(
@@ -48,13 +48,11 @@ def recalibrating_run(manifest: Manifest, run_id: str, calibration: Calibration 
     )
 
 
-def _calibrated_space(manifest: Manifest, calibration: Calibration | None) -> Space:
+def _calibrate_space(manifest: Manifest, calibration: Calibration | None) -> Space:
     if calibration is not None:
         return manifest.space.calibrated(calibration.digest, calibration.dim)
     kept = kept_calibration(manifest.root, manifest.space)
-    if kept:
-        return manifest.space.calibrated(None, kept.info["input_dim"])
-    return manifest.space
+    return manifest.space.calibrated(None, kept.info["input_dim"]) if kept else manifest.space
 
 
 class Recalibration:
@@ -73,24 +71,24 @@ class Recalibration:
     def write(self, unit: UnitRecord) -> UnitRecord:
         """Write a unit with the new calibration. Raises DataGateError if a row gets no vector."""
         with progress.stage("recalibrating", self._units, "units"):
-            made = self._recalibrated(unit)
+            made = self._recalibrate(unit)
             progress.step()
         return made
 
-    def _recalibrated(self, unit: UnitRecord) -> UnitRecord:
+    def _recalibrate(self, unit: UnitRecord) -> UnitRecord:
         if not unit.path:
             return reused(unit)
         prepared, rows = read_written(self._run.root, unit, self._store, self._run.generation)
         finished = self._store.finished(prepared)
         if finished is not None:
             return reused(finished)
-        vectors = self._final(storage.join(self._run.root, unit.path), rows)
+        vectors = self._finish(storage.join(self._run.root, unit.path), rows)
         counts = UnitCounts(
             embedded=0, reused=unit.rows, duplicates=0, moved=self._finisher.moved(vectors)
         )
         return self._store.write(prepared, vectors, [], counts)
 
-    def _final(self, path: str, rows: pa.RecordBatch) -> Vectors:
+    def _finish(self, path: str, rows: pa.RecordBatch) -> Vectors:
         good, vectors = self._finisher.finish(stored_vectors(rows, self._old, final=False))
         if len(good) < rows.num_rows:
             lost = next(row for row in range(rows.num_rows) if row not in set(good.tolist()))

@@ -50,19 +50,19 @@ def fit(gathered: Gathered, job: FitJob) -> FitResult:
     try:
         if gathered.problem is not None:
             raise gathered.problem.error()
-        outcome = _fitted(gathered, job)
+        outcome = _fit_sample(gathered, job)
     except SentenceBeamError as error:
         problem = Problem.from_error(error)
         result = FitResult(job.run, problem.exit_code, problem.message)
     else:
-        result = FitResult(job.run, 0, "", _figures(outcome))
+        result = FitResult(job.run, 0, "", _list_figures(outcome))
         for name, data in outcome.calibration.to_files().items():
             storage.overwrite(storage.join(job.output, name), data)
     write_result(job.output, result)
     return result
 
 
-def _fitted(gathered: Gathered, job: FitJob) -> Outcome:
+def _fit_sample(gathered: Gathered, job: FitJob) -> Outcome:
     rows = take_sample(gathered, job.gather.want)
     with progress.stage(f"fitting {job.method}"):
         return fit_calibration(
@@ -76,7 +76,7 @@ def _tell(step: int, steps: int, loss: float) -> None:
     logging.getLogger(__name__).info(text)
 
 
-def _figures(outcome: Outcome) -> dict[str, Any]:
+def _list_figures(outcome: Outcome) -> dict[str, Any]:
     info = outcome.calibration.info
     return {
         "method": info["method"],

@@ -23,12 +23,12 @@ def erased_from_index(manifest: Manifest, selected: SelectedRows) -> ErasedFromI
     """
     if manifest.index is None:
         return None
-    segments = _segments(manifest.root, manifest.index, selected)
-    crowded = _crowded(manifest.root, manifest.index, selected)
+    segments = _find_segments(manifest.root, manifest.index, selected)
+    crowded = _find_crowded(manifest.root, manifest.index, selected)
     return ErasedFromIndex(tuple(segments), tuple(crowded))
 
 
-def _segments(root: str, index: IndexEntry, selected: SelectedRows) -> list[int]:
+def _find_segments(root: str, index: IndexEntry, selected: SelectedRows) -> list[int]:
     """Return the segments of which a deleted row has one of the ids or texts."""
     ids = pa.array(sorted(selected.texts), pa.string())
     texts = pa.array(sorted(selected.hashes), pa.binary(16))
@@ -44,7 +44,7 @@ def _segments(root: str, index: IndexEntry, selected: SelectedRows) -> list[int]
     return numbers
 
 
-def _crowded(root: str, index: IndexEntry, selected: SelectedRows) -> list[str]:
+def _find_crowded(root: str, index: IndexEntry, selected: SelectedRows) -> list[str]:
     """Return the erased texts, hashes in hex, among those that are too many to be held out."""
     path = storage.join(root, index.queries.path)
     with name_damage(path):

@@ -65,14 +65,14 @@ class Erasure:
             ForgottenRow(
                 hash_of_id(key, name),
                 self.selected.by_id,
-                _hashes(key, texts.rows - shared),
-                _hashes(key, texts.documents),
+                _hash_texts(key, texts.rows - shared),
+                _hash_texts(key, texts.documents),
             )
             for name, texts in self.selected.texts.items()
         )
 
 
-def _hashes(key: bytes, texts: set[bytes]) -> tuple[str, ...]:
+def _hash_texts(key: bytes, texts: set[bytes]) -> tuple[str, ...]:
     return tuple(sorted(hash_of_text(key, text) for text in texts))
 
 
@@ -107,7 +107,7 @@ def begin_erasure(erasure: Erasure, run_id: str) -> Run:
         ids=tuple(erasure.hashed_ids),
         units=tuple(selected.units(manifest)),
         snapshots=tuple(snapshots(root)),
-        results=tuple(_results_with(root, {*selected.texts})),
+        results=tuple(_find_results(root, {*selected.texts})),
         fitted=fits_of(manifest),
     )
     write_rows(root, rows)
@@ -116,7 +116,7 @@ def begin_erasure(erasure: Erasure, run_id: str) -> Run:
     return run
 
 
-def _results_with(root: str, ids: set[str]) -> Iterator[str]:
+def _find_results(root: str, ids: set[str]) -> Iterator[str]:
     """Yield the records of failed runs whose line quotes one of the ids."""
     phrases = [name for name in ids if _WORDS.fullmatch(name) is None]
     for summary in run_summaries(root):

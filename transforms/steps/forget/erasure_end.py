@@ -5,6 +5,7 @@ They can be taken again, by whoever writes to the store next.
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
@@ -29,8 +30,9 @@ def finish_erasure(current: Manifest) -> str | None:
     root = current.root
     with _naming_disk_errors(root):
         rubbish = find_unnamed(current, layout.erasure(record.run))
-        removed = {kind: number for kind, (number, _) in rubbish.by_kind.items()}
-        record = record.with_removed(removed)
+        if not record.removed:  # an earlier attempt may have said it
+            removed = {kind: number for kind, (number, _) in rubbish.by_kind.items()}
+            record = replace(record, removed=removed)
         write_record(root, record)
         remove(rubbish)
         results = [*record.results, layout.REPORT, layout.PAGE]

@@ -1,7 +1,7 @@
 """The record of an erasure from before its commit until its receipt: a killed one goes on by it."""
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import refuse_damage
@@ -33,12 +33,6 @@ class ErasureRecord(JsonEntry):
     results: tuple[str, ...]
     fitted: tuple[str, ...]
     removed: dict[str, int] = field(default_factory=dict)
-
-    def with_removed(self, removed: dict[str, int]) -> "ErasureRecord":
-        """Return the record of what is about to be removed, unless an earlier attempt said it."""
-        if self.removed:
-            return self
-        return replace(self, removed=removed)
 
 
 def write_record(root: str, record: ErasureRecord) -> None:

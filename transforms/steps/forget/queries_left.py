@@ -10,6 +10,7 @@ from sentence_beam.transforms.steps.forget.select import SelectedRows
 from sentence_beam.transforms.steps.watch.draw import drawn_id, keys_of
 from sentence_beam.transforms.store.entries import WatchEntry
 from sentence_beam.transforms.store.watched import (
+    WatchedQueries,
     answers_to_bytes,
     digest_of_queries,
     keep_watch_file,
@@ -34,16 +35,7 @@ def queries_left(root: str, watch: WatchEntry | None, selected: SelectedRows) ->
     if watch is None:
         return QueriesLeft(None)
     queries = read_queries(root, watch)
-    gone = {text for texts in selected.texts.values() for text in (*texts.rows, *texts.documents)}
-    hashes = as_hashes(pa.array(sorted(gone), pa.binary(16)))
-    drawn = {drawn_id(key) for key in keys_of(hashes).tolist()}
-    stay = [
-        place
-        for place, (name, text) in enumerate(
-            zip(queries.ids, row_hashes(queries.texts), strict=True)
-        )
-        if name not in drawn and text not in gone
-    ]
+    stay = _find_left(queries, selected)
     removed = len(queries.ids) - len(stay)
     if not stay:
         return QueriesLeft(None, removed)
@@ -64,3 +56,12 @@ def queries_left(root: str, watch: WatchEntry | None, selected: SelectedRows) ->
         digest=digest_of_queries(some.ids, some.texts, watch.k),
     )
     return QueriesLeft(entry, removed)
+
+
+def _find_left(queries: WatchedQueries, selected: SelectedRows) -> list[int]:
+    """Return the places of the queries that are no text of the rows and were not drawn from one."""
+    gone = {text for texts in selected.texts.values() for text in (*texts.rows, *texts.documents)}
+    hashes = as_hashes(pa.array(sorted(gone), pa.binary(16)))
+    drawn = {drawn_id(key) for key in keys_of(hashes).tolist()}
+    rows = enumerate(zip(queries.ids, row_hashes(queries.texts), strict=True))
+    return [place for place, (name, text) in rows if name not in drawn and text not in gone]

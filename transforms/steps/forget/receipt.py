@@ -28,7 +28,7 @@ def fits_of(manifest: Manifest) -> tuple[str, ...]:
     """Return a line for each part of a snapshot that was fitted on its rows, with its digest."""
     lines = []
     if manifest.space.calibration is not None:
-        lines.append(_calibration(manifest, manifest.space.calibration))
+        lines.append(_describe_calibration(manifest, manifest.space.calibration))
     if manifest.index is not None and manifest.index.trained.rows:
         trained = manifest.index.trained
         rows = counted(trained.rows, "row")
@@ -36,12 +36,12 @@ def fits_of(manifest: Manifest) -> tuple[str, ...]:
     if manifest.ranges is not None:
         rows = counted(manifest.rows.stored, "row")
         lines.append(f"bounds of {manifest.space.precision}: over {rows}")
-    tables = sorted({*_tables(manifest.space.pooler)})
+    tables = sorted({*_find_tables(manifest.space.pooler)})
     lines += [f"token statistics {digest}: over texts of their own fit" for digest in tables]
     return tuple(lines)
 
 
-def _calibration(manifest: Manifest, digest: str) -> str:
+def _describe_calibration(manifest: Manifest, digest: str) -> str:
     """Return the line about a snapshot's calibration, which may be fitted on another store."""
     try:
         calibration = kept_calibration(manifest.root, manifest.space)
@@ -52,17 +52,17 @@ def _calibration(manifest: Manifest, digest: str) -> str:
     return f"calibration {digest}: means over {rows}"
 
 
-def _tables(pooler: Any) -> Iterator[str]:
+def _find_tables(pooler: Any) -> Iterator[str]:
     """Yield the digests of the token statistics of a pooler, whose parts are nested."""
     if isinstance(pooler, Mapping):
         table = pooler.get("table")
         if isinstance(table, str):
             yield table
         for value in pooler.values():
-            yield from _tables(value)
+            yield from _find_tables(value)
     elif isinstance(pooler, list | tuple):
         for value in pooler:
-            yield from _tables(value)
+            yield from _find_tables(value)
 
 
 def write_receipt(

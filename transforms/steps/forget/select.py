@@ -93,12 +93,12 @@ def select(current: Manifest, options: ForgetOptions, already: set[str]) -> Sele
     selected = SelectedRows(by_id=current.options.id_column is not None)
     ids = set(options.id)
     if options.where is not None:
-        ids |= _matching_ids(current, options.where, selected)
+        ids |= _match_ids(current, options.where, selected)
     selected.texts = {name: TextHashes() for name in ids}
     sizes = {unit["path"]: unit for unit in current.shards.to_pylist()}
     wanted = pa.array(sorted(ids), pa.string())
-    _find(current.root, _holders(current.root, sizes, wanted), selected, wanted)
-    _find_earlier(current, _earlier_shards(current) - sizes.keys(), selected)
+    _find(current.root, _list_holders(current.root, sizes, wanted), selected, wanted)
+    _find_earlier(current, _list_earlier_shards(current) - sizes.keys(), selected)
     if not selected.by_id:
         _find_same_texts(current.root, [*sizes], selected)
     _find_rejects(current, selected)
@@ -127,7 +127,7 @@ def name_damage(path: str) -> Iterator[None]:
         ) from error
 
 
-def _earlier_shards(current: Manifest) -> set[str]:
+def _list_earlier_shards(current: Manifest) -> set[str]:
     """Return the shards of all other snapshots that can be read."""
     shards: set[str] = set()
     for run in snapshots(current.root):
@@ -138,7 +138,7 @@ def _earlier_shards(current: Manifest) -> set[str]:
     return shards
 
 
-def _matching_ids(current: Manifest, where: str, selected: SelectedRows) -> set[str]:
+def _match_ids(current: Manifest, where: str, selected: SelectedRows) -> set[str]:
     """Return the ids of the rows of the current snapshot that match an expression."""
     expression = checked(where, dataset_of(current).schema)
     ids: set[str] = set()
@@ -165,7 +165,7 @@ def _read(path: str) -> pa.Table:
     return pa.table({"id": pa.array([], pa.string()), "row_hash": pa.array([], pa.binary(16))})
 
 
-def _holders(root: str, paths: Iterable[str], ids: pa.StringArray) -> list[str]:
+def _list_holders(root: str, paths: Iterable[str], ids: pa.StringArray) -> list[str]:
     """Return the shards that may hold a row with one of the ids, by the kept hashes of their ids.
 
     A shard without kept hashes may hold any row.
@@ -184,7 +184,7 @@ def _holders(root: str, paths: Iterable[str], ids: pa.StringArray) -> list[str]:
         return [path for path, holds in zip(every, pool.map(may_hold, every), strict=True) if holds]
 
 
-def _tables(root: str, paths: list[str]) -> Iterator[tuple[str, pa.Table]]:
+def _read_tables(root: str, paths: list[str]) -> Iterator[tuple[str, pa.Table]]:
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:
         tables = pool.map(lambda path: _read(storage.join(root, path)), paths)
         for path, table in zip(paths, tables, strict=True):
@@ -197,7 +197,7 @@ def _find(
 ) -> None:
     """Add the rows of some shards that have any of the wanted values of a column."""
     with progress.stage("finding the rows", len(paths), "shards"):
-        for path, table in _tables(root, paths):
+        for path, table in _read_tables(root, paths):
             if column not in table.column_names:
                 continue
             mask = pc.is_in(table.column(column), wanted).to_numpy()
@@ -215,7 +215,7 @@ def _find_earlier(current: Manifest, paths: Iterable[str], selected: SelectedRow
     wanted = pa.array(sorted(ids), pa.string())
     if not len(wanted):
         return
-    for path in _holders(current.root, paths, wanted):
+    for path in _list_holders(current.root, paths, wanted):
         with contextlib.suppress(SentenceBeamError):
             table = _read(storage.join(current.root, path))
             _note(selected, table.filter(pc.is_in(table.column("id"), wanted)))
@@ -239,11 +239,8 @@ def _find_same_texts(root: str, paths: list[str], selected: SelectedRows) -> Non
     Ids that are made of places change with the input, so an erased row is known by its text. Notes
     the pieces that other documents have too.
     """
-    column = "row_hash"
-    hashes = selected.hashes
-    if selected.documents:
-        column = "doc_hash"
-        hashes = selected.documents
+    hashes = selected.documents or selected.hashes
+    column = "doc_hash" if selected.documents else "row_hash"
     if not hashes:
         return
     _find(root, paths, selected, pa.array(sorted(hashes), pa.binary(16)), column)
@@ -251,7 +248,7 @@ def _find_same_texts(root: str, paths: list[str], selected: SelectedRows) -> Non
         return
     pieces = pa.array(sorted(selected.hashes), pa.binary(16))
     with progress.stage("finding pieces of other documents", len(paths), "shards"):
-        for path, table in _tables(root, paths):
+        for path, table in _read_tables(root, paths):
             mask = pc.is_in(table.column("row_hash"), pieces).to_numpy()
             others = mask & ~selected.masks.get(path, np.zeros(len(mask), bool))
             selected.shared |= {*table.column("row_hash").filter(pa.array(others)).to_pylist()}

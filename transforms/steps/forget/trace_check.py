@@ -92,12 +92,13 @@ def forgotten_traces(manifest: Manifest) -> list[str]:
     with progress.stage("looking for erased rows", len(tables), "files"):
         for path in sorted(tables, key=lambda path: layout.kind(path) != "shards"):
             full = storage.join(root, path)
+            is_shard = layout.kind(path) == "shards"
             try:
-                for table in _columns_of(full, layout.kind(path) == "shards"):
+                for table in _read_columns(full, is_shard):
                     if wanted.has_id(table):
                         faults.append(f"{full} has the id of an erased row")
                         break
-                    late.append((full, _texts_in(table, wanted, layout.kind(path) == "shards")))
+                    late.append((full, _find_texts(table, wanted, is_shard)))
             except SentenceBeamError:
                 faults.append(f"{full} cannot be read, and was not checked")
             progress.step()
@@ -106,10 +107,10 @@ def forgotten_traces(manifest: Manifest) -> list[str]:
         for full, traces in late
         if traces - wanted.live
     )
-    return [*faults, *_stray_hashes(root, files), *_counts(manifest, rows)]
+    return [*faults, *_find_stray_hashes(root, files), *_compare_counts(manifest, rows)]
 
 
-def _texts_in(table: pa.Table, wanted: _ErasedHashes, is_shard: bool) -> set[str]:
+def _find_texts(table: pa.Table, wanted: _ErasedHashes, is_shard: bool) -> set[str]:
     """Return the keyed hashes of erased texts in a table.
 
     A text of a shard that is none of a row known by its text is another row's, which came later.
@@ -128,7 +129,7 @@ def _texts_in(table: pa.Table, wanted: _ErasedHashes, is_shard: bool) -> set[str
     return hashed
 
 
-def _columns_of(path: str, is_shard: bool) -> Iterator[pa.Table]:
+def _read_columns(path: str, is_shard: bool) -> Iterator[pa.Table]:
     """Yield ids, hashes and texts of queries of a file, those columns that it has."""
     with refuse_damage(f"{path} cannot be read", "see verify"):
         if is_shard:
@@ -145,7 +146,7 @@ def _columns_of(path: str, is_shard: bool) -> Iterator[pa.Table]:
             yield pa.table({"row_hash": [text.tobytes() for text in hashes]})
 
 
-def _stray_hashes(root: str, files: list[str]) -> Iterator[str]:
+def _find_stray_hashes(root: str, files: list[str]) -> Iterator[str]:
     """Yield a line for hashes of ids without their shard."""
     shards = {layout.stem(path) for path in files if layout.kind(path) == "shards"}
     for path in files:
@@ -153,7 +154,7 @@ def _stray_hashes(root: str, files: list[str]) -> Iterator[str]:
             yield f"{storage.join(root, path)} has hashes of ids of a shard that is gone"
 
 
-def _counts(manifest: Manifest, rows: ForgottenRows) -> Iterator[str]:
+def _compare_counts(manifest: Manifest, rows: ForgottenRows) -> Iterator[str]:
     """Yield a line if the erased rows that were rejected are not those that units count."""
     counted = total(manifest.read_units("forgotten"), "forgotten")
     traces = rows.ids | {text for row in rows.rows for text in (*row.texts, *row.documents)}

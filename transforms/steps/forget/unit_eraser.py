@@ -28,14 +28,14 @@ from sentence_beam.transforms.store.shards.unit_store import UnitStore, prepared
 
 def units_of_run(part: TablePart, run: tuple[str, str]) -> Iterator[UnitRecord]:
     """Yield the units of a part of the last snapshot that a run writes again; `run` is its key."""
-    names = _names_of(run)
+    names = _read_names(run)
     for unit in units_of_part(part, run[0]):
         if unit.unit in names:
             yield unit
 
 
 @functools.lru_cache(2)
-def _names_of(run: tuple[str, str]) -> frozenset[str]:
+def _read_names(run: tuple[str, str]) -> frozenset[str]:
     """Return the names of the units that a run writes again; a process reads them once."""
     record = read_record(*run)
     assert record is not None
@@ -68,13 +68,13 @@ class UnitEraser:
         Raises SentenceBeamError if its shard or its file of rejected rows cannot be read.
         """
         with progress.stage("leaving rows out", self.units, "units"):
-            made = self._written(unit)
+            made = self._write_rest(unit)
             progress.step()
         return made
 
-    def _written(self, unit: UnitRecord) -> UnitRecord:
-        table = self._table(unit)
-        names = self._erased(table)
+    def _write_rest(self, unit: UnitRecord) -> UnitRecord:
+        table = self._read_table(unit)
+        names = self._find_erased(table)
         mask = np.array([name is not None for name in names], bool)
         gone = table.filter(pa.array(mask))
         left = table.filter(pa.array(~mask))
@@ -82,7 +82,7 @@ class UnitEraser:
         if "piece" in gone.column_names:
             first = gone.column("piece").to_numpy() == 0
         erased = np.array(names, object)[mask][first].tolist()
-        rejects = [*self._rejects(unit), *map(erased_row, erased)]
+        rejects = [*self._read_rejects(unit), *map(erased_row, erased)]
         prepared = prepared_of(unit, left, rejects, self._store, self.run.generation)
         finished = self._store.finished(prepared)
         if finished is not None:
@@ -90,7 +90,7 @@ class UnitEraser:
         lost = unit.lost if len(left) and left.column("truncated").to_numpy().any() else 0
         return self._store.rewrite(prepared, left, lost)
 
-    def _table(self, unit: UnitRecord) -> pa.Table:
+    def _read_table(self, unit: UnitRecord) -> pa.Table:
         """Return all columns of a unit's shard; those that name a unit if it has none."""
         if unit.path is not None:
             path = storage.join(self.run.root, unit.path)
@@ -101,13 +101,13 @@ class UnitEraser:
             columns["doc_hash"] = pa.binary(16)
         return pa.schema(list(columns.items())).empty_table()
 
-    def _erased(self, table: pa.Table) -> list[str | None]:
+    def _find_erased(self, table: pa.Table) -> list[str | None]:
         """Return for each row the keyed hash by which it was erased, None for one that stays."""
         texts = "doc_hash" if "doc_hash" in table.column_names else "row_hash"
         columns = (table.column(name).to_pylist() for name in ("id", texts))
         return [self._known.find(*row) for row in zip(*columns, strict=True)]
 
-    def _rejects(self, unit: UnitRecord) -> list[Rejected]:
+    def _read_rejects(self, unit: UnitRecord) -> list[Rejected]:
         """Return the rejected rows of a unit, of the erased ones the keyed hash alone."""
         if unit.rejects is None:
             return []

@@ -58,9 +58,7 @@ def accelerator_dtype(hint: str) -> str:
     >>> accelerator_dtype("type:nvidia-tesla-t4;count:1")
     'float16'
     """
-    if _FLOAT16_ALONE.search(hint.lower()):
-        return "float16"
-    return "bfloat16"
+    return "float16" if _FLOAT16_ALONE.search(hint.lower()) else "bfloat16"
 
 
 def decide_metric(
@@ -74,9 +72,7 @@ def decide_metric(
         return requested
     if requested is None and stored is not None:
         return stored
-    if has_index or modules.similarity in (None, *METRICS):
-        return modules.metric
-    return "cosine"
+    return modules.metric if has_index or modules.similarity in (None, *METRICS) else "cosine"
 
 
 def decide_partition(requested: str | None, stored: str | None) -> str:

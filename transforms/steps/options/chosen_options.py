@@ -33,7 +33,7 @@ from sentence_beam.transforms.steps.options.auto import (
     decide_unit_tokens,
 )
 from sentence_beam.transforms.steps.options.gate_options import gates_of
-from sentence_beam.transforms.steps.options.stored import Stored, stored_for
+from sentence_beam.transforms.steps.options.stored import Stored, reset_to_defaults, stored_for
 from sentence_beam.transforms.store.calibrations import kept_calibration, read_calibration
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.index_entries import IndexRequest
@@ -45,7 +45,7 @@ OWN_PROMPTS = ("prompt", "query_prompt")  # which the model may have
 KEPT = ("keep_columns", "keep_types")  # of which one option speaks
 
 
-def _remembered_as(kind: Remembered) -> tuple[str, ...]:
+def _list_remembered(kind: Remembered) -> tuple[str, ...]:
     """Return the names of the options that a store remembers in this way, without automatic
     ones.
     """
@@ -56,8 +56,8 @@ def _remembered_as(kind: Remembered) -> tuple[str, ...]:
 
 
 # The store has `limit` of a trial run too, which the next run does not take from it.
-CONTENT = (*_remembered_as(Remembered.CONTENT), "keep_types", "limit")
-REMEMBERED = _remembered_as(Remembered.RUN)
+CONTENT = (*_list_remembered(Remembered.CONTENT), "keep_types", "limit")
+REMEMBERED = _list_remembered(Remembered.RUN)
 
 
 @dataclass(frozen=True)
@@ -87,24 +87,22 @@ def choose(options: EmbedOptions, stored: Stored, local: bool) -> Choice:
     """
     options = _as_exported(options)
     previous = stored.previous
-    chosen = _chosen_options(options, stored.options)
+    chosen = _choose_options(options, stored.options)
     files = resolve_model(chosen["model"], chosen["revision"])
-    index = _index(options, stored.index)
+    index = _choose_index(options, stored.index)
     workers = Workers(options.accelerator, options.device, local)
     metric = stored.options.metric
     chosen["dtype"] = decide_dtype(options.dtype, stored.dtype, files.family, workers)
     chosen["metric"] = decide_metric(options.metric, metric, files.modules, index is not None)
-    calibration = _calibration(options, stored, chosen, files)
-    recipe = _recipe(options, chosen, calibration).for_rows(files)
-    applied: tuple[Any, ...] = ()
-    if calibration is not None:
-        applied = (calibration.digest, calibration.dim)
+    calibration = _choose_calibration(options, stored, chosen, files)
+    recipe = _make_recipe(options, chosen, calibration).for_rows(files)
+    applied: tuple[Any, ...] = (calibration.digest, calibration.dim) if calibration else ()
     space = recipe.space(files, *applied)
     if previous is not None and space.dtype == INT8 and not options.reembed:
         space = with_kept_int8(space, previous.root, previous.space)
     gates = gates_of(options, stored.options, space.dtype)
     chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
-    chosen |= _chosen_prompts(options, chosen, space, files.modules)
+    chosen |= _choose_prompts(options, chosen, space, files.modules)
     chosen |= {"truncate_dim": recipe.truncate_dim, **gates.remembered}
     remembered = RememberedOptions(**chosen)
     return Choice(
@@ -117,13 +115,13 @@ def choose(options: EmbedOptions, stored: Stored, local: bool) -> Choice:
         unit_tokens=decide_unit_tokens(options.unit_tokens, stored.unit_tokens, workers),
         gates=gates.used,
         passed_over=files.modules.passed_over if "prompt" in chosen["own_prompts"] else None,
-        missing=_missing_prompts(files, remembered, recipe.pooler),
+        missing=_find_missing_prompts(files, remembered, recipe.pooler),
     )
 
 
 def used_columns(options: EmbedOptions, previous: Manifest | None) -> Columns:
     """Return the columns that a run with these options over a store's last snapshot uses."""
-    chosen = _chosen_options(options, stored_for(options, previous).options)
+    chosen = _choose_options(options, stored_for(options, previous).options)
     return columns_of_options(chosen)
 
 
@@ -140,42 +138,41 @@ def columns_of_options(chosen: Mapping[str, Any]) -> Columns:
     )
 
 
-def _chosen_options(options: EmbedOptions, remembered: RememberedOptions) -> dict[str, Any]:
+def _choose_options(options: EmbedOptions, remembered: RememberedOptions) -> dict[str, Any]:
     """Return the given options, else the remembered ones, by name; paths are absolute.
 
     SPECs are parsed.
     """
-    chosen = {
-        name: _chosen(options, remembered, name)
-        for name in (*CONTENT, *REMEMBERED)
-        if name not in KEPT
-    }
-    chosen["keep_columns"], chosen["keep_types"] = _kept(options, remembered)
+    remembered = reset_to_defaults(remembered, _list_not_taken(options, remembered))
+    chosen = {}
+    for name in (*CONTENT, *REMEMBERED):
+        if name not in KEPT:
+            value = getattr(options, name)
+            chosen[name] = getattr(remembered, name) if value is None else value
+    chosen["keep_columns"], chosen["keep_types"] = _choose_kept(options, remembered)
     for name in ("csv", "json_rows"):
         chosen[name] = chosen[name] or None  # "" goes back to what each file shows
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     if chosen["budget"] == NO_BUDGET:
         chosen["budget"] = None
-    chosen["model"] = _full_path(chosen["model"])
-    chosen["pooler"] = _with_full_paths(parse_pooler(chosen["pooler"]))
+    chosen["model"] = _resolve_path(chosen["model"])
+    chosen["pooler"] = _resolve_tables(parse_pooler(chosen["pooler"]))
     chosen["chunks"] = ChunksSpec.parse(chosen["chunks"])
     return chosen
 
 
-def _chosen_prompts(
+def _choose_prompts(
     options: EmbedOptions, chosen: dict[str, Any], space: Space, modules: StModules
 ) -> dict[str, Any]:
     """Return the prompts of rows and queries, with the names of those that are the model's."""
     own = [name for name in OWN_PROMPTS if chosen[name] is None]
     if options.prompt_name is not None:
         own.remove("prompt")
-    prompts = {"prompt": space.prompt, "query_prompt": chosen["query_prompt"]}
-    if "query_prompt" in own:
-        prompts["query_prompt"] = modules.query_prompt
-    return {**prompts, "own_prompts": tuple(own)}
+    query_prompt = modules.query_prompt if "query_prompt" in own else chosen["query_prompt"]
+    return {"prompt": space.prompt, "query_prompt": query_prompt, "own_prompts": tuple(own)}
 
 
-def _missing_prompts(
+def _find_missing_prompts(
     files: ModelFiles, remembered: RememberedOptions, pooler: PoolerSpec
 ) -> TrainedPrompts | None:
     """Return the prompts of the model's training that rows and queries lack.
@@ -199,33 +196,24 @@ def _as_exported(options: EmbedOptions) -> EmbedOptions:
     return replace(options, **stated)
 
 
-def _chosen(options: EmbedOptions, remembered: RememberedOptions, name: str) -> Any:
-    value = getattr(options, name)
-    if value is not None:
-        return value
-    if name == "limit":
-        return None  # a trial run must not shrink every later one
-    if name == "prompt" and options.prompt_name is not None:
-        return None
-    if name in remembered.own_prompts:
-        return None
-    if (
-        name == "revision"
-        and options.model is not None
-        and _full_path(options.model) != remembered.model
-    ):
-        return None  # it is the other model's
-    if name == "text_template" and options.text_column is not None:
-        return None
-    if name == "text_column" and options.text_template is not None:
-        return RememberedOptions.text_column
-    return getattr(remembered, name)
+def _list_not_taken(options: EmbedOptions, remembered: RememberedOptions) -> list[str]:
+    """Return the remembered options that a run does not take, because it is given others."""
+    names = ["limit", *remembered.own_prompts]  # a trial run must not shrink every later one
+    if options.prompt_name is not None:
+        names.append("prompt")
+    if options.model is not None and _resolve_path(options.model) != remembered.model:
+        names.append("revision")  # it is the other model's
+    if options.text_column is not None:
+        names.append("text_template")
+    if options.text_template is not None:
+        names.append("text_column")
+    return names
 
 
-def _kept(
+def _choose_kept(
     options: EmbedOptions, remembered: RememberedOptions
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The columns to keep, and the types of those that have been given one, now or before."""
+    """Return the columns to keep, and the types of those that were given one, now or before."""
     if options.kept is None:
         return tuple(remembered.keep_columns), remembered.keep_types
     types = {
@@ -235,27 +223,25 @@ def _kept(
     return tuple(types), {name: kind for name, kind in types.items() if kind is not None}
 
 
-def _with_full_paths(pooler: PoolerSpec) -> PoolerSpec:
-    """The pooler with absolute paths of its tables."""
+def _resolve_tables(pooler: PoolerSpec) -> PoolerSpec:
+    """Return the pooler with absolute paths of its tables."""
     parts = []
     for part in pooler.parts:
         if part.table is not None:
-            part = part.replaced(table=_full_path(part.table))
+            part = part.replaced(table=_resolve_path(part.table))
         parts.append(part)
     return PoolerSpec(tuple(parts))
 
 
-def _full_path(name: str) -> str:
+def _resolve_path(name: str) -> str:
     """Return the absolute path of a folder; another name as it is."""
-    if os.path.isdir(name):
-        return os.path.abspath(name)
-    return name
+    return os.path.abspath(name) if os.path.isdir(name) else name
 
 
-def _calibration(
+def _choose_calibration(
     options: EmbedOptions, stored: Stored, chosen: dict[str, Any], files: ModelFiles
 ) -> Calibration | None:
-    """The calibration that is given ("" for none), else the store's.
+    """Return the calibration that is given ("" for none), else the store's.
 
     A new store takes that of the store which it is made like if their pooled vectors are the same.
     """
@@ -267,13 +253,13 @@ def _calibration(
     if source is None or source.space.calibration is None:
         return None
     if source is stored.like:
-        plain = _recipe(options, chosen, None).for_rows(files).space(files)
+        plain = _make_recipe(options, chosen, None).for_rows(files).space(files)
         if plain.pooled_id != source.space.pooled_id:
             return None
     return kept_calibration(source.root, source.space)
 
 
-def _recipe(
+def _make_recipe(
     options: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None
 ) -> Recipe:
     """Return the run's recipe, without a remembered truncation wider than the calibration."""
@@ -287,7 +273,7 @@ def _recipe(
     return recipe
 
 
-def _index(options: EmbedOptions, last: IndexRequest | None) -> IndexRequest | None:
+def _choose_index(options: EmbedOptions, last: IndexRequest | None) -> IndexRequest | None:
     """Return the request for the index, None for none.
 
     The last one is kept, with its target and budgets, unless another index is named. A given metric
@@ -301,6 +287,4 @@ def _index(options: EmbedOptions, last: IndexRequest | None) -> IndexRequest | N
         request = IndexRequest(options.index)
     else:
         return None
-    if options.metric is not None:
-        return replace(request, metric=options.metric)
-    return request
+    return request if options.metric is None else replace(request, metric=options.metric)

@@ -187,9 +187,7 @@ class EmbedOptions(VectorOptions):
     @property
     def kept(self) -> tuple[KeptColumn, ...] | None:
         """The columns to keep, with their types if given; None if the option is not given."""
-        if self.keep_columns is None:
-            return None
-        return parse_columns(",".join(self.keep_columns))
+        return None if self.keep_columns is None else parse_columns(",".join(self.keep_columns))
 
 
 @options

@@ -42,6 +42,4 @@ def coming_entry(stored: Stored, rows: ForgottenRows | None) -> ForgottenEntry |
     source = stored.source
     if source is None or source.forgotten is None:
         return None
-    if rows is None:
-        return source.forgotten
-    return entry_of(rows, source.forgotten.run)
+    return source.forgotten if rows is None else entry_of(rows, source.forgotten.run)

@@ -44,10 +44,8 @@ def gates_of(options: EmbedOptions, before: RememberedOptions, dtype: str) -> Ga
     for name in NAMES:
         default = defaults[name]
         requested = getattr(options, name)
-        value = _tightest_last(requested, getattr(before, name), default)
-        used[name] = value
-        if requested is not None:
-            used[name] = requested
+        value = _choose_tightest(requested, getattr(before, name), default)
+        used[name] = value if requested is None else requested
         if value != default:
             remembered[name] = value
     return Gates(UsedGates(**used), remembered)
@@ -59,7 +57,7 @@ def with_answer_gate(run: Run, options: IndexOptions | RecalibrateOptions) -> Ru
     The run's store remembers a given one, unless it is 1.
     """
     requested = options.max_answer_change
-    kept = _tightest_last(requested, run.options.max_answer_change, OFF)
+    kept = _choose_tightest(requested, run.options.max_answer_change, OFF)
     used = kept if requested is None else requested
     remembered = kept if kept < OFF else None
     return replace(
@@ -69,7 +67,7 @@ def with_answer_gate(run: Run, options: IndexOptions | RecalibrateOptions) -> Ru
     )
 
 
-def _tightest_last(requested: float | None, before: float | None, default: float) -> float:
+def _choose_tightest(requested: float | None, before: float | None, default: float) -> float:
     """Return the given value, else the one before; else the default.
 
     Values that are looser than the default, and 1, do not count.

@@ -29,7 +29,7 @@ from sentence_beam.transforms.options.common import (
 FLOW_SAMPLE = 200_000
 
 
-def _of_a_corpus(declared: Declared) -> Declared:
+def _declare_for_corpus(declared: Declared) -> Declared:
     """Return a declaration whose help says that the option is for a corpus."""
     return replace(declared, help=f"of a corpus: {declared.help}")
 
@@ -99,11 +99,11 @@ class FitOptions:
         default=None,
     )
     revision: str | None = option(REVISION, default=None)
-    format: str | None = option(_of_a_corpus(FORMAT), default=None)
-    delimiter: str | None = option(_of_a_corpus(DELIMITER), default=None)
-    csv: str | None = option(_of_a_corpus(CSV), default=None)
-    json_rows: str | None = option(_of_a_corpus(JSON_ROWS), default=None)
-    text_column: str | None = option(_of_a_corpus(TEXT_COLUMN), default=None)
+    format: str | None = option(_declare_for_corpus(FORMAT), default=None)
+    delimiter: str | None = option(_declare_for_corpus(DELIMITER), default=None)
+    csv: str | None = option(_declare_for_corpus(CSV), default=None)
+    json_rows: str | None = option(_declare_for_corpus(JSON_ROWS), default=None)
+    text_column: str | None = option(_declare_for_corpus(TEXT_COLUMN), default=None)
     beam_flags: Sequence[str] = ()
 
 

@@ -35,11 +35,11 @@ def with_columns(
     in_memory = any(map(storage.is_rows, options.input))
     if source is not None or in_memory or not (seeks_text or seeks_ids):
         return options, FoundColumns()
-    files = _files(options)
+    files = _list_files(options)
     columns = find_columns(files, seeks_text, seeks_ids)
     if seeks_text and columns.text is None:
         check_text(files, columns.texts)
-    return _with_columns(options, columns), columns
+    return _set_columns(options, columns), columns
 
 
 def with_columns_of_rows(options: EmbedOptions, source: Manifest | None, rows: Any) -> EmbedOptions:
@@ -49,16 +49,16 @@ def with_columns_of_rows(options: EmbedOptions, source: Manifest | None, rows: A
     if source is not None or not (seeks_text or seeks_ids):
         return options
     columns = find_in_values(first_values(rows, ROWS), seeks_text, seeks_ids)
-    return _with_columns(options, columns)
+    return _set_columns(options, columns)
 
 
-def _with_columns(options: EmbedOptions, columns: FoundColumns) -> EmbedOptions:
+def _set_columns(options: EmbedOptions, columns: FoundColumns) -> EmbedOptions:
     text = options.text_column if options.text_column is not None else columns.text
     ids = options.id_column if options.id_column is not None else columns.id
     return replace(options, text_column=text, id_column=ids)
 
 
-def _files(options: EmbedOptions) -> list[InputFile]:
+def _list_files(options: EmbedOptions) -> list[InputFile]:
     """Return the files of a run's input; none if they cannot be listed here, as the plan says."""
     part = LakePart(options.input_version, options.input_filter)
     root = storage.absolute(options.store)

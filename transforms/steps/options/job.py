@@ -67,9 +67,7 @@ class EmbedJob:
     def table_part(self, pattern: str) -> LakePart:
         """The part of an input table: the requested version, else the current one at the start."""
         version = self.run.tables.get(pattern)
-        if version is None:
-            return LakePart(None, self.table_filter)
-        return LakePart(int(version), self.table_filter)
+        return LakePart(None if version is None else int(version), self.table_filter)
 
     @property
     def root(self) -> str:

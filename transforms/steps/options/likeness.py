@@ -48,10 +48,10 @@ def first_likeness(run: Run, index: IndexRequest | None) -> Likeness | None:
     """Return the likeness of a store that a run begins; None if it is made like no other."""
     if run.like is None:
         return None
-    own = _by_flag(run, run.globs, index)
+    own = _list_by_flag(run, run.globs, index)
     theirs = run.like.options
     taken = [flag for flag in own if own[flag] == theirs.get(flag) != DEFAULTS[flag]]
-    return Likeness(run.like.store, True, tuple(taken), _different(own, theirs))
+    return Likeness(run.like.store, True, tuple(taken), _compare(own, theirs))
 
 
 def later_likeness(options: EmbedOptions, previous: Manifest) -> Likeness | None:
@@ -70,7 +70,7 @@ def later_likeness(options: EmbedOptions, previous: Manifest) -> Likeness | None
     current = read_manifest(store)
     if current is None:
         return Likeness(store, False, exists=False)
-    changed = _different(options_of(current), previous.like.options)
+    changed = _compare(options_of(current), previous.like.options)
     return Likeness(store, False, different=changed)
 
 
@@ -91,14 +91,14 @@ def like_entry(snapshot: Manifest) -> LikeEntry:
 def options_of(snapshot: Manifest) -> dict[str, Any]:
     """Return the options and the input of a store by flag, as JSON values."""
     index = snapshot.index.request if snapshot.index is not None else None
-    return _by_flag(snapshot, snapshot.input.globs, index)
+    return _list_by_flag(snapshot, snapshot.input.globs, index)
 
 
-def _by_flag(
+def _list_by_flag(
     made: Run | Manifest, globs: Sequence[str], index: IndexRequest | None
 ) -> dict[str, Any]:
     values = {
-        **_remembered(made.options),
+        **_list_remembered(made.options),
         "input": list(globs),
         "partition": made.partition,
         "unit_tokens": made.unit_tokens,
@@ -106,10 +106,10 @@ def _by_flag(
         "calibration": made.space.calibration,
     }
     erased = made.forgotten.rows if made.forgotten is not None else 0
-    return _flags(values) | {ERASED: erased}
+    return _name_by_flag(values) | {ERASED: erased}
 
 
-def _remembered(options: RememberedOptions) -> dict[str, Any]:
+def _list_remembered(options: RememberedOptions) -> dict[str, Any]:
     """Return remembered options by name, None for a model's own prompts; columns have types."""
     values = {name: value for name, value in asdict(options).items() if name not in NOT_COMPARED}
     columns = [KeptColumn(name, options.keep_types.get(name)) for name in options.keep_columns]
@@ -117,21 +117,21 @@ def _remembered(options: RememberedOptions) -> dict[str, Any]:
     return {**values, **own, "keep_columns": [str(column) for column in columns]}
 
 
-def _flags(values: dict[str, Any]) -> dict[str, Any]:
+def _name_by_flag(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of options by flag, in the order in which the options are declared."""
     declared = declared_in(EmbedOptions)
     return {flag_of(name, one): values[name] for name, one in declared.items() if name in values}
 
 
-def _different(own: dict[str, Any], others: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+def _compare(own: dict[str, Any], others: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return both values of those that differ, by flag."""
     both = {flag: (own[flag], others.get(flag)) for flag in own}
     return {flag: pair for flag, pair in both.items() if pair[0] != pair[1]}
 
 
-DEFAULTS = _flags(
+DEFAULTS = _name_by_flag(
     {
-        **_remembered(RememberedOptions()),
+        **_list_remembered(RememberedOptions()),
         "input": [],
         "partition": PARTITIONS[0],
         "unit_tokens": UNIT_TOKENS,

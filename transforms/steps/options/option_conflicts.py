@@ -141,10 +141,8 @@ def _check_budget(options: EmbedOptions, choice: Choice, previous: Manifest | No
 
 def _check_same_space(options: EmbedOptions, choice: Choice, previous: Manifest) -> None:
     space = choice.space
-    if space.pooled_id == previous.space.pooled_id:
-        fields = []
-    else:
-        fields = space.differences(previous.space)
+    before = previous.space
+    fields = [] if space.pooled_id == before.pooled_id else space.differences(before)
     if choice.partition != previous.partition:
         fields.append("partition")
     if fields:

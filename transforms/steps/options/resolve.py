@@ -112,15 +112,16 @@ def resolve_run(
     choice = choose(options, stored, local)
     check(options, choice, previous)
     erased = new_list(options, stored)
-    run = _begun_like(_run(options, choice, previous, run_id), stored)
-    run = replace(run, forgotten=coming_entry(stored, erased))
-    job = _job(options, choice, run, previous, local)
+    run = _make_run(options, choice, previous, run_id)
+    like = like_entry(stored.like) if stored.like is not None else run.like
+    run = replace(run, like=like, forgotten=coming_entry(stored, erased))
+    job = _make_job(options, choice, run, previous, local)
     if stored.like is not None:
         job = replace(job, columns=columns_like(job.columns, stored.like))
     if previous is None:
         likeness = first_likeness(run, choice.index)
-    if previous is not None and options.append:
-        _check_carries(run, previous, options.reembed)
+    elif options.append:
+        _check_carries(job, previous)
     return Resolved(
         job=job,
         index=choice.index,
@@ -130,13 +131,13 @@ def resolve_run(
         passed_over=choice.passed_over,
         found_columns=found_columns,
         missing=choice.missing,
-        calibration_folder=_calibration_folder(options, choice, stored),
+        calibration_folder=_find_calibration_folder(options, choice, stored),
         takes_input=takes_input,
         likeness=likeness,
     )
 
 
-def _run(options: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
+def _make_run(options: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
     globs = tuple(absolute_input(glob) for glob in options.input)
     tables = {
         glob: str(version_of(glob, options.input_version)) for glob in globs if is_table(glob)
@@ -156,15 +157,13 @@ def _run(options: EmbedOptions, choice: Choice, previous: Manifest | None, run_i
         check_from=0,
         check_stride=stride(None, 0),
         command="embed",
-        generation=_generation(options, previous),
-        ranges=_ranges(options, choice.space, previous),
+        generation=_number_generation(options, previous),
+        ranges=_find_ranges(choice.space, previous, options.reembed),
     )
-    if previous is None:
-        return run
-    return _after(run, options, previous)
+    return run if previous is None else _follow(run, options, previous)
 
 
-def _after(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
+def _follow(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
     """Return the run on top of the last snapshot."""
     run = replace(
         run,
@@ -186,7 +185,7 @@ def _after(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
     return run
 
 
-def _job(
+def _make_job(
     options: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool
 ) -> EmbedJob:
     chosen = choice.options
@@ -214,7 +213,7 @@ def _job(
         read_again=differing,
         append=options.append,
         reuse=previous is not None and not options.reembed,
-        buckets=_buckets(options, run, previous),
+        buckets=_find_buckets(options, run, previous),
         text_limit=text_limit,
         retried=not local,
         hidden=chosen.hidden,
@@ -257,13 +256,13 @@ def _check_pending(differing: tuple[str, ...], budget: int | None, previous: Man
         )
 
 
-def _check_carries(run: Run, previous: Manifest, reembed: bool) -> None:
+def _check_carries(job: EmbedJob, previous: Manifest) -> None:
     """Raise OptionError if a change needs files read again that `--append` does not name.
 
     If only types of kept columns change, the plan reads the files that have not changed since.
     """
-    changed = read_again(run, previous, reembed)
-    is_of_types = run.options.keep_columns == previous.options.keep_columns
+    changed = job.read_again
+    is_of_types = job.run.options.keep_columns == previous.options.keep_columns
     if changed and not (is_of_types and changed == KEPT[:1]):
         raise OptionError(
             f"--append carries the files of earlier runs over as they are, and {', '.join(changed)}"
@@ -271,7 +270,7 @@ def _check_carries(run: Run, previous: Manifest, reembed: bool) -> None:
         )
 
 
-def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str, ...]:
+def read_again(run: Run, previous: Manifest, reembed: bool) -> tuple[str, ...]:
     """Return the names of changed options and fields, because of which unchanged files are read
     again.
 
@@ -284,11 +283,7 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
     ]
     if "keep_types" in differ and not _changes_types(run, previous):
         differ.remove("keep_types")
-    names = []
-    for name in differ:
-        if name in KEPT:
-            name = KEPT[0]
-        names.append(name)
+    names = [KEPT[0] if name in KEPT else name for name in differ]
     if run.options.limit is not None:
         names += ["limit"]
     names += run.space.differences(previous.space)
@@ -308,29 +303,22 @@ def _changes_types(run: Run, previous: Manifest) -> bool:
     return any((stored | own).get(name) != kind for name, kind in named.items())
 
 
-def _begun_like(run: Run, stored: Stored) -> Run:
-    """Return the run; that of a new store which is made like another one notes what that has."""
-    if stored.like is None:
-        return run
-    return replace(run, like=like_entry(stored.like))
-
-
-def _calibration_folder(options: EmbedOptions, choice: Choice, stored: Stored) -> str | None:
+def _find_calibration_folder(options: EmbedOptions, choice: Choice, stored: Stored) -> str | None:
     """Return the folder of the run's calibration if the store has no copy of it yet, else None."""
     if choice.calibration is None or stored.like is None or options.calibration is not None:
         return options.calibration or None
     return storage.join(stored.like.root, layout.calibration(choice.calibration.digest))
 
 
-def _ranges(options: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:
+def _find_ranges(space: Space, previous: Manifest | None, reembed: bool) -> RangesEntry | None:
     """Return the store's ranges if they fit this run's vectors; else the run fits its own."""
-    entry = None if previous is None or options.reembed else fitting(previous.ranges, space)
+    entry = None if previous is None or reembed else fitting(previous.ranges, space)
     if previous is not None and entry is not None:
         kept_ranges(previous.root, entry)  # better found out here than by a worker
     return entry
 
 
-def _generation(options: EmbedOptions, previous: Manifest | None) -> int:
+def _number_generation(options: EmbedOptions, previous: Manifest | None) -> int:
     """Return the number of times that the store was embedded from nothing.
 
     With --reembed no snapshot has the number, so that no vector is reused. After a rollback an
@@ -344,7 +332,7 @@ def _generation(options: EmbedOptions, previous: Manifest | None) -> int:
     return 1 + max([previous.generation, *(manifest.generation for manifest in kept if manifest)])
 
 
-def _buckets(options: EmbedOptions, run: Run, previous: Manifest | None) -> Buckets | None:
+def _find_buckets(options: EmbedOptions, run: Run, previous: Manifest | None) -> Buckets | None:
     """Return the last snapshot's buckets if units still have the same size."""
     if previous is None or options.reembed or previous.unit_tokens != run.unit_tokens:
         return None

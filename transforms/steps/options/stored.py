@@ -50,15 +50,13 @@ def stored_for(options: EmbedOptions, previous: Manifest | None) -> Stored:
     Raises OptionError if a new store is to be like one that does not exist.
     """
     if previous is not None:
-        return replace(_stored_in(previous), previous=previous)
+        return replace(_read_stored(previous), previous=previous)
     if options.like is None:
         return Stored()
     like = open_store(options.like).manifest
-    stored = replace(_stored_in(like), like=like)
-    stored = replace(stored, options=_with_defaults(stored.options, NEVER_TAKEN))
-    if options.model is not None:
-        return _without_model(stored)
-    return stored
+    stored = replace(_read_stored(like), like=like)
+    stored = replace(stored, options=reset_to_defaults(stored.options, NEVER_TAKEN))
+    return stored if options.model is None else _drop_model(stored)
 
 
 def with_input(options: EmbedOptions, stored: Stored) -> EmbedOptions:
@@ -82,7 +80,7 @@ def with_input(options: EmbedOptions, stored: Stored) -> EmbedOptions:
     return replace(options, input=globs)
 
 
-def _stored_in(snapshot: Manifest) -> Stored:
+def _read_stored(snapshot: Manifest) -> Stored:
     return Stored(
         options=snapshot.options,
         dtype=snapshot.space.dtype,
@@ -92,16 +90,14 @@ def _stored_in(snapshot: Manifest) -> Stored:
     )
 
 
-def _without_model(stored: Stored) -> Stored:
+def _drop_model(stored: Stored) -> Stored:
     """Return the values without those that another model brings itself."""
-    options = _with_defaults(stored.options, OF_A_MODEL)
-    index = stored.index
-    if index is not None:
-        index = replace(index, metric="auto")
+    options = reset_to_defaults(stored.options, OF_A_MODEL)
+    index = replace(stored.index, metric="auto") if stored.index is not None else None
     return replace(stored, options=options, dtype=None, index=index)
 
 
-def _with_defaults(options: RememberedOptions, names: Sequence[str]) -> RememberedOptions:
+def reset_to_defaults(options: RememberedOptions, names: Sequence[str]) -> RememberedOptions:
     """Return the options, some of them with the values that they have in a new store."""
     defaults = RememberedOptions()
     return replace(options, **{name: getattr(defaults, name) for name in names})

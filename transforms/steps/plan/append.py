@@ -28,18 +28,17 @@ from sentence_beam.transforms.store.tables.file_rows import compare, full_paths
 
 def by_names_on_record(files: list[InputFile], last: pa.Table) -> list[InputFile]:
     """Return the files; those that the last snapshot has keep their relative paths there."""
-    on_record = last.filter(mask_array(_have_roots(last)))
-    paths = (column(on_record, "path").to_pylist(), full_paths(on_record).to_pylist())
-    names = dict(zip(paths[1], paths[0], strict=True))
+    # rows of a program have no path to find them again
+    has_path = last.column("source").is_null().to_numpy() & ~_is_in_memory(last)
+    on_record = last.filter(mask_array(has_path))
+    paths = full_paths(on_record).to_pylist()
+    names = dict(zip(paths, column(on_record, "path").to_pylist(), strict=True))
     return [replace(file, relative=names.get(file.path, file.relative)) for file in files]
 
 
-def _have_roots(files: pa.Table) -> np.ndarray:
-    """Return which files have a path to find them again, bool [n]; rows of a program have none."""
-    paths = full_paths(files).to_pylist()
-    in_memory = np.array([storage.is_rows(path) for path in paths], bool)
-    has_folder = files.column("source").is_null().to_numpy()
-    return has_folder & ~in_memory
+def _is_in_memory(files: pa.Table) -> np.ndarray:
+    """Return which files are rows of a program, bool [n]."""
+    return np.array([storage.is_rows(path) for path in full_paths(files).to_pylist()], bool)
 
 
 def with_earlier(files: pa.Table, last: pa.Table, job: EmbedJob) -> pa.Table:
@@ -51,7 +50,7 @@ def with_earlier(files: pa.Table, last: pa.Table, job: EmbedJob) -> pa.Table:
     is_named = pc.is_in(last.column("path"), value_set=column(files, "path"))
     earlier = as_carried(last.filter(pc.invert(is_named)))
     if not job.carry:
-        earlier = _opened(earlier, job)
+        earlier = _open_earlier(earlier, job)
     return pa.concat_tables([files, earlier]).sort_by("path").combine_chunks()
 
 
@@ -62,18 +61,16 @@ def _check_same_content(files: pa.Table, last: pa.Table, job: EmbedJob) -> None:
     is_known = (at >= 0) & ~equals(before.column("checksum"), pa.array([""] * len(at), pa.string()))
     paths = full_paths(rows_at(last, at[is_known]))
     is_moved = ~equals(full_paths(files.filter(mask_array(is_known))), paths)
-    can_change = _have_roots(last) | np.array(
-        [storage.is_rows(path) for path in full_paths(last).to_pylist()], bool
-    )
+    can_change = last.column("source").is_null().to_numpy() | _is_in_memory(last)
     is_other = is_moved | ~can_change[at[is_known]]
     listed = np.flatnonzero(is_known)[is_other]
     compared = compare(files.take(pa.array(listed)), last, job.columns.path_names)
     for place in listed[~compared.is_same].tolist():
         (file,) = input_files(files.slice(place, 1))
-        raise _other_content(file, full_paths(last)[int(at[place])].as_py())
+        raise _make_content_error(file, full_paths(last)[int(at[place])].as_py())
 
 
-def _other_content(file: InputFile, source: str) -> OptionError:
+def _make_content_error(file: InputFile, source: str) -> OptionError:
     folder, _, name = file.path.rpartition("/")
     mend = "name all files, without --append"
     # a pattern that begins above the folder puts it into the names
@@ -88,8 +85,8 @@ def _other_content(file: InputFile, source: str) -> OptionError:
     )
 
 
-def _opened(earlier: pa.Table, job: EmbedJob) -> pa.Table:
-    """Return files of earlier runs opened, because the types of kept columns change.
+def _open_earlier(earlier: pa.Table, job: EmbedJob) -> pa.Table:
+    """Open files of earlier runs, because the types of kept columns change.
 
     Raises OptionError if one is gone or has changed.
     """
@@ -97,7 +94,7 @@ def _opened(earlier: pa.Table, job: EmbedJob) -> pa.Table:
     mend = "or keep the type with --keep-columns (NAME:str if the column has no value so far)"
     has_rows = (numbers(earlier, "units") > 0) | ~earlier.column("group").is_null().to_numpy()
     at = np.flatnonzero(has_rows)
-    files = [_file_now(file, why, mend) for file in input_files(earlier.take(pa.array(at)))]
+    files = [_find_file(file, why, mend) for file in input_files(earlier.take(pa.array(at)))]
     return with_rows(earlier, at, open_rows(planned_rows([row_of(file) for file in files]), job))
 
 
@@ -130,12 +127,14 @@ def files_still_there(files: pa.Table, at: np.ndarray, groups: pa.StringArray) -
     for place, file in zip(at.tolist(), input_files(files.take(pa.array(at))), strict=True):
         first = changed.get(names[place] or "", file.path)
         why = f"{first} has changed, and shares units with it"
-        now = _file_now(file, why, may_differ=bool(is_pending[place]))
+        now = _find_file(file, why, may_differ=bool(is_pending[place]))
         rows.append(row_of(now) | {"carried": True})
     return with_rows(files, at, planned_rows(rows))
 
 
-def _file_now(file: InputFile, because: str, mend: str = "", may_differ: bool = False) -> InputFile:
+def _find_file(
+    file: InputFile, because: str, mend: str = "", may_differ: bool = False
+) -> InputFile:
     """Return a file of an earlier run with its current version.
 
     Raises OptionError if it is gone, or has changed and was not pending (`may_differ`).

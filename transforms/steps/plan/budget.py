@@ -29,7 +29,7 @@ from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.grouped_files import LastFiles
 from sentence_beam.transforms.steps.plan.planned import as_carried
-from sentence_beam.transforms.store.runs.recorded_plan import PLAN, span_values
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN, BudgetNotes, span_values
 from sentence_beam.transforms.store.tables.file_rows import compare, same_bytes
 from sentence_beam.transforms.store.tables.names import key_texts
 from sentence_beam.transforms.store.tables.table_columns import COUNT, TEXT
@@ -41,18 +41,6 @@ KEEP_VECTORS = {
 }  # fmt: skip
 NO_COUNT = pa.scalar(None, COUNT)
 NO_GROUP = pa.scalar(None, TEXT)
-
-
-@dataclass(frozen=True)
-class Budgeted:
-    """A plan within a budget: its files, and the estimated tokens `expected` of those it takes.
-
-    `waiting` are the tokens of what is left to later runs, in order.
-    """
-
-    files: pa.Table
-    expected: int = 0
-    waiting: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,33 +60,35 @@ class _Costs:
     must: np.ndarray
 
 
-def within_budget(files: pa.Table, last: LastFiles, job: EmbedJob) -> Budgeted:
-    """Return the plan with the files pending that are beyond the run's budget.
+def within_budget(
+    files: pa.Table, last: LastFiles, job: EmbedJob
+) -> tuple[pa.Table, BudgetNotes | None]:
+    """Return the plan with the files pending that are beyond the run's budget, and its notes.
 
     `files` are rows `PLANNED`, sorted by path. Files are taken in the order of their names as long
     as their tokens fit, at least one. Raises OptionError if a pending file would keep rows that the
     run changes.
     """
     if job.budget is None:
-        return Budgeted(files)
-    costs = _costs(files, last, job)
-    is_waiting, expected = _choose(costs, job.budget)
+        return files, None
+    costs = _compute_costs(files, last, job)
+    is_waiting, expected = _choose_waiting(costs, job.budget)
     waits = np.flatnonzero(is_waiting[costs.part] & costs.is_read)
-    is_kept = _has_rows(files, costs.at, last)[waits]
+    is_kept = _has_rows(files, costs.at)[waits]
     if job.read_again and is_kept.any():
         raise OptionError(
             f"{', '.join(job.read_again)} would change in every row, and"
             f" {counted(int(is_kept.sum()), 'file')} beyond --budget {job.budget:,} would stay as"
             " before: say --budget none with it, or wait"
         )
-    waiting = _waiting_tokens(files, costs, is_waiting)
+    waiting = _list_waiting_tokens(files, costs, is_waiting)
     old, new = waits[is_kept], waits[~is_kept]
-    rows = [_kept(files, last, costs, old), _without_rows(files, costs, new)]
+    rows = [_keep_rows(files, last, costs, old), _make_empty_rows(files, costs, new)]
     files = with_rows(files, np.append(old, new), pa.concat_tables(rows))
-    return Budgeted(files, expected, waiting)
+    return files, BudgetNotes(job.budget, expected, waiting)
 
 
-def _costs(files: pa.Table, last: LastFiles, job: EmbedJob) -> _Costs:
+def _compute_costs(files: pa.Table, last: LastFiles, job: EmbedJob) -> _Costs:
     at = last.places_of(files)
     is_read = is_valid(files, "spans") & ~is_valid(files, "bad")
     is_same = compare(files, last.files, job.columns.path_names).is_same
@@ -106,14 +96,14 @@ def _costs(files: pa.Table, last: LastFiles, job: EmbedJob) -> _Costs:
     twins = same_bytes(files, is_read & (at < 0), last.files, has_rows & ~last.is_damaged)
     is_known = (is_same & ~last.damaged(at)) | (twins >= 0)
     is_known &= set(job.read_again) <= KEEP_VECTORS
-    tokens = np.where(is_known, 0, _estimated(files, job.run.estimate.share))
+    tokens = np.where(is_known, 0, _estimate_tokens(files, job.run.estimate.share))
     is_moved = is_valid(files, "was") & is_known
     is_regrouped = _is_regrouped(files, last, at)
-    must = is_read & (last.damaged(at) | is_moved | is_regrouped | _lost_a_member(at, last))
-    return _Costs(at, is_read, is_same, tokens, _parts(files, last, at, is_regrouped), must)
+    must = is_read & (last.damaged(at) | is_moved | is_regrouped | _has_lost_a_member(at, last))
+    return _Costs(at, is_read, is_same, tokens, _number_parts(files, last, at, is_regrouped), must)
 
 
-def _estimated(files: pa.Table, share: float) -> np.ndarray:
+def _estimate_tokens(files: pa.Table, share: float) -> np.ndarray:
     """Return the estimated tokens of the spans of each file, int64 [n].
 
     `share` is that of the tokens which came of those that earlier plans had estimated.
@@ -132,7 +122,7 @@ def _is_regrouped(files: pa.Table, last: LastFiles, at: np.ndarray) -> np.ndarra
     return has_both & ~equals(now, before)
 
 
-def _lost_a_member(at: np.ndarray, last: LastFiles) -> np.ndarray:
+def _has_lost_a_member(at: np.ndarray, last: LastFiles) -> np.ndarray:
     """Return which files were in a group of which another file is deleted, bool [n].
 
     That one's rows leave the store tonight, so the group is read.
@@ -144,7 +134,7 @@ def _lost_a_member(at: np.ndarray, last: LastFiles) -> np.ndarray:
     return np.append(is_fewer, False)[now]
 
 
-def _parts(
+def _number_parts(
     files: pa.Table, last: LastFiles, at: np.ndarray, is_regrouped: np.ndarray
 ) -> np.ndarray:
     """Return a number for each file, equal for those that are taken together, int64 [n].
@@ -169,14 +159,14 @@ def _parts(
             return part
 
 
-def _choose(costs: _Costs, budget: int) -> tuple[np.ndarray, int]:
+def _choose_waiting(costs: _Costs, budget: int) -> tuple[np.ndarray, int]:
     """Return which parts wait, bool [n], and the tokens of those that are taken."""
     files = len(costs.part)
     tokens = sum_by_place(costs.part, files, costs.tokens)
     must = np.zeros(files, bool)
     must[costs.part[costs.must]] = True
     taken = int(tokens[must].sum())
-    parts = _in_order(costs, (tokens > 0) & ~must)
+    parts = _sort_parts(costs, (tokens > 0) & ~must)
     fits = taken + np.cumsum(tokens[parts]) <= budget
     if not taken:
         fits[:1] = True
@@ -185,25 +175,25 @@ def _choose(costs: _Costs, budget: int) -> tuple[np.ndarray, int]:
     return is_waiting, taken + int(tokens[parts[fits]].sum())
 
 
-def _in_order(costs: _Costs, is_wanted: np.ndarray) -> np.ndarray:
+def _sort_parts(costs: _Costs, is_wanted: np.ndarray) -> np.ndarray:
     """Return the wanted parts in order of their first files that cost tokens."""
     costly = np.flatnonzero((costs.tokens > 0) & is_wanted[costs.part])
     return costs.part[costly][np.sort(np.unique(costs.part[costly], return_index=True)[1])]
 
 
-def _waiting_tokens(files: pa.Table, costs: _Costs, is_waiting: np.ndarray) -> tuple[int, ...]:
+def _list_waiting_tokens(files: pa.Table, costs: _Costs, is_waiting: np.ndarray) -> tuple[int, ...]:
     """Return the tokens of the parts that wait, and of files pending that are not named, in
     order.
     """
     of_parts = sum_by_place(costs.part, len(files), costs.tokens)
-    parts = _in_order(costs, is_waiting)
+    parts = _sort_parts(costs, is_waiting)
     earlier = np.flatnonzero(is_valid(files, "pending_tokens") & ~costs.is_read)
     first = np.append(parts, earlier)
     tokens = np.append(of_parts[parts], numbers(files, "pending_tokens")[earlier])
     return tuple(tokens[np.argsort(first, kind="stable")].tolist())
 
 
-def _has_rows(files: pa.Table, at: np.ndarray, last: LastFiles) -> np.ndarray:
+def _has_rows(files: pa.Table, at: np.ndarray) -> np.ndarray:
     """Return which files have rows that they can keep, bool [n].
 
     Those that a renamed file has taken over are none.
@@ -213,7 +203,7 @@ def _has_rows(files: pa.Table, at: np.ndarray, last: LastFiles) -> np.ndarray:
     return (at >= 0) & ~is_given
 
 
-def _kept(files: pa.Table, last: LastFiles, costs: _Costs, at: np.ndarray) -> pa.Table:
+def _keep_rows(files: pa.Table, last: LastFiles, costs: _Costs, at: np.ndarray) -> pa.Table:
     """Return the rows of pending files, at places of the plan, that keep their earlier rows.
 
     A later run sees by version and checksum that they have changed. Unchanged files of a group that
@@ -230,13 +220,14 @@ def _kept(files: pa.Table, last: LastFiles, costs: _Costs, at: np.ndarray) -> pa
     rows = with_column(
         rows, "version", pc.if_else(is_same, now.column("version"), before.column("version"))
     )
-    marks = {"pending_bytes": now.column("size"), "pending_tokens": _counts(costs.tokens[at])}
+    tokens = pa.array(costs.tokens[at], COUNT)
+    marks = {"pending_bytes": now.column("size"), "pending_tokens": tokens}
     for name, values in marks.items():
         rows = with_column(rows, name, pc.if_else(is_same, NO_COUNT, values))
     return rows
 
 
-def _without_rows(files: pa.Table, costs: _Costs, at: np.ndarray) -> pa.Table:
+def _make_empty_rows(files: pa.Table, costs: _Costs, at: np.ndarray) -> pa.Table:
     """Return the rows of pending files, at places of the plan, that have no rows in the store yet.
 
     Their cut stays that of their first night.
@@ -250,10 +241,10 @@ def _without_rows(files: pa.Table, costs: _Costs, at: np.ndarray) -> pa.Table:
     values = {
         "checksum": empty,
         "version": empty,
-        "size": _counts(np.zeros(count, np.int64)),
+        "size": pa.array(np.zeros(count, np.int64), COUNT),
         "spans": none,
         "pending_bytes": column(files, "size").take(pa.array(at)),
-        "pending_tokens": _counts(costs.tokens[at]),
+        "pending_tokens": pa.array(costs.tokens[at], COUNT),
     }
     for name in ("group", "shards_of", "was", "kept", "keys", "lacks"):
         values[name] = pa.nulls(count, files.schema.field(name).type)
@@ -261,7 +252,3 @@ def _without_rows(files: pa.Table, costs: _Costs, at: np.ndarray) -> pa.Table:
     rows = files.select(others).take(pa.array(at))  # without spans, which take most memory
     columns = [values[name] if name in values else rows.column(name) for name in files.column_names]
     return pa.table(columns, schema=files.schema)
-
-
-def _counts(values: np.ndarray) -> pa.Array:
-    return pa.array(values, COUNT)

@@ -39,7 +39,7 @@ from sentence_beam.transforms.steps.plan.planned import (
 from sentence_beam.transforms.steps.plan.row_checks import check_files_left, check_plan_rows
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import last_snapshot
-from sentence_beam.transforms.store.runs.recorded_plan import input_files, spans_of
+from sentence_beam.transforms.store.runs.recorded_plan import BudgetNotes, input_files, spans_of
 from sentence_beam.transforms.store.tables.file_rows import (
     moved_files,
     must_make_way,
@@ -55,15 +55,14 @@ ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
 class WholePlan:
     """A plan that was checked: rows `PLANNED`, and the `types` that kept columns are read as.
 
-    `expected` are the estimated tokens of what a run with a budget takes, `waiting` those of what
-    it leaves to later runs, in order. `group_bits` are those of all files if some are pending.
+    `budget` has the notes about a run's budget. `group_bits` are those of all files if some are
+    pending.
     """
 
     files: pa.Table
     types: Types
-    expected: int = 0
-    waiting: tuple[int, ...] = ()
-    group_bits: int | None = None
+    budget: BudgetNotes | None
+    group_bits: int | None
 
 
 def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
@@ -75,30 +74,29 @@ def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
     snapshot.
     """
     manifest = last_snapshot(job.run)
-    files = named = _each_once(files)  # those of `found` are free then, which may be very many
+    files = named = _drop_repeated(files)  # those of `found` are free then, which may be very many
     _check_bad(files, job)
-    last = last_files(manifest, states)
+    last = _read_last_files(manifest, states)
     if not job.by_content:
-        files = _with_last(files, last, job)
-    files = _with_former_names(files, last.files)
+        files = _carry_last(files, last, job)
+    files = _add_former_names(files, last.files)
     types = types_of(files, job, manifest)
     has_carried = (numbers(files, "carried") & (numbers(files, "units") > 0)).any()
     if has_carried and retyped(types, manifest):
         return _read_again(named, states, job)
     bits = max_bits(files, last.group_bits if job.append else None)
-    budgeted = within_budget(files, last, job)
-    files = budgeted.files
+    files, budget = within_budget(files, last, job)
     check_files_left(job, files, manifest, last.files)
     if not job.by_content:
         check_plan_rows(job, files)
     if job.limit is not None:
-        files = _limited(files, job.limit, job)
-    if not is_valid(files, PENDING[0]).any():
-        bits = None  # the groups have them
-    return WholePlan(files, types, budgeted.expected, budgeted.waiting, bits)
+        files = _limit_rows(files, job.limit, job)
+    has_pending = is_valid(files, PENDING[0]).any()
+    # without pending files the groups have the bits
+    return WholePlan(files, types, budget, bits if has_pending else None)
 
 
-def last_files(manifest: Manifest | None, states: pa.Table) -> LastFiles:
+def _read_last_files(manifest: Manifest | None, states: pa.Table) -> LastFiles:
     """Return the files of the last snapshot, with those that have a damaged shard."""
     if manifest is None:
         return LastFiles(FILES.empty_table(), np.zeros(0, bool), {})
@@ -115,7 +113,7 @@ def last_files(manifest: Manifest | None, states: pa.Table) -> LastFiles:
     return LastFiles(files, is_damaged, shards, manifest.group_bits)
 
 
-def _each_once(files: pa.Table) -> pa.Table:
+def _drop_repeated(files: pa.Table) -> pa.Table:
     """Return the files sorted by path, each once: patterns that overlap name a file twice.
 
     Raises OptionError if two files have one relative path.
@@ -146,20 +144,18 @@ def _check_bad(files: pa.Table, job: EmbedJob) -> None:
         )
 
 
-def _with_last(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
+def _carry_last(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     """Return the plan with earlier, renamed and grouped files of the last snapshot carried over."""
     named = files
     if job.append:
         files = with_earlier(files, last.files, job)
-    files = _opened_if_damaged(files, named, last, job)
+    files = _open_damaged(files, named, last, job)
     if job.carry and job.columns.id is not None:
-        files = _with_renamed(files, last, job)
+        files = _carry_renamed(files, last, job)
     return in_groups(files, last, job)
 
 
-def _opened_if_damaged(
-    files: pa.Table, named: pa.Table, last: LastFiles, job: EmbedJob
-) -> pa.Table:
+def _open_damaged(files: pa.Table, named: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     """Return the plan with the carried files opened that have a damaged shard of their own.
 
     Raises SentenceBeamError for such a file that cannot be read, or that a run which appends does
@@ -182,7 +178,7 @@ def _opened_if_damaged(
     return with_rows(files, hurt, open_rows(files.take(pa.array(hurt)), job))
 
 
-def _with_renamed(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
+def _carry_renamed(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     """Return the plan with renamed files carried, and those read whose shards could be written
     again by others.
 
@@ -198,12 +194,12 @@ def _with_renamed(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     is_read = numbers_of(pc.list_value_length(files.column("spans"))) > 0
     was = same_bytes(files, is_read, last.files, is_free, job.columns.path_names)
     renamed = np.flatnonzero(was >= 0)
-    files = with_rows(files, renamed, _carried_as(files, renamed, last.files, was[renamed]))
+    files = with_rows(files, renamed, _carry_as(files, renamed, last.files, was[renamed]))
     to_open = np.flatnonzero(_must_make_way(files))
     return with_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
 
 
-def _carried_as(files: pa.Table, at: np.ndarray, last: pa.Table, was: np.ndarray) -> pa.Table:
+def _carry_as(files: pa.Table, at: np.ndarray, last: pa.Table, was: np.ndarray) -> pa.Table:
     """Return the rows of files at places that have the units of other files, int64 [n] each."""
     now = files.take(pa.array(at))
     before = rows_at(last, was)
@@ -229,7 +225,7 @@ def _must_make_way(files: pa.Table) -> np.ndarray:
     return must_make_way(own, shards_of, numbers(files, "carried"))
 
 
-def _with_former_names(files: pa.Table, last: pa.Table) -> pa.Table:
+def _add_former_names(files: pa.Table, last: pa.Table) -> pa.Table:
     """Return the plan with the former path of each file that has another one now."""
     moved = last.column("path").take(places(moved_files(files, last)))
     return with_column(files, "was", pc.coalesce(files.column("was"), moved))
@@ -247,7 +243,7 @@ def _read_again(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
     return checked_plan(rows, states, job)
 
 
-def _limited(files: pa.Table, limit: int, job: EmbedJob) -> pa.Table:
+def _limit_rows(files: pa.Table, limit: int, job: EmbedJob) -> pa.Table:
     """Return the plan with the spans of the first rows alone."""
     spans = [one for some in spans_of(files, job.syntax) for one in spans_in(some)]
     return with_spans(files, limit_spans(spans, limit))

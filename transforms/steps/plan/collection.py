@@ -6,19 +6,15 @@ Rows have been summed when the plan is made. Only then does the run take the sto
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.arrow_types import code_of
 from sentence_beam.transforms.corpus.blocks import PackedRows, Packer
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.steps.embed.cutting import pieces_of
 from sentence_beam.transforms.steps.embed.erased import without_erased
-from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.content_plan import (
     buckets_for,
@@ -26,9 +22,9 @@ from sentence_beam.transforms.steps.plan.content_plan import (
     unchanged,
 )
 from sentence_beam.transforms.steps.plan.footers import templates
-from sentence_beam.transforms.steps.plan.kept_types import join_codes
+from sentence_beam.transforms.steps.plan.kept_types import Types, find_stored_types, join_codes
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
-from sentence_beam.transforms.steps.plan.row_batches import RowBatch, Types, too_much_text, unpacked
+from sentence_beam.transforms.steps.plan.row_batches import RowBatch, too_much_text, unpacked
 from sentence_beam.transforms.steps.plan.row_checks import check_rows
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
 from sentence_beam.transforms.steps.plan.whole_plan import notes_of, write_rows
@@ -39,8 +35,7 @@ from sentence_beam.transforms.store.runs.carried_check import STATES, all_states
 from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
 from sentence_beam.transforms.store.runs.lease_file import Lease
 from sentence_beam.transforms.store.runs.recorded_plan import has_plan, read_plan
-from sentence_beam.transforms.store.runs.run_result import Result, read_result
-from sentence_beam.transforms.store.shards.stored_types import stored_types
+from sentence_beam.transforms.store.runs.run_result import read_result
 
 AGAIN = "build the pipeline again, which makes a new run"
 
@@ -78,7 +73,7 @@ def begin_collection(
     try:
         take_store(job.run, engine)
         with lease.kept_alive(*job.run.key):
-            yield from _begun(summary, job)
+            yield from _begin_packing(summary, job)
     except SentenceBeamError as error:
         yield Problem.from_error(error)
 
@@ -104,19 +99,18 @@ def take_store(run: Run, engine: Engine) -> None:
             Lease.from_this_process(run.id, engine.runner, engine.job, engine.in_process),
         )
     current = read_manifest(run.root)
-    version = current.version if current is not None else None
-    if current is not None and version != run.version:
+    if current is not None and current.version != run.version:
         raise SentenceBeamError(
             f"{run.root}: run {current.run} committed after this pipeline was built; {AGAIN}"
         )
 
 
-def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
+def _begin_packing(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
     last = last_snapshot(job.run) if job.run.previous is not None else None
     types = kept_types(summary, job, last)
     if not has_plan(job.root, job.run.id):
         check_collection(summary, job, last)
-        _write_plan(summary, job, types)
+        _write_plan(summary, job, types, last)
         progress.planned(summary.tokens)
     plan = read_plan(job.root, job.run.id)
     if plan.files.column("checksum").to_pylist() != [summary.checksum]:
@@ -128,9 +122,8 @@ def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
         yield ToPack(plan.notes.buckets, types)
 
 
-def _write_plan(summary: RowsSummary, job: EmbedJob, types: Types) -> None:
+def _write_plan(summary: RowsSummary, job: EmbedJob, types: Types, last: Manifest | None) -> None:
     """Write the plan of all rows, or of carrying all units over."""
-    last = last_snapshot(job.run)
     states = STATES.empty_table()
     if last is not None:
         states = all_states(job.root, last.units, job.run.shard_check())
@@ -156,16 +149,11 @@ def check_collection(summary: RowsSummary, job: EmbedJob, last: Manifest | None)
             f" {counted(last.rows.written, 'row')}, which would all be deleted; see whether its"
             " source was read"
         )
-    check_fields(summary, job)
+    if summary.rows:
+        check_named(summary.seen, summary.names, job)
     check_rows(job, summary.rows)
     if job.text_limit is not None and summary.size > job.text_limit:
         raise too_much_text(summary.size)
-
-
-def check_fields(summary: RowsSummary, job: EmbedJob) -> None:
-    """Raise OptionError for a field that an option names and no row has."""
-    if summary.rows:
-        check_named(summary.seen, summary.names, job)
 
 
 def check_named(seen: Collection[str], names: Iterable[str], job: EmbedJob) -> None:
@@ -198,15 +186,11 @@ def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Ty
 
     Types of Arrow tables and of other values are joined as those of files.
     """
-    names = [name for name in job.columns.keep if name not in job.columns.kinds]
-    stored: dict[str, pa.DataType] = stored_types(last, names) if names and last is not None else {}
     types = []
-    for name in names:
+    for name, stored in find_stored_types(job, last).items():
         kinds = [code_of(kind) for column, kind in summary.types if column == name]
         words = [word for column, word in summary.words if column == name]
-        code = join_codes([*kinds, *words])
-        if name in stored:
-            code = code_of(stored[name])
+        code = join_codes([*kinds, *words]) if stored is None else code_of(stored)
         types.append((name, code))
     return tuple(types)
 
@@ -230,13 +214,3 @@ class CollectionPacker:
     def finish(self) -> Iterator[tuple[int, PackedRows]]:
         """Yield the blocks of the rows that are still held."""
         yield from self._packer.flush()
-
-
-def result_or_error(result: Result) -> Result:
-    """Return the result of a run that committed. Raises the error of a failed one, which names
-    parameters of Python.
-    """
-    with python_names(parameters_of(EmbedOptions)):
-        if result.exit_code:
-            raise Problem(result.message, result.exit_code).error()
-    return result

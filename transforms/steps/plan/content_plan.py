@@ -96,12 +96,12 @@ def begin(items: list[Any], job: EmbedJob) -> list[Begun]:
     """
     with kept_alive(job.root, job.run.id):
         try:
-            return list(_begun(items, job))
+            return list(_compare(items, job))
         except SentenceBeamError as error:
             return [Problem.from_error(error)]
 
 
-def _begun(items: list[Any], job: EmbedJob) -> Iterator[Begun]:
+def _compare(items: list[Any], job: EmbedJob) -> Iterator[Begun]:
     if stands(items, job):
         yield Standing()
         return
@@ -253,13 +253,13 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[ToRea
         return
     try:
         if Standing() not in items:
-            _record(items, job)
-        yield from _recorded(job, slots)
+            _write_counted(items, job)
+        yield from _hand_out(job, slots)
     except SentenceBeamError as error:
         yield Problem.from_error(error)
 
 
-def _record(items: list[Any], job: EmbedJob) -> None:
+def _write_counted(items: list[Any], job: EmbedJob) -> None:
     """Write the plan of opened files whose spans have been counted."""
     counted_spans = [item for item in items if isinstance(item, Span)]
     spans = sorted(counted_spans, key=lambda span: span.start)
@@ -270,7 +270,7 @@ def _record(items: list[Any], job: EmbedJob) -> None:
     write_rows(job, files, notes, states_in(items))
 
 
-def _recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead]:
+def _hand_out(job: EmbedJob, slots: int | None) -> Iterator[ToRead]:
     """Yield what to read by the plan on record."""
     plan = read_plan(job.root, job.run.id)
     progress.planned(plan.tokens)
@@ -378,14 +378,14 @@ class Group:
         for each piece.
         """
         for bucket, count in self.heavy.items():
-            yield from ((self._piece(bucket, k), b"") for k in range(count))
+            yield from ((self._name(bucket, k), b"") for k in range(count))
         if self.heavy:
             packed = (block.data for block in blocks if block.counts)
             yield from (
-                (self._piece(b, k), data) for b, k, data in cut(packed, self.buckets, self.heavy)
+                (self._name(b, k), data) for b, k, data in cut(packed, self.buckets, self.heavy)
             )
 
-    def _piece(self, bucket: int, k: int) -> tuple[str, int]:
+    def _name(self, bucket: int, k: int) -> tuple[str, int]:
         return f"{self.buckets.name(bucket)}.{k}", bucket
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus import InputFile, Span
+from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.space.int8_model import INT8
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import Resolved
@@ -33,9 +33,7 @@ class Estimate:
     @property
     def vectors(self) -> float:
         """The vectors to make: of rows, or of pieces of documents."""
-        if self.pieces is None:
-            return self.rows
-        return self.pieces
+        return self.rows if self.pieces is None else self.pieces
 
     def to_json(self) -> dict[str, Any]:
         """Return all counts and estimates, without the spans that are measured, nor what waits."""
@@ -60,9 +58,7 @@ class Prediction:
     @property
     def seconds(self) -> float:
         """Estimated seconds of embedding on this machine."""
-        if self.pace:
-            return self.pace.time_for(self.plan.counts.tokens)
-        return 0.0
+        return self.pace.time_for(self.plan.counts.tokens) if self.pace else 0.0
 
     @property
     def runs(self) -> int:
@@ -92,9 +88,7 @@ class Prediction:
     @property
     def real_tokens(self) -> float:
         """The tokens that the tokenizer should make, as far as its pace is known."""
-        if self.pace:
-            return self.plan.counts.tokens * self.pace.real_share
-        return self.plan.counts.tokens
+        return self.plan.counts.tokens * (self.pace.real_share if self.pace else 1)
 
 
 def predict(resolved: Resolved, look: Callable[[EmbedJob], Looked] = look) -> Prediction:
@@ -105,7 +99,9 @@ def predict(resolved: Resolved, look: Callable[[EmbedJob], Looked] = look) -> Pr
     job = resolved.job
     _check_model(job)
     looked = look(job)
-    pace = _measure(job, [*looked.spans], resolved.calibration_folder)
+    # the store may have no copy of the calibration yet
+    job = replace(job, calibration=resolved.calibration_folder)
+    pace = measure(job, [*looked.spans]) if looked.spans else None
     files = tuple(dict.fromkeys(span.file for span in looked.spans))
     return Prediction(resolved, estimate(looked, pace, job.chunks.cuts), pace, files)
 
@@ -117,18 +113,6 @@ def _check_model(job: EmbedJob) -> None:
             "--dtype int8: the first run makes the model, so that a plan cannot measure it; plan"
             " with --dtype float32"
         )
-
-
-def _measure(job: EmbedJob, spans: list[Span], calibration: str | None) -> Pace | None:
-    """Embed some rows; None without rows.
-
-    `calibration` is the folder of the job's calibration if the store has no copy of it yet.
-    """
-    if not spans:
-        return None
-    if calibration:
-        job = replace(job, calibration=calibration)
-    return measure(job, spans)
 
 
 def estimate(looked: Looked, pace: Pace | None, is_cut: bool = False) -> Estimate:

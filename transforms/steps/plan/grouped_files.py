@@ -91,14 +91,14 @@ def in_groups(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     A run with `--limit` reads files one by one. A run that appends keeps the groups of the
     snapshot, and new files stay alone. A file that leaves its group is opened.
     """
-    stuck = _stuck_groups(files, last, job)
+    stuck = _find_stuck_groups(files, last, job)
     if len(stuck):
-        files = _as_they_were(files, last, stuck, job)
-    groups = _groups_of(files, last, job, stuck)
+        files = _keep_as_they_were(files, last, stuck, job)
+    groups = _choose_groups(files, last, job, stuck)
     at = last.places_of(files)
     is_same = groups_as_before(groups, Compared(at, numbers(files, "carried")), last.files)
     is_same &= job.carry
-    is_sound = ~_in_groups_with(groups, last.damaged(at))
+    is_sound = ~_are_grouped_with(groups, last.damaged(at))
     if job.append and (is_same & ~is_sound).any():
         shard = next(iter(last.shards.values()))
         raise SentenceBeamError(
@@ -107,16 +107,16 @@ def in_groups(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     is_stuck = is_valid(files, "group")
     is_kept = is_stuck | is_same & is_sound
     groups = pc.if_else(mask_array(is_stuck), column(files, "group"), groups)
-    return _opened(files, groups, is_kept, last, job)
+    return _open_groups(files, groups, is_kept, last, job)
 
 
-def _in_groups_with(groups: pa.StringArray, marked: np.ndarray) -> np.ndarray:
+def _are_grouped_with(groups: pa.StringArray, marked: np.ndarray) -> np.ndarray:
     """Return which files are in a group with a marked file, bool [n]."""
     of_group = lookup(groups, groups.unique().drop_null())
     return (of_group >= 0) & np.isin(of_group, of_group[marked & (of_group >= 0)])
 
 
-def _opened(
+def _open_groups(
     files: pa.Table, groups: pa.StringArray, is_kept: np.ndarray, last: LastFiles, job: EmbedJob
 ) -> pa.Table:
     """Return the plan with the groups that are read, all of whose files are opened.
@@ -135,11 +135,11 @@ def _opened(
     files = with_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
     # a group without any row is none
     lengths = numbers_of(pc.list_value_length(files.column("spans")))
-    has_rows = is_kept | _in_groups_with(groups, lengths > 0)
+    has_rows = is_kept | _are_grouped_with(groups, lengths > 0)
     return with_column(files, "group", pc.if_else(mask_array(has_rows), groups, None))
 
 
-def _groups_of(
+def _choose_groups(
     files: pa.Table, last: LastFiles, job: EmbedJob, stuck: pa.StringArray
 ) -> pa.StringArray:
     """Return the group of each readable file; null for those that stay alone."""
@@ -149,7 +149,7 @@ def _groups_of(
         return last.groups_at(at)
     if job.limit is not None:
         return pa.nulls(len(files), pa.string())
-    tokens = _tokens_by_size(files)
+    tokens = _estimate_tokens(files)
     is_small = is_readable & (SMALL * tokens < job.run.unit_tokens)
     bits = last.bits
     if not len(stuck):
@@ -165,7 +165,7 @@ def _groups_of(
     return texts(groups)
 
 
-def _tokens_by_size(files: pa.Table) -> np.ndarray:
+def _estimate_tokens(files: pa.Table) -> np.ndarray:
     """Return the estimated tokens of files, int64 [n]."""
     by_line = [name for name, format in FORMATS.items() if format.is_by_line]
     is_by_line = pc.is_in(files.column("format"), value_set=pa.array(by_line, pa.string()))
@@ -182,7 +182,7 @@ def max_bits(files: pa.Table, others: int | None = None) -> int | None:
     return max(bits, default=None)
 
 
-def _stuck_groups(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.StringArray:
+def _find_stuck_groups(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.StringArray:
     """Return the groups that have rows of files which cannot be read now."""
     if not job.carry:
         return NO_GROUPS
@@ -191,7 +191,7 @@ def _stuck_groups(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.StringA
     return whole(had.filter(pc.greater(had.column("size"), 0)).column("group")).unique().drop_null()
 
 
-def _as_they_were(
+def _keep_as_they_were(
     files: pa.Table, last: LastFiles, stuck: pa.StringArray, job: EmbedJob
 ) -> pa.Table:
     """Return the plan with the groups of unreadable files as in the last snapshot, since all files
@@ -203,21 +203,21 @@ def _as_they_were(
     had = last.files.filter(mask_array(is_member))
     at = lookup(had.column("path"), files.column("path"))
     now = files.take(places(at)).to_pylist()
-    bad = _first_bad(had, now)
+    bad = _find_first_bad(had, now)
     hurt = np.flatnonzero(last.is_damaged[is_member])
     if len(hurt):
         raise SentenceBeamError(bad[had.column("group")[int(hurt[0])].as_py()]["bad"])
     reasons = [
-        _why(row, current, f"it shares units with {full_path(bad[row['group']])}")
+        _explain(row, current, f"it shares units with {full_path(bad[row['group']])}")
         for row, current in zip(had.to_pylist(), now, strict=True)
     ]
     kept = with_column(not_pending(as_carried(had)), "bad", texts(reasons))
     kept = with_column(kept, "group", had.column("group"))
     others = files.filter(pc.invert(pc.is_in(files.column("path"), value_set=column(had, "path"))))
-    groups = _groups_of(others, last, job, stuck)
+    groups = _choose_groups(others, last, job, stuck)
     is_new = lookup(groups, stuck) >= 0
     left_out = [
-        _left_out(row, bad[group])
+        _leave_out(row, bad[group])
         for row, group in zip(
             others.filter(mask_array(is_new)).to_pylist(),
             groups.filter(mask_array(is_new)).to_pylist(),
@@ -228,7 +228,7 @@ def _as_they_were(
     return pa.concat_tables(tables).sort_by("path").combine_chunks()
 
 
-def _first_bad(had: pa.Table, now: list[Row]) -> dict[str, Row]:
+def _find_first_bad(had: pa.Table, now: list[Row]) -> dict[str, Row]:
     """Return the first unreadable file of each group."""
     first: dict[str, Row] = {}
     for group, row in zip(had.column("group").to_pylist(), now, strict=True):
@@ -237,7 +237,7 @@ def _first_bad(had: pa.Table, now: list[Row]) -> dict[str, Row]:
     return first
 
 
-def _why(row: Row, now: Row, shares: str) -> str | None:
+def _explain(row: Row, now: Row, shares: str) -> str | None:
     """Return why a file of a group stays as it was; None if it is unchanged."""
     why = f"{shares}, which cannot be read"
     if now["path"] is None:
@@ -250,7 +250,7 @@ def _why(row: Row, now: Row, shares: str) -> str | None:
     return f"{full_path(row)} has changed and stays as it was: {why}"
 
 
-def _left_out(row: Row, bad: Row) -> Row:
+def _leave_out(row: Row, bad: Row) -> Row:
     """Return the row of a new file that would share units with an unreadable one."""
     path = full_path(row)
     (file,) = input_files(planned_rows([row]))

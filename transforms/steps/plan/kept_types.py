@@ -38,33 +38,34 @@ def types_of(files: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
     if not job.columns.keep and not templates(job):
         return ()
     # a file without rows tells nothing
-    is_rowless = pc.equal(pc.list_value_length(files.column("spans")), 0)
-    files = files.filter(pc.and_(files.column("bad").is_null(), pc.invert(_filled(is_rowless))))
+    is_rowless = pc.fill_null(pc.equal(pc.list_value_length(files.column("spans")), 0), False)
+    files = files.filter(pc.and_(files.column("bad").is_null(), pc.invert(is_rowless)))
     opened = files.filter(files.column("kept").is_valid())
     if len(opened) == len(files):
         _check_keys(opened, job)  # files that stay as they are have had all columns
-    return _found_types(opened, job, last)
+    return _find_types(opened, job, last)
 
 
-def _filled(flags: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.fill_null(flags, False)
-
-
-def _found_types(opened: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
+def _find_types(opened: pa.Table, job: EmbedJob, last: Manifest | None) -> Types:
     """Return the code of the type of each kept column that was given none."""
-    names = [name for name in job.columns.keep if name not in job.columns.kinds]
-    stored: dict[str, pa.DataType] = stored_types(last, names) if names and last is not None else {}
     kept = [dict(pairs) for pairs in distinct_values(opened, "kept")]
     types = []
-    for name in names:
-        if name in stored:
-            code = code_of(stored[name])
+    for name, stored in find_stored_types(job, last).items():
+        if stored is not None:
+            code = code_of(stored)
         elif name == job.columns.text and job.columns.of_text is None:
             code = code_of(STR.arrow)  # the text itself, which files may have as bytes
         else:
             code = join_codes([codes[name] for codes in kept if name in codes])
         types.append((name, code))
     return tuple(types)
+
+
+def find_stored_types(job: EmbedJob, last: Manifest | None) -> dict[str, pa.DataType | None]:
+    """Return the store's type of each kept column that was given none; None without one."""
+    names = [name for name in job.columns.keep if name not in job.columns.kinds]
+    stored = stored_types(last, names) if last is not None else {}
+    return {name: stored.get(name) for name in names}
 
 
 def join_codes(codes: list[str]) -> str:

@@ -24,7 +24,6 @@ from sentence_beam.transforms.steps.plan.elements import (
     in_batches,
 )
 from sentence_beam.transforms.steps.plan.planned import carried_rows, listed_rows, with_last
-from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.commit import last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
@@ -47,24 +46,22 @@ def list_files(pattern: str, job: EmbedJob, slots: int | None = None) -> Iterato
         return
     try:
         with kept_alive(job.root, job.run.id):
-            yield from _listed(pattern, job, slots)
+            yield from _list_pattern(pattern, job, slots)
     except SentenceBeamError as error:
         yield Problem.from_error(error)
 
 
-def _listed(pattern: str, job: EmbedJob, slots: int | None) -> Iterator[Listed]:
+def _list_pattern(pattern: str, job: EmbedJob, slots: int | None) -> Iterator[Listed]:
     manifest = last_snapshot(job.run)
-    last = FILES.empty_table()
-    if manifest is not None:
-        last = manifest.read_files()
+    last = manifest.read_files() if manifest is not None else FILES.empty_table()
     files, beside = _find(pattern, job, last)
     listed = listed_rows(files)
     _check_were_no_folders(files, last)
     yield from compared_rows(listed, last, job, slots)
     if beside is not None:
         yield beside
-    if manifest is not None and pattern == job.run.globs[0]:
-        yield from shards_to_check(manifest, job)
+    if manifest is not None and pattern == job.run.globs[0] and (job.carry or job.append):
+        yield from (ShardsToCheck((part,)) for part in manifest.units.parts)
 
 
 def _find(pattern: str, job: EmbedJob, last: pa.Table) -> tuple[list[InputFile], Beside | None]:
@@ -80,9 +77,7 @@ def _find(pattern: str, job: EmbedJob, last: pa.Table) -> tuple[list[InputFile],
             job.root,
         )
     _check_were_no_files(inputs.folders, last, job)
-    files = inputs.files
-    if job.append:
-        files = by_names_on_record(files, last)
+    files = by_names_on_record(inputs.files, last) if job.append else inputs.files
     beside = None
     if inputs.beside or inputs.left_out:
         beside = Beside.from_paths(
@@ -107,12 +102,6 @@ def compared_rows(
     others = with_last(listed.filter(mask_array(~is_known)), last, compared.at[~is_known])
     for data in in_batches(others, files_per_element(len(others), slots)):
         yield FilesToLookInto(data)
-
-
-def shards_to_check(manifest: Manifest, job: EmbedJob) -> Iterator[ShardsToCheck]:
-    """Yield the parts of the last snapshot whose shards may be carried over."""
-    if job.carry or job.append:
-        yield from (ShardsToCheck((part,)) for part in manifest.units.parts)
 
 
 def _check_were_no_files(folders: list[str], last: pa.Table, job: EmbedJob) -> None:

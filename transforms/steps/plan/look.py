@@ -105,7 +105,7 @@ class Looked:
 
 def look(job: EmbedJob) -> Looked:
     """Plan a run in this process. Raises the first problem."""
-    return _looked(job, look_at_all(job))
+    return _count_work(job, look_at_all(job))
 
 
 def look_at_all(job: EmbedJob) -> list[Any]:
@@ -125,7 +125,7 @@ def look_at_all(job: EmbedJob) -> list[Any]:
     return items
 
 
-def _looked(job: EmbedJob, items: list[Any]) -> Looked:
+def _count_work(job: EmbedJob, items: list[Any]) -> Looked:
     """Count a plan; by content, other files are opened too if one has changed.
 
     Raises the first problem.
@@ -145,9 +145,9 @@ def _looked(job: EmbedJob, items: list[Any]) -> Looked:
         spans = list(spans_of(files, job.syntax, types))
         work = [one for some in spans for one in spans_in(some)]
         units = len(spans)
-    looked = replace(
-        Looked.from_files(files, merged(items), work), units=units, waiting=whole.waiting
-    )
+    waiting = whole.budget.waiting if whole.budget is not None else ()
+    looked = Looked.from_files(files, merged(items), work)
+    looked = replace(looked, units=units, waiting=waiting)
     if job.by_content:
         looked = in_buckets(looked, same, job)
         # some of these have other names
@@ -173,7 +173,7 @@ def in_buckets(looked: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
 def write_looked(items: list[Any], job: EmbedJob, output: str) -> None:
     """Write the counts of what a job's workers have found to the file `output`; or the problem."""
     try:
-        answer = _looked(job, items).to_json()
+        answer = _count_work(job, items).to_json()
     except SentenceBeamError as error:
         answer = json.dumps({"problem": asdict(Problem.from_error(error))}).encode()
     # a retried bundle has the same answer

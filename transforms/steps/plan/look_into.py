@@ -54,32 +54,32 @@ def _look_into(file: InputFile, last: Row | None, job: EmbedJob) -> Row | Proble
     """Return the row of a file, or its problem."""
     started = perf_counter()
     try:
-        row = _row_or_left_out(file, last, job)
+        row = _make_row_or_leave_out(file, last, job)
     except SentenceBeamError as error:
         return Problem.from_error(error)
     progress.step()
     return row | {"ms": round(1000 * (perf_counter() - started), 3)}
 
 
-def _row_or_left_out(file: InputFile, last: Row | None, job: EmbedJob) -> Row:
+def _make_row_or_leave_out(file: InputFile, last: Row | None, job: EmbedJob) -> Row:
     """Return the row of a file; leave an unreadable one out, with the reason, if the run may.
 
     The rows of the last snapshot are carried over with its checksum, so that a later run sees the
     difference.
     """
     if not job.max_bad_files:
-        return _row(file, last, job, to_check=False)
+        return _make_row(file, last, job, to_check=False)
     try:
-        return _row(file, last, job, to_check=True)
+        return _make_row(file, last, job, to_check=True)
     except InputChangedError:
         raise
     except SentenceBeamError as error:
         if error.exit_code != SentenceBeamError.exit_code:
             raise
-        return _left_out(file, last, job, error)
+        return _leave_out(file, last, job, error)
 
 
-def _row(file: InputFile, last: Row | None, job: EmbedJob, to_check: bool) -> Row:
+def _make_row(file: InputFile, last: Row | None, job: EmbedJob, to_check: bool) -> Row:
     """Return the row of a file, carried over or opened."""
     if last is not None and _has_cut(last) and "reembed" not in job.read_again:
         file = replace(file, cut=last["cut"])
@@ -110,7 +110,7 @@ def carried_row(file: InputFile, last: Row) -> Row:
     return {**last, **named, **NOT_PENDING, "group": None, "carried": True}
 
 
-def _left_out(file: InputFile, last: Row | None, job: EmbedJob, error: SentenceBeamError) -> Row:
+def _leave_out(file: InputFile, last: Row | None, job: EmbedJob, error: SentenceBeamError) -> Row:
     """Return the row of an unreadable file with the rows that it had.
 
     Raises the error if they are mixed or cannot be carried over.

@@ -76,9 +76,7 @@ class Pace:
     @property
     def slower(self) -> str:
         """The slower of the two: "tokenizer" or "model"."""
-        if self.host_tokens_s < self.device_tokens_s:
-            return "tokenizer"
-        return "model"
+        return "tokenizer" if self.host_tokens_s < self.device_tokens_s else "model"
 
     def time_for(self, expected: float) -> float:
         """Return the seconds to load the model and embed so many estimated tokens."""
@@ -109,18 +107,14 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
             computing = time.monotonic() - began - tokenising
             expected = planned_tokens(span, texts, rows_of(span))
             # on a CPU both take the same cores; a GPU computes beside the tokenizer
-            if encoder.device.type == "cpu":
-                seconds = tokenising + computing
-            else:
-                seconds = max(tokenising, computing)
+            is_cpu = encoder.device.type == "cpu"
+            seconds = tokenising + computing if is_cpu else max(tokenising, computing)
             counts = len(texts), expected, stats.real, len(pieces)
             pace = pace.after(Pace(0.0, seconds, *counts, tokenising, computing))
             progress.step(len(texts))
             if pace.seconds > MEASURED_SECONDS:
                 break
-    if pace.rows:
-        return pace
-    return None
+    return pace if pace.rows else None
 
 
 def planned_tokens(span: Span, texts: list[str], rows: float | None) -> float:

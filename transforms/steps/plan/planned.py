@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.columns import column, nulls, rows_at, with_column
-from sentence_beam.transforms.base.measures import Summary, summed
 from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, ROWS_AT_ONCE, SPAN
 from sentence_beam.transforms.store.tables.file_rows import place_of
@@ -56,7 +55,7 @@ class OpenedFile:
         """Return its row of `PLANNED`."""
         return row_of(self.file) | {
             "carried": False,
-            "spans": [_span_row(span) for span in self.spans],
+            "spans": [_make_span_row(span) for span in self.spans],
             "kept": json.dumps(self.kept),
             "keys": None if self.keys is None else json.dumps(self.keys),
             "lacks": list(self.lacks),
@@ -69,7 +68,7 @@ def row_of(file: InputFile) -> dict[str, Any]:
     return {"path": file.relative, **place_of(file.path, file.relative), **same, **NO_COUNTS}
 
 
-def _span_row(span: Span) -> dict[str, Any]:
+def _make_span_row(span: Span) -> dict[str, Any]:
     row = {field.name: getattr(span, field.name) for field in SPAN if field.name != "row_groups"}
     return row | {"row_groups": list(span.row_groups)}
 
@@ -139,11 +138,6 @@ def lacking_columns(files: pa.Table) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def measures_of(files: pa.Table) -> dict[str, Summary]:
-    """Return the figures of planning."""
-    return summed({"file_ms": ms} for ms in files.column("ms").drop_null().to_pylist())
-
-
 def with_spans(files: pa.Table, spans: Iterable[Span]) -> pa.Table:
     """Return files that were opened with these spans in place of theirs."""
     of_file: dict[str, list[Span]] = {}
@@ -152,7 +146,7 @@ def with_spans(files: pa.Table, spans: Iterable[Span]) -> pa.Table:
     paths = files.column("path").to_pylist()
     had = files.column("spans").is_valid().to_pylist()
     listed = [
-        [_span_row(span) for span in of_file.get(path, ())] if there else None
+        [_make_span_row(span) for span in of_file.get(path, ())] if there else None
         for path, there in zip(paths, had, strict=True)
     ]
     return with_column(files, "spans", pa.array(listed, PLAN.field("spans").type))

@@ -29,23 +29,18 @@ def with_int8_model(resolved: Resolved) -> Resolved:
     """
     job = resolved.job
     run = job.run
-    if not needs_int8_model(resolved):
+    if run.space.dtype != INT8 or job.reuse:
         return resolved
     model = claimed_int8(run.root, run.space, run.generation)
     if model is None:
         with progress.stage("quantising the model to int8"):
-            made = _quantised(job)
+            made = _quantise_model(job)
         model = keep_int8(run.root, run.space, run.generation, made)
     space = model.applied(run.space)
     return replace(resolved, job=replace(job, run=replace(run, space=space)))
 
 
-def needs_int8_model(resolved: Resolved) -> bool:
-    """Whether the run's model is to be quantised before its plan."""
-    return resolved.space.dtype == INT8 and not resolved.job.reuse
-
-
-def _quantised(job: EmbedJob) -> Int8Model:
+def _quantise_model(job: EmbedJob) -> Int8Model:
     """Return the job's model in int8, compared with float32."""
     from sentence_beam.transforms.encoder import Encoder
     from sentence_beam.transforms.encoder.quantise import quantise
@@ -54,14 +49,14 @@ def _quantised(job: EmbedJob) -> Int8Model:
     # workers may have the model elsewhere
     recipe = replace(job.recipe, model=options.model, revision=options.revision, calibration="")
     exact = Encoder.from_recipe(replace(recipe, dtype="float32"), _CPU)
-    model = quantise(recipe.files(), exact, job.run.space.weights, _sample(job))
+    model = quantise(recipe.files(), exact, job.run.space.weights, _draw_sample(job))
     other = Encoder.from_recipe(recipe, _CPU, int8=model)
     cosines = _cosines(exact.encode(TEXTS), other.encode(TEXTS))
     facts = replace(model.facts, cosine=float(cosines.mean()), worst=float(cosines.min()))
     return replace(model, facts=facts)
 
 
-def _sample(job: EmbedJob) -> list[str]:
+def _draw_sample(job: EmbedJob) -> list[str]:
     """Return texts of the corpus, those with the lowest hashes in spans with the lowest hashes.
 
     The texts are pieces if documents are cut. A corpus without rows has those of the canary.

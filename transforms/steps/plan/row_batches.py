@@ -16,6 +16,7 @@ from sentence_beam.transforms.corpus.nested import value_at
 from sentence_beam.transforms.corpus.row_columns import columns_of
 from sentence_beam.transforms.corpus.rows import unit_of
 from sentence_beam.transforms.steps.options.job import EmbedJob
+from sentence_beam.transforms.steps.plan.kept_types import Types
 from sentence_beam.transforms.steps.plan.row_summary import (
     RowsSummary,
     rows_of,
@@ -39,9 +40,6 @@ class RowBatch:
     data: bytes = b""
 
 
-Types = tuple[tuple[str, str], ...]  # the codes of the types of kept columns, by name
-
-
 class RowBatcher:
     """Collects the rows of a bundle into batches.
 
@@ -59,7 +57,7 @@ class RowBatcher:
         """Take an element; yield batches once enough rows are held, or the problem with it."""
         try:
             if isinstance(element, pa.RecordBatch | pa.Table):
-                yield from self._of_table(pa.table(element))
+                yield from self._read_table(pa.table(element))
                 return
             row = fields_of(element, self._columns)
             self._rows.append(row)
@@ -79,19 +77,19 @@ class RowBatcher:
         if not rows:
             return
         try:
-            yield self._packed(batch_of(rows, self._columns), summarize_fields(rows, self._columns))
+            yield self._pack(batch_of(rows, self._columns), summarize_fields(rows, self._columns))
         except SentenceBeamError as error:
             yield RowBatch(RowsSummary(problem=Problem.from_error(error)))
 
-    def _of_table(self, table: pa.Table) -> Iterator[RowBatch]:
+    def _read_table(self, table: pa.Table) -> Iterator[RowBatch]:
         summary = summarize_schema(table.schema, self._columns)
         used = columns_of(table, self._columns)
         names = [name for name in self._columns.wanted if name in used.column_names]
         for batch in used.select(names).to_batches(max_chunksize=BATCH_ROWS):
-            for part in _small(batch):
-                yield self._packed(part, summary)
+            for part in _split(batch):
+                yield self._pack(part, summary)
 
-    def _packed(self, batch: pa.RecordBatch, summary_of_table: RowsSummary) -> RowBatch:
+    def _pack(self, batch: pa.RecordBatch, summary_of_table: RowsSummary) -> RowBatch:
         """Return a batch packed, with its sums. Raises OptionError for too much text."""
         summary = summed(batch, summary_of_table, self._columns)
         self._taken += summary.size
@@ -114,14 +112,14 @@ def too_much_text(size: float) -> OptionError:
     )
 
 
-def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield a batch in parts of a few megabytes."""
     if batch.num_rows < 2 or batch.nbytes <= BATCH_BYTES:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from _small(batch.slice(0, half))
-    yield from _small(batch.slice(half))
+    yield from _split(batch.slice(0, half))
+    yield from _split(batch.slice(half))
 
 
 def unpacked(packed: RowBatch, columns: Columns, types: Types) -> UnitRows:

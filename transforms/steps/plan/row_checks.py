@@ -21,8 +21,8 @@ def check_plan_rows(job: EmbedJob, files: pa.Table) -> None:
     rows = span_values(files, "rows")
     if not rows.null_count:
         check_rows(job, carried + (pc.sum(rows).as_py() or 0))
-    elif index := _index_of_rows(job):
-        _check_index(job, index, _rows_up_to(index.rows_needed, carried, files, job))
+    elif index := _find_index(job):
+        _check_index(job, index, _count_rows_up_to(index.rows_needed, carried, files, job))
 
 
 def check_files_left(
@@ -46,7 +46,7 @@ def check_rows(job: EmbedJob, rows: int) -> None:
     few for the requested index.
     """
     check_rows_left(job.run, rows)
-    if index := _index_of_rows(job):
+    if index := _find_index(job):
         _check_index(job, index, rows)
 
 
@@ -56,11 +56,9 @@ def rows_at_most(files: pa.Table) -> int | None:
     return None if rows.null_count else pc.sum(rows).as_py() or 0
 
 
-def _index_of_rows(job: EmbedJob) -> IndexSpec | None:
+def _find_index(job: EmbedJob) -> IndexSpec | None:
     """Return the index of rows that is requested; the number of pieces is not known yet."""
-    if job.chunks.cuts:
-        return None
-    return job.index_asked
+    return None if job.chunks.cuts else job.index_asked
 
 
 def _check_index(job: EmbedJob, index: IndexSpec, rows: int) -> None:
@@ -69,7 +67,7 @@ def _check_index(job: EmbedJob, index: IndexSpec, rows: int) -> None:
     check_rows_for(index, rows, job.run.space.dim)
 
 
-def _rows_up_to(most: int, rows: int, files: pa.Table, job: EmbedJob) -> int:
+def _count_rows_up_to(most: int, rows: int, files: pa.Table, job: EmbedJob) -> int:
     """Return `rows` and those of the spans to embed, or `most` if there are more."""
     for span in (span for spans in spans_of(files, job.syntax) for span in spans_in(spans)):
         if rows >= most:

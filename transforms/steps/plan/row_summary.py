@@ -82,7 +82,7 @@ def summarize_fields(rows: list[Row], columns: Columns) -> RowsSummary:
     """Return the fields of rows, and the types of their kept values."""
     names = frozenset(name for row in rows for name in row)
     return RowsSummary(
-        words=frozenset(_words_of_kept(rows, columns)),
+        words=frozenset(_find_words(rows, columns)),
         seen=frozenset(name for name in columns.wanted if _has_field(rows, names, name)),
         names=frozenset(map(str, names)),
     )
@@ -93,7 +93,7 @@ def _has_field(rows: list[Row], names: Container[str], name: str) -> bool:
     return name in names or ("." in name and any(has_value(row, name) for row in rows))
 
 
-def _words_of_kept(rows: list[Row], columns: Columns) -> Iterator[tuple[str, str]]:
+def _find_words(rows: list[Row], columns: Columns) -> Iterator[tuple[str, str]]:
     """Yield (column, word for a value's type) for kept columns without a requested type."""
     for name in columns.keep:
         if name not in columns.kinds:
@@ -145,9 +145,8 @@ def _check_types(kinds: Mapping[str, pa.DataType | None], columns: Columns) -> N
         kind = kinds[name]
         if kind is None:
             continue
-        fits = can_be_kept(kind)
-        if name in columns.kinds:
-            fits = can_read(kind, columns.kinds[name])
+        read_as = columns.kinds.get(name)
+        fits = can_be_kept(kind) if read_as is None else can_read(kind, read_as)
         if not fits:
             raise OptionError(
                 f"an Arrow table's column {name!r} is {kind}, which cannot be kept"
@@ -167,11 +166,11 @@ def summed(batch: pa.RecordBatch, summary: RowsSummary, columns: Columns) -> Row
         rows=batch.num_rows,
         tokens=tokens,
         size=sum(sizes),
-        digest=_digest(batch, rows, columns),
+        digest=_sum_hashes(batch, rows, columns),
     )
 
 
-def _digest(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[int, ...]:
+def _sum_hashes(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[int, ...]:
     """Return the sums of the halves of the rows' hashes.
 
     A row's hash is over its id, text, reason, prefix and kept values, these as they came, so that
@@ -190,7 +189,7 @@ def _digest(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[int, .
         rows.texts,
         reasons,
         prefixes,
-        *(_comparable(column) for column in kept),
+        *(_read_values(column) for column in kept),
         strict=True,
     )
     hashes = b"".join(row_hashes(map(repr, parts)))
@@ -198,7 +197,7 @@ def _digest(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[int, .
     return tuple(lanes.sum(axis=0, dtype=np.uint64).tolist())
 
 
-def _comparable(column: pa.Array) -> list[Any]:
+def _read_values(column: pa.Array) -> list[Any]:
     """Return the values of a column; bytes for strings that are not UTF-8."""
     try:
         values: list[Any] = column.to_pylist()

@@ -33,11 +33,8 @@ def fields_of(element: Any, columns: Columns) -> Row:
 
 def batch_of(rows: list[Row], columns: Columns) -> pa.RecordBatch:
     """Return rows as a batch of texts, and a column of reasons against them."""
-    reasons: Reasons = None
+    reasons = _find_faults(rows, columns.text) if columns.of_text is None else None
     arrays = {}
-    if columns.of_text is None:
-        reasons_by_row = faults([_value_or_none(row, columns.text) for row in rows], columns.text)
-        reasons = [reasons_by_row.get(place) for place in range(len(rows))]
     for name in columns.wanted:
         texts, against = texts_of((value_at(row, name) for row in rows), name, columns)
         arrays[name] = pa.array(texts, pa.large_string())
@@ -50,8 +47,8 @@ def batch_of(rows: list[Row], columns: Columns) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _value_or_none(row: Row, name: str) -> Any:
-    """Return the value of a field, or the marker of a row without the field."""
-    if has_value(row, name):
-        return plain_value(value_at(row, name))
-    return NoField
+def _find_faults(rows: list[Row], name: str) -> Reasons:
+    """Return the reason against the text of each row; None for a good one."""
+    texts = [plain_value(value_at(row, name)) if has_value(row, name) else NoField for row in rows]
+    reasons = faults(texts, name)
+    return [reasons.get(place) for place in range(len(rows))]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.columns import with_column
 from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.measures import summed
 from sentence_beam.transforms.corpus.beside import Beside, merged
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.groups import AnySpan
@@ -21,7 +22,7 @@ from sentence_beam.transforms.steps.plan.elements import (
     spans_per_element,
 )
 from sentence_beam.transforms.steps.plan.kept_types import Types
-from sentence_beam.transforms.steps.plan.planned import PLANNED, lacking_columns, measures_of
+from sentence_beam.transforms.steps.plan.planned import PLANNED, lacking_columns
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried_check import (
     STATES,
@@ -33,7 +34,6 @@ from sentence_beam.transforms.store.runs.commit import last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
 from sentence_beam.transforms.store.runs.recorded_plan import (
     PLAN,
-    BudgetNotes,
     PlanNotes,
     Standing,
     has_plan,
@@ -51,12 +51,15 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
     finished.
     """
     try:
-        with kept_alive(job.root, job.run.id):
-            problems = _recorded(items, job)
-            plan = None if problems else read_plan(job.root, job.run.id)
-        if plan is None:
+        is_recorded = stands(items, job)
+        problems = problems_in(items)
+        if problems and not is_recorded:
             yield from problems
             return
+        with kept_alive(job.root, job.run.id):
+            if not is_recorded:
+                _write_checked(items, job)
+            plan = read_plan(job.root, job.run.id)
         progress.planned(plan.tokens)
         spans = plan.spans_to_embed(job.syntax)
         if job.reuse and plan.span_count:
@@ -68,28 +71,12 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
         yield Problem.from_error(error)
 
 
-def _recorded(items: list[Any], job: EmbedJob) -> list[Problem]:
-    """Write the plan down, unless it is on record; return the problems that prevent it."""
-    if stands(items, job):
-        return []
-    problems = problems_in(items)
-    if problems:
-        return problems
-    try:
-        whole = put_together(items, job)
-    except SentenceBeamError as error:
-        return [Problem.from_error(error)]
+def _write_checked(items: list[Any], job: EmbedJob) -> None:
+    """Write the checked plan down."""
+    whole = put_together(items, job)
     notes = notes_of(whole.files, whole.types, beside=merged(items))
-    notes = replace(notes, budget=_budget_notes(whole, job), group_bits=whole.group_bits)
+    notes = replace(notes, budget=whole.budget, group_bits=whole.group_bits)
     write_rows(job, whole.files, notes, states_in(items))
-    return []
-
-
-def _budget_notes(whole: WholePlan, job: EmbedJob) -> BudgetNotes | None:
-    """Return the notes about the budget of a run; None if it has none."""
-    if job.budget is None:
-        return None
-    return BudgetNotes(job.budget, whole.expected, whole.waiting)
 
 
 def stands(items: list[Any], job: EmbedJob) -> bool:
@@ -126,9 +113,10 @@ def notes_of(
     files: pa.Table, types: Types = (), buckets: Buckets | None = None, beside: Beside | None = None
 ) -> PlanNotes:
     """Return the notes of a plan of these files."""
+    planning = ({"file_ms": ms} for ms in files.column("ms").drop_null().to_pylist())
     return PlanNotes(
         buckets=buckets,
-        measures=measures_of(files),
+        measures=summed(planning),
         written=now(),
         beside=beside.total() if beside else {},
         types=dict(types),
