@@ -91,9 +91,7 @@ def usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    if argv is None:
-        argv = sys.argv[1:]
-    arguments = list(argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments:
         print(usage())
         return 2

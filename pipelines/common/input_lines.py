@@ -108,7 +108,7 @@ def header_lines(resolved: Resolved, result: Result) -> list[str]:
     named = list(input_files(files, syntax))
     lines = syntax_lines(named)
     if resolved.previous is None and named:
-        names = ", ".join(f'"{name}"' for name in _trimmed_names(named[0]))
+        names = ", ".join(f'"{name}"' for name in _read_trimmed_names(named[0]))
         if names:
             lines.append(line("columns", f"blanks around names left out: {names}"))
     return lines
@@ -121,7 +121,7 @@ def _read_committed(root: str, run: str) -> Manifest | None:
     return None
 
 
-def _trimmed_names(file: InputFile) -> Sequence[str]:
+def _read_trimmed_names(file: InputFile) -> Sequence[str]:
     """The names without blanks; none if the file is gone by now."""
     with contextlib.suppress(SentenceBeamError):
         return columns_of(file).trimmed_names
