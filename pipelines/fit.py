@@ -136,9 +136,7 @@ def _describe_flow(flow: dict[str, Any] | None) -> list[str]:
 
 
 def _show_number(value: float | None, form: str) -> str:
-    if value is None:
-        return "-"
-    return format(round(value, 4) + 0.0, form)  # no -0.0000
+    return "-" if value is None else format(round(value, 4) + 0.0, form)  # no -0.0000
 
 
 def _draw_picture(fit: dict[str, Any], output: str) -> str:

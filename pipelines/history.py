@@ -89,7 +89,10 @@ def _make_table(summaries: list[RunSummary], states: list[str]) -> list[str]:
     shown = list(COLUMNS)
     if any(summary.pieces is not None for summary in summaries):
         shown.insert(PIECES_AT, Column("pieces", right=True))
-        rows = [with_pieces(row, summary) for row, summary in zip(rows, summaries, strict=True)]
+        rows = [
+            (*row[:PIECES_AT], show_number(summary.pieces, ","), *row[PIECES_AT:])
+            for row, summary in zip(rows, summaries, strict=True)
+        ]
     for column, cell_of in OCCASIONAL:
         extra = [cell_of(summary) for summary in summaries]
         if any(extra):
@@ -119,11 +122,6 @@ OCCASIONAL = (
     (Column("pending", spare=7, right=True), _show_pending),
     (Column("table version", spare=8), versions),
 )
-
-
-def with_pieces(row: tuple[str, ...], summary: RunSummary) -> tuple[str, ...]:
-    """Return the cells of a run's line with the number of its pieces."""
-    return *row[:PIECES_AT], show_number(summary.pieces, ","), *row[PIECES_AT:]
 
 
 def columns(summary: RunSummary, state: str) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _begin(
         manifest.options.query_prompt,
     )
     entry, answered = begin_watch(manifest, watched, options.k)
-    notes = [*queries.notes]
+    notes = list(queries.notes)
     if cut:
         limit = manifest.space.max_tokens
         many = counted(cut, "query is", "queries are")
@@ -139,8 +139,7 @@ def _begin(
     answers = sum(len(answers) for answers in answered.answers)
     found = counted(answers, "answer")
     text = f"{counted(entry.count, 'query', 'queries')}, {found} {_explain_search(answered)}"
-    lines = [line("watch", text)]
-    return entry, [*lines, *(line("note", note) for note in notes)]
+    return entry, [line("watch", text), *(line("note", note) for note in notes)]
 
 
 def _explain_search(answered: Asked) -> str:

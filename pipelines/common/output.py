@@ -43,9 +43,7 @@ def check_file(path: str, flag: str = "--output") -> None:
 
 
 def _join_words(words: tuple[str, ...]) -> str:
-    if len(words) == 1:
-        return words[0]
-    return f"{', '.join(words[:-1])} or {words[-1]}"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def write_rows(path: str, rows: list[dict[str, Any]]) -> None:

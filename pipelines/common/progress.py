@@ -89,15 +89,11 @@ def _show(out: TextIO, stop: threading.Event) -> None:
         elif not first_batch:
             first_batch = now
         seconds = now - (state.since if state.stage else first_batch or state.since)
-        width = columns(out) - 1
-        _write(
-            out,
-            (
-                f"\r{bar(state, seconds, width, _has_blocks(out)):{width}.{width}}"
-                if moves
-                else f"{line(state, seconds)}\n"
-            ),
-        )
+        if moves:
+            width = columns(out) - 1
+            _write(out, f"\r{bar(state, seconds, width, _has_blocks(out)):{width}.{width}}")
+        else:
+            _write(out, f"{line(state, seconds)}\n")
         is_shown = True
 
 
@@ -160,10 +156,8 @@ def line(state: Progress, seconds: float) -> str:
         done = f": {state.done:,} {state.things}" if state.done else ""
         return f"{state.stage}{done}, {duration(seconds)}"
     if not state.tokens or seconds <= 0:
-        return (
-            f"{'waiting for the first batch' if state.expected else 'getting ready'},"
-            f" {duration(seconds)}"
-        )
+        what = "waiting for the first batch" if state.expected else "getting ready"
+        return f"{what}, {duration(seconds)}"
     speed = state.tokens / seconds
     left = max(state.expected - state.tokens, 0) / speed
     return f"{counted(state.rows, 'row')}, {speed:,.0f} tokens/s, about {duration(left)} left"

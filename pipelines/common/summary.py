@@ -202,9 +202,7 @@ def unseen_note(resolved: Resolved, result: Result) -> str | None:
     if torch.version.cuda is None:
         return None
     reason = unseen_gpu()
-    if reason is None:
-        return None
-    return f"the CPU did the work: {reason}"
+    return None if reason is None else f"the CPU did the work: {reason}"
 
 
 def late_note(resolved: Resolved) -> str | None:
@@ -247,7 +245,7 @@ def rows_line(n: dict[str, Any]) -> str:
     return line("documents", f"{counts}, in {counted(n['pieces'], 'piece')}")
 
 
-def changes_line(changes: dict[str, int], things: str = "rows") -> str:
+def changes_line(changes: dict[str, int], things: str) -> str:
     """The numbers of rows or pieces added, changed and deleted since the snapshot before."""
     added = counted(changes["added"], things[:-1])
     return f"{added} added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"

@@ -156,9 +156,7 @@ def _find_places(
         if rows:
             places[number] = rows
     _check_unique(seen)
-    if sum(map(len, seen)) != len(wanted):
-        return None
-    return places
+    return places if sum(map(len, seen)) == len(wanted) else None
 
 
 def _find_shards(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -> list[int]:

@@ -150,9 +150,7 @@ def log_axis(values: Sequence[float]) -> Axis:
 
 def _find_power(value: float) -> int:
     """Return the exponent of a power of ten above the value; 0 if the value is not positive."""
-    if value <= 0:
-        return 0
-    return max(1, math.ceil(math.log10(value + 1)))
+    return 0 if value <= 0 else max(1, math.ceil(math.log10(value + 1)))
 
 
 def _round_step(rough: float) -> float:
@@ -237,9 +235,7 @@ def _make_change_bands(more: Series, less: Series) -> list[Band]:
 
 
 def _show_signed(value: float, show: Callable[[float], str]) -> str:
-    if value < 0:
-        return f"\N{MINUS SIGN}{show(-value)}"
-    return show(value)
+    return f"\N{MINUS SIGN}{show(-value)}" if value < 0 else show(value)
 
 
 def _choose_axis(values: Sequence[float], whole: bool) -> Axis:

@@ -51,7 +51,5 @@ def status_of(error: Exception) -> tuple[int, str]:
 def error_response(error: Exception) -> Response:
     """Return the response for an error: its status and its line as JSON."""
     status, line = status_of(error)
-    headers = getattr(error, "headers", None)
-    if status == 503:
-        headers = {"Retry-After": "1"}
+    headers = {"Retry-After": "1"} if status == 503 else getattr(error, "headers", None)
     return as_json({"error": line}, status, headers)
