@@ -148,9 +148,9 @@ def _select_keys(columns: pa.Schema) -> pa.Schema:
 
 def _find_unshared(manifests: Sequence[Manifest]) -> list[np.ndarray]:
     """Return the numbers of each snapshot's shards of which not every snapshot has a copy."""
-    digests = [column(manifest.shards, "sha256") for manifest in manifests]
-    codes = pa.concat_arrays(digests).unique()
-    at = [lookup(digest, codes) for digest in digests]
+    hashes = [column(manifest.shards, "sha256") for manifest in manifests]
+    codes = pa.concat_arrays(hashes).unique()
+    at = [lookup(of_one, codes) for of_one in hashes]
     shared = np.min([sum_by_place(places, len(codes)) for places in at], axis=0)
     return [np.flatnonzero(nth_of_equals(places) >= shared[places]) for places in at]
 
@@ -163,7 +163,7 @@ class _Spill:
         self._writers = [pa.ipc.new_file(path, _SPILLED) for path in paths]
 
     def add(
-        self, keys: pa.RecordBatch, side: int, shard: int, digests: list[bytes] | None, start: int
+        self, keys: pa.RecordBatch, side: int, shard: int, marks: list[bytes] | None, start: int
     ) -> None:
         """Add consecutive rows of a shard by their keys; `start` is the index of the first."""
         n = keys.num_rows
@@ -172,8 +172,8 @@ class _Spill:
         if "piece" in keys.schema.names:
             pieces = keys.column("piece").cast(pa.int32())
         digest_column = pa.nulls(n, pa.binary(16))
-        if digests is not None:
-            digest_column = pa.array(digests, pa.binary(16))
+        if marks is not None:
+            digest_column = pa.array(marks, pa.binary(16))
         sides = pa.array(np.full(n, side, "i4"))
         shards = pa.array(np.full(n, shard, "i4"))
         places = pa.array(np.arange(start, start + n, dtype="i4"))
