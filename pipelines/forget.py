@@ -13,13 +13,7 @@ from sentence_beam.pipelines.common import beam_flags, command, engine_jobs, eng
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
 from sentence_beam.pipelines.common.library import pipeline_function
-from sentence_beam.pipelines.common.writing import (
-    holding,
-    recorded,
-    result_of,
-    submitted,
-    writing,
-)
+from sentence_beam.pipelines.common.writing import holding, recorded, result_of, submitted, writing
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted

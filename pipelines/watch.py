@@ -20,17 +20,11 @@ from sentence_beam.transforms.beam import Commit, Settle
 from sentence_beam.transforms.report.answers_page import answers_page
 from sentence_beam.transforms.report.run_history import known_summaries, run_summaries
 from sentence_beam.transforms.search.query_vectors import QueryEncoder
-from sentence_beam.transforms.steps.options.from_snapshot import (
-    record_plan,
-    run_like,
-)
+from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
 from sentence_beam.transforms.steps.options.store import WatchOptions
 from sentence_beam.transforms.steps.watch.ask import Asked
 from sentence_beam.transforms.steps.watch.draw import draw_queries
-from sentence_beam.transforms.steps.watch.query_files import (
-    QueryList,
-    read_query_file,
-)
+from sentence_beam.transforms.steps.watch.query_files import QueryList, read_query_file
 from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots, shown_queries
 from sentence_beam.transforms.steps.watch.watch_run import begin_watch
 from sentence_beam.transforms.store import open_store
