@@ -91,9 +91,7 @@ def usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    if argv is None:
-        argv = sys.argv[1:]
-    arguments = list(argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments:
         print(usage())
         return 2
@@ -150,9 +148,7 @@ def complete(arguments: list[str]) -> int:
 
     if len(arguments) != 1 or arguments[0] not in SHELLS:
         print(f"sentence-beam completion: name one shell of {', '.join(SHELLS)}", file=sys.stderr)
-        if arguments in (["-h"], ["--help"]):
-            return 0
-        return 2
+        return 0 if arguments in (["-h"], ["--help"]) else 2
     everything = argparse.ArgumentParser("sentence-beam", allow_abbrev=False)
     commands = everything.add_subparsers()
     for name, what in COMMANDS.items():

@@ -87,12 +87,12 @@ def dedup(
     with as_function(DedupOptions), unheard():
         options = options_of(DedupOptions, "dedup", without_none(keywords))
         if output is None:
-            return run(options, _selected(options))
+            return run(options, _select(options))
         _dedup(options)
         return options.output
 
 
-def _selected(options: DedupOptions) -> Selection:
+def _select(options: DedupOptions) -> Selection:
     """Return the rows that take part."""
     return Selection.from_manifest(
         open_store(options.store, options.snapshot).manifest, options.where
@@ -107,7 +107,7 @@ def run(options: DedupOptions, selection: Selection) -> Deduplicated:
 
 def _dedup(options: DedupOptions) -> CommandOutput:
     check_output(options.output)
-    selection = _selected(options)
+    selection = _select(options)
     deduplicated = run(options, selection)
     write_tables(options.output, *with_texts(deduplicated.rows, selection))
     rows = len(deduplicated.rows)

@@ -13,7 +13,7 @@ from sentence_beam.pipelines.common.library import as_function, object_or_keywor
 from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
 from sentence_beam.pipelines.common.progress import unheard
 from sentence_beam.pipelines.common.stdin import with_stdin
-from sentence_beam.pipelines.common.tables import Column, middle
+from sentence_beam.pipelines.common.tables import Column, middle, show_number
 from sentence_beam.pipelines.common.tables import table as lines_of
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.option import narrowed
@@ -98,16 +98,15 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Return the figures as text, a line each; the first or largest SHOWN values of each."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["figure"], row["pooler"] or "-", row.get("task") or ""), []).append(
-            row
-        )
+        key = (row["figure"], row["pooler"] or "-", row.get("task") or "")
+        groups.setdefault(key, []).append(row)
     lines = []
     left = Counter[str]()
     for (name, pooler, _), group in groups.items():
         values = shown_rows(name, group)
         left[name] += max(len(values) - SHOWN, 0)
         lines += [
-            (name, pooler, describe(row), _value(row["value"]), f"{row['n']:,}")
+            (name, pooler, describe(row), show_number(row["value"], ".4f", "-"), f"{row['n']:,}")
             for row in values[:SHOWN]
         ]
     text = "\n".join(lines_of(COLUMNS, lines))
@@ -122,7 +121,7 @@ def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     tenths.
     """
     if name == "cosine-share":
-        return sorted(_by_tenths(rows), key=_largest_first)
+        return sorted(_sum_tenths(rows), key=_rank)
     if name == "layer-cosine":  # symmetric, and 1 for a layer with itself
         return [row for row in rows if row["layer"] < row["other"]]
     if name == "impact":
@@ -131,17 +130,15 @@ def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rows = [row for row in rows if row["n"] >= COMMON] or rows
         return [*rows[: SHOWN // 2], *rows[SHOWN // 2 :][::-1]]
     if name in LARGEST_FIRST:
-        return sorted(rows, key=_largest_first)
+        return sorted(rows, key=_rank)
     return rows
 
 
-def _largest_first(row: dict[str, Any]) -> float:
-    if row["value"] is None:
-        return math.inf
-    return -row["value"]
+def _rank(row: dict[str, Any]) -> float:
+    return math.inf if row["value"] is None else -row["value"]
 
 
-def _by_tenths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sum_tenths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The shares of pairs whose cosine is in each tenth of -1 to 1, those that are 0 left out."""
     sums: dict[int, float] = {}
     for row in rows:
@@ -154,12 +151,6 @@ def _by_tenths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _value(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}"
-
-
 def describe(row: dict[str, Any]) -> str:
     """Return the column `of` of a figure: task, pairs, and layers, tokens or range."""
     words = [row[key] for key in ("task", "pairs") if row.get(key)]
@@ -167,20 +158,20 @@ def describe(row: dict[str, Any]) -> str:
     return ", ".join(words) or "-"
 
 
-def _of_neighbours(row: dict[str, Any]) -> list[str]:
-    return [*_of_ranks(row), counted(row["neighbours"], "neighbour")]
+def _describe_neighbours(row: dict[str, Any]) -> list[str]:
+    return [*_describe_ranks(row), counted(row["neighbours"], "neighbour")]
 
 
-def _of_ranks(row: dict[str, Any]) -> list[str]:
+def _describe_ranks(row: dict[str, Any]) -> list[str]:
     return [f"ranks {row['low']:,} to {row['high']:,}"]
 
 
 _PLACES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "cosine-share": lambda row: [f"{row['low']:.1f} to {row['high']:.1f}"],
     "deviation": lambda row: [f"component {row['component']}"],
-    "norm": _of_ranks,
-    "neighbour-distance": _of_neighbours,
-    "neighbour-product": _of_neighbours,
+    "norm": _describe_ranks,
+    "neighbour-distance": _describe_neighbours,
+    "neighbour-product": _describe_neighbours,
     "head": lambda row: [f"layer {row['layer']}, head {row['head']}"],
     "layer-cosine": lambda row: [f"layers {row['layer']} and {row['other']}"],
     "hop-cosine": lambda row: [f"{counted(row['hops'], 'layer')} apart"],

@@ -57,28 +57,26 @@ def _diff(options: DiffOptions) -> CommandOutput:
     total = ", ".join(f"{number:,} {what}" for what, number in numbers.items())
     if new.rows.pieces is not None:
         total = f"{total} (pieces)"
-    more, answers = _answers(old, new)
+    more, answers = _compare_answers(old, new)
     values = {"store": new.root, "old": old.run, "new": new.run, **numbers, "answers": answers}
     if options.output:
         lines = [f"{total} in {options.output}", *more]
         return CommandOutput(lines, {**values, "output": options.output})
     lines = wrapped([f"{total} from {old.run} to {new.run}"])
-    lines += _first_rows(shown, counts.total())
+    lines += _list_first_rows(shown, counts.total())
     rows = [{"change": change, "id": row_id} for change, row_id in shown]
     return CommandOutput([*lines, *more], {**values, "rows": rows}, always=True)
 
 
-def _first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
+def _list_first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
     """Return a table of the first of `total` rows, and how many more there are."""
-    lines = []
-    if shown:
-        lines += table([Column("change"), Column("id", middle)], shown)
+    lines = table([Column("change"), Column("id", middle)], shown) if shown else []
     if total > SHOWN:
         lines.append(f"and {total - SHOWN:,} more; --output FILE has all")
     return lines
 
 
-def _answers(old: Manifest, new: Manifest) -> tuple[list[str], dict[str, Any] | None]:
+def _compare_answers(old: Manifest, new: Manifest) -> tuple[list[str], dict[str, Any] | None]:
     """Return lines and values on the watched queries whose answers differ most.
 
     None if the snapshots do not have their answers to the same queries on record.
@@ -89,7 +87,7 @@ def _answers(old: Manifest, new: Manifest) -> tuple[list[str], dict[str, Any] | 
 
     compared = compare_snapshots(old, new)
     figures = compared.figures
-    rows = [row for query in changed_queries(compared) for row in _lost_rows(query)]
+    rows = [row for query in changed_queries(compared) for row in _list_lost(query)]
     causes = f": {causes_in_words(figures.causes)}" if rows else ""
     lines = wrapped([f"{figures.lost:,} of {counted(figures.answers, 'answer')} changed{causes}"])
     if rows:
@@ -101,7 +99,7 @@ def _answers(old: Manifest, new: Manifest) -> tuple[list[str], dict[str, Any] | 
     return lines, {**figures.to_json(), "rows": rows[:SHOWN]}
 
 
-def _lost_rows(query: "ComparedQuery") -> list[dict[str, Any]]:
+def _list_lost(query: "ComparedQuery") -> list[dict[str, Any]]:
     """A row for each lost answer of a query, with its rank before."""
     return [
         {

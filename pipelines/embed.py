@@ -96,24 +96,25 @@ def embed(
                     f"embed() got EmbedOptions and {next(iter(options), 'batch')!r}; give one of"
                     " them"
                 )
-            return _embedded(input, beam_flags)
+            return _execute(input, beam_flags)
         source: tuple[str, ...] | pa.Table = ()
         if input is not None:
-            source = input_of(input, functools.partial(_columns_used, options))
+            source = input_of(input, functools.partial(_choose_columns, options))
         if isinstance(source, tuple):
             if batch is not None:
                 raise OptionError(
                     "batch: it names rows in memory, and files have names of their own; leave"
                     " it out"
                 )
-            return _embedded(
+            return _execute(
                 options_of(EmbedOptions, "embed", {"input": source, **options}), beam_flags
             )
         given_options = options_of(EmbedOptions, "embed", {"input": (), **options})
-        return _embed_rows(source, _batch(batch, given_options.append), given_options, beam_flags)
+        name = _name_batch(batch, given_options.append)
+        return _embed_rows(source, name, given_options, beam_flags)
 
 
-def _columns_used(options: dict[str, Any], rows: Any) -> Columns:
+def _choose_columns(options: dict[str, Any], rows: Any) -> Columns:
     """Return the columns of rows that a run with these options uses, by the store's options too.
 
     Those that are found in the rows are added to the options.
@@ -127,7 +128,7 @@ def _columns_used(options: dict[str, Any], rows: Any) -> Columns:
     return used_columns(chosen, previous)
 
 
-def _batch(name: str | None, append: bool) -> str | None:
+def _name_batch(name: str | None, append: bool) -> str | None:
     """The name of a batch of rows; None for a batch that is named by its content."""
     if name is not None and not append:
         raise OptionError(
@@ -135,9 +136,7 @@ def _batch(name: str | None, append: bool) -> str | None:
         )
     if name is not None:
         return batch_name(name)
-    if append:
-        return None
-    return ROWS
+    return None if append else ROWS
 
 
 def _embed_rows(
@@ -146,7 +145,7 @@ def _embed_rows(
     with storage.folder_of_rows() as folder:
         file = storage.ROWS + write_batch(rows, folder, batch)
         with _naming_rows(file):
-            return _embedded(replace(options, input=(file,)), flags, in_memory=True)
+            return _execute(replace(options, input=(file,)), flags, in_memory=True)
 
 
 @contextlib.contextmanager
@@ -162,7 +161,7 @@ def _naming_rows(file: str) -> Iterator[None]:
         raise
 
 
-def _embedded(options: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
+def _execute(options: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
     beam_options = options_of_list(flags, options.accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError(
@@ -170,9 +169,7 @@ def _embedded(options: EmbedOptions, flags: Sequence[str], in_memory: bool = Fal
         )
     with watched(sys.stderr):
         _, result = run(options, beam_options)
-    if result is not None:
-        return open_store(options.store, result.run)
-    return None
+    return None if result is None else open_store(options.store, result.run)
 
 
 def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved, Result | None]:

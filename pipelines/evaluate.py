@@ -11,7 +11,7 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import as_function, object_or_keywords, signature_of
 from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
 from sentence_beam.pipelines.common.progress import unheard
-from sentence_beam.pipelines.common.tables import Column, middle
+from sentence_beam.pipelines.common.tables import Column, middle, show_number
 from sentence_beam.pipelines.common.tables import table as lines_of
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.option import narrowed
@@ -58,7 +58,7 @@ def _evaluate(options: EvaluateCommandOptions) -> CommandOutput:
     except Exception as error:
         if not rows:
             raise
-        return _unfinished(options.output, rows, error)
+        return _keep_rows(options.output, rows, error)
     lines = [table(rows), *(f"note: {note}" for note in evaluation.notes)]
     return CommandOutput(lines, {"scores": rows, "notes": list(evaluation.notes)}, always=True)
 
@@ -114,7 +114,7 @@ def _draw_heads(output: str, rows: list[dict[str, Any]], grid: tuple[int, int]) 
             write_text(f"{os.path.splitext(output)[0]}-{task}.svg", draw_heat_map(heat_map))
 
 
-def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception) -> CommandOutput:
+def _keep_rows(output: str | None, rows: list[dict[str, Any]], error: Exception) -> CommandOutput:
     """Write the rows that were computed before an error, and return the table of them."""
     note = "unfinished: these scores were computed before an error"
     if output:
@@ -131,37 +131,25 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in (row for row in rows if row["subset"] == "all"):
         same = ("task", "metric", "pooler", "calibration", "dim")
         beside = {r["subset"]: r["score"] for r in rows if all(r[key] == row[key] for key in same)}
-        means: list[float | None] = [None, None]
-        if len(beside) > 4:
-            means = [beside["mean"], beside["wmean"]]
+        means = [beside["mean"], beside["wmean"]] if len(beside) > 4 else [None, None]
         scores = [row["score"], row["low"], row["high"], *means]
         numbers = [*scores, row["diff"], row["diff_low"], row["diff_high"]]
-        cells = [_number(value, ".2f") for value in numbers]
+        cells = [show_number(value, ".2f") for value in numbers]
         if row["score"] is None:
             cells[0] = "-"
-        p = _number(row["p_holm"], ".4f")
+        p = show_number(row["p_holm"], ".4f")
         speed = row.get("sentences_s") or row.get("queries_s")
-        cost = (_number(speed, ".0f"), _number(row.get("bytes_row"), ".0f"))
+        cost = (show_number(speed, ".0f"), show_number(row.get("bytes_row"), ".0f"))
         named = (
             row["task"],
             row["metric"],
             row["pooler"],
-            _beside(row),
+            ", ".join(filter(None, (row["calibration"], row.get("search")))) or "-",
             str(row["dim"]),
             str(row["n"]),
         )
         lines.append((*named, *cells, p, *cost))
     return "\n".join(lines_of(COLUMNS, lines))
-
-
-def _number(value: float | None, form: str) -> str:
-    if value is None:
-        return ""
-    return format(value, form)
-
-
-def _beside(row: dict[str, Any]) -> str:
-    return ", ".join(word for word in (row["calibration"], row.get("search")) if word) or "-"
 
 
 main = command.main(parser, _evaluate, kind=EvaluateCommandOptions)

@@ -66,17 +66,17 @@ def _export(options: ExportOptions, beam_options: "PipelineOptions | None") -> C
             "--runner is for --vectors npy and lance: other exports are one file; leave it out"
         )
     if options.vectors in WRITERS and (beam_options or not storage.is_local(options.output)):
-        return _parts(store, options, beam_options)
+        return _export_parts(store, options, beam_options)
     marker = ABOUT if options.vectors else EXPORTED
     output = check_output(options.output, marker)
-    with naming_removal([store.manifest], AGAIN), _replaced(output) as temporary:
+    with naming_removal([store.manifest], AGAIN), _replacing(output) as temporary:
         if options.vectors is not None:
-            return _vectors(store, options, temporary, output)
-        return _encoder(store, temporary, output)
+            return _write_files(store, options, temporary, output)
+        return _export_encoder(store, temporary, output)
 
 
 @contextlib.contextmanager
-def _replaced(output: Path) -> Iterator[Path]:
+def _replacing(output: Path) -> Iterator[Path]:
     """Yield a new folder that replaces `output` when the block ends, and is removed if it fails."""
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
@@ -89,7 +89,7 @@ def _replaced(output: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _encoder(store: Store, folder: Path, output: Path) -> CommandOutput:
+def _export_encoder(store: Store, folder: Path, output: Path) -> CommandOutput:
     with progress.stage("writing the encoder"):
         unfit = write_encoder(store, folder)
     if unfit:
@@ -104,7 +104,7 @@ def _encoder(store: Store, folder: Path, output: Path) -> CommandOutput:
     return CommandOutput(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
 
-def _vectors(store: Store, options: ExportOptions, folder: Path, output: Path) -> CommandOutput:
+def _write_files(store: Store, options: ExportOptions, folder: Path, output: Path) -> CommandOutput:
     with progress.stage("writing the vectors", things="rows"):
         about = export_vectors(store, str(options.vectors), folder, options.where)
     files = ", ".join(about["files"])
@@ -116,7 +116,7 @@ def _vectors(store: Store, options: ExportOptions, folder: Path, output: Path) -
     return CommandOutput(lines, {"output": str(output), **about})
 
 
-def _parts(
+def _export_parts(
     store: Store, options: ExportOptions, beam_options: "PipelineOptions | None"
 ) -> CommandOutput:
     """Write the vectors in parts, by the workers of a pipeline or one after the other."""
@@ -138,7 +138,7 @@ def _parts(
             with progress.stage("writing the vectors", things="rows"):
                 conclude([write_part(part, job) for part in parts_of(job)], job)
         else:
-            _run(job, beam_options)
+            _run_pipeline(job, beam_options)
         about = read_concluded(job)
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
     lines = [
@@ -149,7 +149,7 @@ def _parts(
     return CommandOutput(lines, {"output": output, **about})
 
 
-def _run(job: ExportJob, beam_options: "PipelineOptions") -> None:
+def _run_pipeline(job: ExportJob, beam_options: "PipelineOptions") -> None:
     """Write the parts by a pipeline. Raises OptionError if nobody waits for it."""
     import apache_beam as beam
 

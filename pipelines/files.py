@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _files(options: FilesOptions) -> CommandOutput:
+def _run_files(options: FilesOptions) -> CommandOutput:
     paths = open_store(options.store, options.snapshot).manifest.shard_paths
     if options.link is None:
         return CommandOutput(paths, {"shards": paths}, always=True)
@@ -66,8 +66,8 @@ def link(paths: list[str], folder: str) -> None:
         os.symlink(path, os.path.join(folder, os.path.basename(path)))
 
 
-files = function("files", FilesOptions, _files)
-main = command.main(parser, _files, kind=FilesOptions)
+files = function("files", FilesOptions, _run_files)
+main = command.main(parser, _run_files, kind=FilesOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

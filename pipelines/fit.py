@@ -91,7 +91,7 @@ def _fit_calibration(
     lines = [
         *figures(fit),
         line("calibration", f"{output} ({fit['digest'][:16]})"),
-        line("picture", _picture(fit, output)),
+        line("picture", _draw_picture(fit, output)),
         line("use", f"--calibration {output}"),
     ]
     return CommandOutput(lines, {"output": output, "store": store.root, **fit})
@@ -110,23 +110,23 @@ def fit_store(store: Store, job: FitJob, beam_options: PipelineOptions) -> dict[
 def figures(fit: dict[str, Any]) -> list[str]:
     """Return the closing lines about a fit, one fact a line."""
     cosine = fit["mean_cosine"]
-    before = _number(cosine["before"], ".4f")
-    after = _number(cosine["after"], ".4f")
+    before = _show_number(cosine["before"], ".4f")
+    after = _show_number(cosine["after"], ".4f")
     pairs = f"on average over the pairs of {cosine['rows']:,} rows"
     return [
         line("method", fit["method"]),
         line("n", f"{fit['n']:,} rows"),
         line("d", f"{fit['input_dim']} in, {fit['dim']} out"),
         line("k_eff", fit["k_eff"]),
-        line("condition", _number(fit["condition"], ",.1f")),
+        line("condition", _show_number(fit["condition"], ",.1f")),
         line("variance", f"{fit['explained_variance']:.2%} explained"),
         line("cosine", f"{before} before, {after} after, {pairs}"),
-        *_flow_lines(fit.get("flow")),
+        *_describe_flow(fit.get("flow")),
         *(line("warning", warning) for warning in fit["warnings"]),
     ]
 
 
-def _flow_lines(flow: dict[str, Any] | None) -> list[str]:
+def _describe_flow(flow: dict[str, Any] | None) -> list[str]:
     """The line about a flow's loss; none for other methods."""
     if not flow:
         return []
@@ -135,13 +135,11 @@ def _flow_lines(flow: dict[str, Any] | None) -> list[str]:
     return [line("NLL", f"{loss} ({held_out})")]
 
 
-def _number(value: float | None, form: str) -> str:
-    if value is None:
-        return "-"
-    return format(round(value, 4) + 0.0, form)  # no -0.0000
+def _show_number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(round(value, 4) + 0.0, form)  # no -0.0000
 
 
-def _picture(fit: dict[str, Any], output: str) -> str:
+def _draw_picture(fit: dict[str, Any], output: str) -> str:
     """Draw the fit into the calibration's folder, and return the picture's path."""
     path = storage.join(output, PICTURE)
     storage.overwrite(path, draw_fit(fit).encode())

@@ -13,13 +13,7 @@ from sentence_beam.pipelines.common import beam_flags, command, engine_jobs, eng
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
 from sentence_beam.pipelines.common.library import pipeline_function
-from sentence_beam.pipelines.common.writing import (
-    holding,
-    recorded,
-    result_of,
-    submitted,
-    writing,
-)
+from sentence_beam.pipelines.common.writing import holding, recorded, result_of, submitted, writing
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted
@@ -51,16 +45,17 @@ def parser() -> argparse.ArgumentParser:
 
 def _forget(options: ForgetOptions, beam_options: PipelineOptions) -> CommandOutput:
     root = open_store(options.store).root
-    options = _with_ids(options)
+    options = _read_ids(options)
     engines.check_shared(beam_options, store=root)
     if options.dry_run:
         lease.check(root, engine_jobs.state_of)
-        return _listed(find_rows(open_store(root).manifest, options))
+        return _list_found(find_rows(open_store(root).manifest, options))
     run_id = new_run(root)
     with writing(root, run_id, beam_options) as writer:
         erasure = find_rows(open_store(root).manifest, options)
         if erasure.is_empty:
-            return _nothing_left(root)
+            text = "nothing of these rows is left; they were erased before"
+            return CommandOutput([line("rows", text)], {"store": root, "rows": 0, "erased": False})
         run = begin_erasure(erasure, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, erasure, run, raises=not writer.waits)
@@ -69,7 +64,7 @@ def _forget(options: ForgetOptions, beam_options: PipelineOptions) -> CommandOut
         return submitted(root, run_id)
     with holding(root, new_run(root), beam_options):
         finish_erasure(open_store(root).manifest)
-    return _erased(root, erasure, result, read_receipt(root, run_id))
+    return _report(root, erasure, result, read_receipt(root, run_id))
 
 
 def build(
@@ -96,7 +91,7 @@ def build(
     return facts | "Commit" >> Commit(run, raises, ids=has_ids, changes=False)
 
 
-def _with_ids(options: ForgetOptions) -> ForgetOptions:
+def _read_ids(options: ForgetOptions) -> ForgetOptions:
     """Return the options with the ids of the file, each once."""
     ids = list(options.id)
     if options.ids is not None:
@@ -107,21 +102,21 @@ def _with_ids(options: ForgetOptions) -> ForgetOptions:
     return replace(options, id=tuple(dict.fromkeys(ids)), ids=None)
 
 
-def _listed(erasure: Erasure) -> CommandOutput:
+def _list_found(erasure: Erasure) -> CommandOutput:
     """Return the message of `--dry-run`."""
     root = erasure.manifest.root
     rows = erasure.selected.rows
     units = len(erasure.selected.units(erasure.manifest))
     lines = [
         line("rows", f"{counted(rows, 'row')} of the current snapshot would be erased"),
-        *_partly(erasure),
+        *_describe_partly(erasure),
         line("units", f"{counted(units, 'unit')} would be written again"),
         line("snapshots", "all earlier ones would be removed"),
     ]
     return CommandOutput(lines, {"store": root, "rows": rows, "units": units, "erased": False})
 
 
-def _partly(erasure: Erasure) -> list[str]:
+def _describe_partly(erasure: Erasure) -> list[str]:
     """Return the line about documents that are erased whole though some pieces do not match."""
     number = erasure.selected.partly
     if not number:
@@ -130,18 +125,12 @@ def _partly(erasure: Erasure) -> list[str]:
     return [line("documents", f"{documents} whole, of which only some pieces match")]
 
 
-def _nothing_left(root: str) -> CommandOutput:
-    """Return the message if the store has nothing of the rows any more."""
-    text = "nothing of these rows is left; they were erased before"
-    return CommandOutput([line("rows", text)], {"store": root, "rows": 0, "erased": False})
-
-
-def _erased(root: str, erasure: Erasure, result: Result, receipt: dict[str, Any]) -> CommandOutput:
+def _report(root: str, erasure: Erasure, result: Result, receipt: dict[str, Any]) -> CommandOutput:
     """Return the message about an erasure; traces of the rows are an error behind it."""
     files = sum(receipt["removed"].values())
     lines = [
         line("rows", f"{receipt['rows']:,} erased"),
-        *_partly(erasure),
+        *_describe_partly(erasure),
         line("units", f"{receipt['units']:,} written again, {files:,} files removed"),
         line("snapshots", f"{len(receipt['snapshots']):,} removed; history begins again"),
         *index_lines(result.index, None),

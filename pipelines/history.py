@@ -9,7 +9,7 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.output import check_output, write_rows
-from sentence_beam.pipelines.common.tables import Column, end, table
+from sentence_beam.pipelines.common.tables import Column, end, show_number, table
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.base.progress import duration
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _history(options: HistoryOptions) -> CommandOutput:
+def _run_history(options: HistoryOptions) -> CommandOutput:
     check_output(options.output)
     root = storage.absolute(options.store)
     current = read_manifest(root)
@@ -64,13 +64,16 @@ def _history(options: HistoryOptions) -> CommandOutput:
     kept = dict.fromkeys(snapshots(root), "kept")
     if current:
         kept[current.run] = "current"
-    states = [_state(summary, kept) for summary in summaries]
+    states = [
+        kept.get(summary.run, "removed") if summary.status == COMMITTED else ""
+        for summary in summaries
+    ]
     runs = [columns(summary, state) for summary, state in zip(summaries, states, strict=True)]
     if options.output:
         write_rows(options.output, runs)
         values = {"store": root, "output": options.output, "runs": len(runs)}
         return CommandOutput([f"{counted(len(runs), 'run')} in {options.output}"], values)
-    lines = _table(summaries, states)
+    lines = _make_table(summaries, states)
     left = unfinished(current) if current is not None else None
     if left is not None:
         lines.append(
@@ -80,13 +83,16 @@ def _history(options: HistoryOptions) -> CommandOutput:
     return CommandOutput(lines, {"store": root, "runs": runs}, always=True)
 
 
-def _table(summaries: list[RunSummary], states: list[str]) -> list[str]:
+def _make_table(summaries: list[RunSummary], states: list[str]) -> list[str]:
     """Return a line for each run; pieces and what is OCCASIONAL are columns if a run has any."""
     rows = [cells(summary, state) for summary, state in zip(summaries, states, strict=True)]
     shown = list(COLUMNS)
     if any(summary.pieces is not None for summary in summaries):
         shown.insert(PIECES_AT, Column("pieces", right=True))
-        rows = [with_pieces(row, summary) for row, summary in zip(rows, summaries, strict=True)]
+        rows = [
+            (*row[:PIECES_AT], show_number(summary.pieces, ","), *row[PIECES_AT:])
+            for row, summary in zip(rows, summaries, strict=True)
+        ]
     for column, cell_of in OCCASIONAL:
         extra = [cell_of(summary) for summary in summaries]
         if any(extra):
@@ -95,29 +101,14 @@ def _table(summaries: list[RunSummary], states: list[str]) -> list[str]:
     return table(shown, rows)
 
 
-def _state(summary: RunSummary, kept: dict[str, str]) -> str:
-    """The state of a run's snapshot; "" if it has committed none."""
-    if summary.status != COMMITTED:
-        return ""
-    return kept.get(summary.run, "removed")
+def _show_changed_answers(summary: RunSummary) -> str:
+    beyond = summary.answers_beyond
+    return "" if beyond is None else f"{100 * beyond:.1f} %"
 
 
-def _number(value: float | None, form: str) -> str:
-    if value is None:
-        return ""
-    return format(value, form)
-
-
-def _changed_answers(summary: RunSummary) -> str:
-    if summary.answers_beyond is None:
-        return ""
-    return f"{100 * summary.answers_beyond:.1f} %"
-
-
-def _pending_files(summary: RunSummary) -> str:
-    if summary.pending is None or not summary.pending.files:
-        return ""
-    return f"{summary.pending.files:,}"
+def _show_pending(summary: RunSummary) -> str:
+    pending = summary.pending
+    return f"{pending.files:,}" if pending is not None and pending.files else ""
 
 
 def versions(summary: RunSummary) -> str:
@@ -127,15 +118,10 @@ def versions(summary: RunSummary) -> str:
 
 # columns that are shown if a run has something for them, and their cells
 OCCASIONAL = (
-    (Column("changed answers", spare=9, right=True), _changed_answers),
-    (Column("pending", spare=7, right=True), _pending_files),
+    (Column("changed answers", spare=9, right=True), _show_changed_answers),
+    (Column("pending", spare=7, right=True), _show_pending),
     (Column("table version", spare=8), versions),
 )
-
-
-def with_pieces(row: tuple[str, ...], summary: RunSummary) -> tuple[str, ...]:
-    """Return the cells of a run's line with the number of its pieces."""
-    return *row[:PIECES_AT], _number(summary.pieces, ","), *row[PIECES_AT:]
 
 
 def columns(summary: RunSummary, state: str) -> dict[str, Any]:
@@ -154,16 +140,16 @@ def cells(summary: RunSummary, state: str) -> tuple[str, ...]:
         summary.started[:16].replace("T", " "),
         took,
         summary.command,
-        *(_number(count, ",") for count in counts),
-        _number(summary.recall, ".4f"),
+        *(show_number(count, ",") for count in counts),
+        show_number(summary.recall, ".4f"),
         summary.status,
         state,
         summary.message,
     )
 
 
-history = function("history", HistoryOptions, _history)
-main = command.main(parser, _history, kind=HistoryOptions)
+history = function("history", HistoryOptions, _run_history)
+main = command.main(parser, _run_history, kind=HistoryOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _info(options: InfoOptions) -> CommandOutput:
+def _run_info(options: InfoOptions) -> CommandOutput:
     store = open_store(options.store, options.snapshot)
     info_of_store = store.info()
     return CommandOutput(wrapped(lines(info_of_store, store.manifest)), info_of_store, always=True)
@@ -56,29 +56,29 @@ def _info(options: InfoOptions) -> CommandOutput:
 
 def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:
     """The facts about a store, a line each."""
-    told = [("store", info["store"]), ("snapshot", _snapshot(info))]
+    told = [("store", info["store"]), ("snapshot", _describe_snapshot(info))]
     told += [(name, value) for name, value in facts(manifest) if name not in OF_THE_INPUT]
     told += [
         ("space", f"{info['space']['id'][:DIGITS]}, pooled {info['space']['pooled_id'][:DIGITS]}"),
         ("rows" if info["rows"].get("pieces") is None else "documents", rows_line(info["rows"])),
         ("columns", columns_line(info["columns"])),
         ("options", options_line(info["options"], info["partition"])),
-        ("bytes", _bytes(info)),
+        ("bytes", _describe_bytes(info)),
     ]
     told += [(name, value) for name, value in facts(manifest) if name in OF_THE_INPUT]
-    told.append(("last run", _last_run(info["last_run"])))
+    told.append(("last run", _describe_last_run(info["last_run"])))
     told += [("damaged", fault) for fault in info["faults"]]
     return [line(name, value) for name, value in told if value]
 
 
-def _snapshot(info: dict[str, Any]) -> str:
+def _describe_snapshot(info: dict[str, Any]) -> str:
     kept = counted(info["snapshots"], "snapshot")
     return (
-        f"{info['snapshot']} of {_minute(info['finished'])}; {kept} kept, format {info['format']}"
+        f"{info['snapshot']} of {_shorten(info['finished'])}; {kept} kept, format {info['format']}"
     )
 
 
-def _minute(time: str) -> str:
+def _shorten(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
@@ -86,10 +86,8 @@ def rows_line(rows: dict[str, int]) -> str:
     """The rows of a store, or its documents with their pieces."""
     pieces = rows.get("pieces")
     cut = "" if pieces is None else f" in {counted(pieces, 'piece')}"
-    rejected = ""
-    if rows["rejected"]:
-        rejected = f", {rows['rejected']:,} of {rows['read']:,} read rejected"
-    return f"{rows['written']:,}{cut}{rejected}"
+    lost = f", {rows['rejected']:,} of {rows['read']:,} read rejected" if rows["rejected"] else ""
+    return f"{rows['written']:,}{cut}{lost}"
 
 
 def columns_line(columns: list[dict[str, str]] | None) -> str:
@@ -133,7 +131,7 @@ def _as_flag(name: str, value: Any) -> list[str]:
     return [flag, shlex.quote(text)]
 
 
-def _bytes(info: dict[str, Any]) -> str:
+def _describe_bytes(info: dict[str, Any]) -> str:
     sizes = info["bytes"]
     told = f"{amount(sizes['shards'])} in {counted(info['shards'], 'shard')}"
     if info["index"] is not None:
@@ -141,10 +139,10 @@ def _bytes(info: dict[str, Any]) -> str:
     return f"{told}; from {amount(sizes['input'])} in {counted(info['files'], 'file')}"
 
 
-def _last_run(run: dict[str, Any]) -> str:
+def _describe_last_run(run: dict[str, Any]) -> str:
     told = [
         f"{run['run']}: {run.get('command') or 'run'} {run['status']}, begun"
-        f" {_minute(run['started'])}"
+        f" {_shorten(run['started'])}"
     ]
     if "seconds" in run:
         told[0] += f", took {duration(run['seconds'])}"
@@ -159,8 +157,8 @@ def _last_run(run: dict[str, Any]) -> str:
     return "; ".join(told)
 
 
-info = function("info", InfoOptions, _info)
-main = command.main(parser, _info, kind=InfoOptions)
+info = function("info", InfoOptions, _run_info)
+main = command.main(parser, _run_info, kind=InfoOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -141,19 +141,20 @@ def run_into(
     """Run a job that writes its files into a folder; return its counts."""
     store = open_store(options.store, options.snapshot)
     engines.check_shared(beam_options, store=store.root, output=output)
-    job = _job(options, store, output)
+    job = _make_job(options, store, output)
     sources: Sequence[StoredBlock | Span]
     if options.of is not None:
         other = open_store(options.of)
         if other.root == store.root:
             other = store
-        sources, what = _stored(store, other)
-        job = _of_stored_queries(job, store, other)
+        sources, what = _find_blocks(store, other)
+        text = other.manifest.options.kept_text if job.texts else None
+        job = replace(job, itself=other.manifest.digest == store.manifest.digest, query_text=text)
     else:
-        queries = _query_files(options)
+        queries = _make_query_files(options)
         files = queries.list()
         job = replace(job, columns=queries.columns_in(files))
-        sources, what = _files(options, files, job)
+        sources, what = _plan_spans(options, files, job)
         _print_prompt_note(options, store)
     _begin(job, what)
     run_id = new_run()
@@ -175,7 +176,7 @@ def run_into(
     }
 
 
-def _job(options: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
+def _make_job(options: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
     manifest = store.manifest
     if not manifest.rows.stored:
         raise OptionError(f"{store.root} holds no rows; nothing can be found in it")
@@ -192,7 +193,7 @@ def _job(options: NeighboursOptions, store: Store, output: str) -> NeighboursJob
     )  # fmt: skip
 
 
-def _query_files(options: NeighboursOptions) -> QueryFiles:
+def _make_query_files(options: NeighboursOptions) -> QueryFiles:
     """The files of queries, and how they are read."""
     return QueryFiles(
         tuple(options.queries or ()),
@@ -203,13 +204,7 @@ def _query_files(options: NeighboursOptions) -> QueryFiles:
     )
 
 
-def _of_stored_queries(job: NeighboursJob, store: Store, other: Store) -> NeighboursJob:
-    """The job for the rows of the other store, which may be the same."""
-    text = other.manifest.options.kept_text if job.texts else None
-    return replace(job, itself=other.manifest.digest == store.manifest.digest, query_text=text)
-
-
-def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, Any]]:
+def _find_blocks(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, Any]]:
     """The rows of the other store in blocks, and what identifies them."""
     what = f"--of {other.root} has vectors of another space than {store.root}"
     store.space.check(other.space, what, "embed both alike", ignoring=("prompt", "precision"))
@@ -224,7 +219,7 @@ def _print_prompt_note(options: NeighboursOptions, store: Store) -> None:
         aside(f"note: {note}")
 
 
-def _files(
+def _plan_spans(
     options: NeighboursOptions, files: Sequence[InputFile], job: NeighboursJob
 ) -> tuple[list[Span], dict[str, Any]]:
     """The files of queries in spans, and what identifies them."""
@@ -257,7 +252,7 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
         ) from error
 
 
-def _neighbours(options: NeighboursOptions, beam_options: PipelineOptions) -> CommandOutput:
+def _run_neighbours(options: NeighboursOptions, beam_options: PipelineOptions) -> CommandOutput:
     first: list[dict[str, Any]] = []
     if options.output.endswith(TABLES):
         result, first = run_into_file(options, beam_options)
@@ -289,7 +284,7 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-main = command.main(parser, _neighbours, flags.parse, kind=NeighboursOptions)
+main = command.main(parser, _run_neighbours, flags.parse, kind=NeighboursOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _pairs(options: PairsOptions) -> CommandOutput:
+def _run_pairs(options: PairsOptions) -> CommandOutput:
     check_output(options.output)
     with with_stdin(options, local=True) as options:
         paired = find_pairs(options)
@@ -79,8 +79,8 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
     return table(columns, cells)
 
 
-pairs = function("pairs", PairsOptions, _pairs)
-main = command.main(parser, _pairs, kind=PairsOptions)
+pairs = function("pairs", PairsOptions, _run_pairs)
+main = command.main(parser, _run_pairs, kind=PairsOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -96,54 +96,49 @@ def lines(prediction: Prediction, store: str, price: float | None = None) -> lis
     space = prediction.resolved.space
     return [
         *origin_lines(prediction.resolved),
-        _files_line(prediction.plan.counts),
+        _describe_files(prediction.plan.counts),
         *beside_lines(prediction.plan.counts.beside),
         *column_lines(prediction.resolved.found_columns),
         *lacking_lines(prediction.plan.counts.lacking),
         *syntax_lines(prediction.files),
         *bad_lines(prediction.plan.counts.bad),
-        *_work_lines(prediction),
-        _output_line(prediction, store),
-        _time_line(prediction),
-        *_cost_lines(prediction, price),
-        *_pace_lines(prediction.pace),
-        *_budget_lines(prediction, price),
+        *_describe_work(prediction),
+        line("output", f"about {shard_bytes(prediction) / 1e6:,.1f} MB of shards in {store}"),
+        _describe_time(prediction),
+        *_describe_cost(prediction, price),
+        *_describe_pace(prediction.pace),
+        *_describe_budget(prediction, price),
         line("index", index_name(prediction)),
-        *_index_size_lines(prediction),
+        *_describe_index_size(prediction),
         line("space", f"{space.id[:16]} ({space.dim} dimensions)"),
-        *_prompt_lines(prediction),
+        *_describe_prompts(prediction),
     ]
 
 
-def _prompt_lines(prediction: Prediction) -> list[str]:
+def _describe_prompts(prediction: Prediction) -> list[str]:
     note = prompts_note(prediction.resolved)
-    if note is None:
-        return []
-    return [line("prompts", note)]
+    return [] if note is None else [line("prompts", note)]
 
 
-def _files_line(plan: Looked) -> str:
+def _describe_files(plan: Looked) -> str:
     read = ", read like the others" if plan.unchanged_files > plan.carried_files else ""
     size = f"{plan.input_bytes / 1e6:,.1f} MB"
     return line("files", f"{plan.files:,} ({size}), {plan.unchanged_files:,} unchanged{read}")
 
 
-def _at_most(prediction: Prediction) -> str:
+def _find_bound(prediction: Prediction) -> str:
     """Return "at most " if some texts may not be embedded, because the store has their vectors."""
-    if prediction.resolved.job.reuse and prediction.plan.counts.tokens:
-        return "at most "
-    return ""
+    is_bound = prediction.resolved.job.reuse and prediction.plan.counts.tokens
+    return "at most " if is_bound else ""
 
 
-def _work_lines(prediction: Prediction) -> list[str]:
+def _describe_work(prediction: Prediction) -> list[str]:
     plan = prediction.plan
     job = prediction.resolved.job
-    most = _at_most(prediction)
+    most = _find_bound(prediction)
     things = "documents" if job.chunks.cuts else "rows"
-    rows = f"{most}about {plan.rows:,.0f} to embed"
-    if plan.exact_rows:
-        rows = f"{most}{plan.rows:,.0f} to embed"
-    lines = [line(things, rows)]
+    about = "" if plan.exact_rows else "about "
+    lines = [line(things, f"{most}{about}{plan.rows:,.0f} to embed")]
     if plan.pieces is not None:
         lines.append(line("pieces", f"{most}about {plan.pieces:,.0f}, by {job.chunks}"))
     lines.append(line("tokens", f"{most}about {prediction.real_tokens:,.0f}"))
@@ -153,24 +148,19 @@ def _work_lines(prediction: Prediction) -> list[str]:
     return [*lines, line("units", units)]
 
 
-def _output_line(prediction: Prediction, store: str) -> str:
-    size = f"about {shard_bytes(prediction) / 1e6:,.1f} MB of shards"
-    return line("output", f"{size} in {store}")
-
-
-def _time_line(prediction: Prediction) -> str:
+def _describe_time(prediction: Prediction) -> str:
     speed = prediction.pace.tokens_per_second if prediction.pace else 0.0
     measured = f"{speed:,.0f} tokens/s measured, {prediction.resolved.space.dtype}"
-    time = f"{_at_most(prediction)}about {duration(prediction.seconds)}"
+    time = f"{_find_bound(prediction)}about {duration(prediction.seconds)}"
     return line("time", f"{time} on this machine ({measured})")
 
 
-def _cost_lines(prediction: Prediction, price: float | None) -> list[str]:
+def _describe_cost(prediction: Prediction, price: float | None) -> list[str]:
     """Return the line about what the time costs, if the price of an hour is given."""
     if price is None:
         return []
     cost = price_of(prediction.seconds, price)
-    return [line("cost", f"{_at_most(prediction)}about {cost:,.2f}, at {price:g} an hour")]
+    return [line("cost", f"{_find_bound(prediction)}about {cost:,.2f}, at {price:g} an hour")]
 
 
 def budget_values(prediction: Prediction, price: float | None) -> dict[str, Any] | None:
@@ -189,13 +179,13 @@ def budget_values(prediction: Prediction, price: float | None) -> dict[str, Any]
     }
 
 
-def _budget_lines(prediction: Prediction, price: float | None) -> list[str]:
+def _describe_budget(prediction: Prediction, price: float | None) -> list[str]:
     """Return the lines about the runs that a budget takes, and the files that this one leaves."""
     budget = budget_values(prediction, price)
     if budget is None:
         return []
     text = f"{budget['tokens']:,} tokens a run: {counted(budget['runs'], 'run')}"
-    text += f", {_at_most(prediction)}about {duration(budget['seconds'])} in all"
+    text += f", {_find_bound(prediction)}about {duration(budget['seconds'])} in all"
     if budget["cost"] is not None:
         text += f" and {budget['cost']:,.2f}"
     lines = [line("budget", text)]
@@ -216,7 +206,7 @@ def speeds(pace: Pace | None) -> dict[str, float | None]:
     return {name: round(speed, 1) for name, speed in zip(names, rates, strict=True)}
 
 
-def _pace_lines(pace: Pace | None) -> list[str]:
+def _describe_pace(pace: Pace | None) -> list[str]:
     """The line about what the host and the device can do in a second, if it was measured."""
     if pace is None:
         return []
@@ -225,7 +215,7 @@ def _pace_lines(pace: Pace | None) -> list[str]:
     return [line("", f"{host}, {device}: the {pace.slower} is the limit")]
 
 
-def _index_size_lines(prediction: Prediction) -> list[str]:
+def _describe_index_size(prediction: Prediction) -> list[str]:
     """The line about the size of the index, if it is known."""
     request = prediction.resolved.index
     size = index_size(prediction)

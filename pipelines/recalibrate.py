@@ -52,11 +52,9 @@ def recalibrate_store(options: RecalibrateOptions, beam_options: PipelineOptions
     root = store.root
     run_id = new_run(store.root)
     engines.check_shared(beam_options, store=root)
-    if options.calibration == NO_CALIBRATION:
-        calibration = None
-    else:
-        calibration = read_calibration(options.calibration)
-    check_fits(calibration, store.manifest, options.calibration)
+    name = options.calibration
+    calibration = None if name == NO_CALIBRATION else read_calibration(name)
+    check_fits(calibration, store.manifest, name)
     if calibration is None and store.space.calibration is None:
         return CommandOutput(
             [f"nothing to do: the vectors of {root} have no calibration"],
@@ -64,7 +62,7 @@ def recalibrate_store(options: RecalibrateOptions, beam_options: PipelineOptions
         )
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
-        check_fits(calibration, manifest, options.calibration)
+        check_fits(calibration, manifest, name)
         run = with_answer_gate(recalibrating_run(manifest, run_id, calibration), options)
         if calibration is not None:
             keep_calibration(root, calibration)

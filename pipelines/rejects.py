@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _rejects(options: RejectsOptions) -> CommandOutput:
+def _run_rejects(options: RejectsOptions) -> CommandOutput:
     check_output(options.output)
     root = storage.absolute(options.store)
     run, paths = rejecting_run(root, options.snapshot)
@@ -55,8 +55,8 @@ def _rejects(options: RejectsOptions) -> CommandOutput:
     )
 
 
-rejects = function("rejects", RejectsOptions, _rejects)
-main = command.main(parser, _rejects, kind=RejectsOptions)
+rejects = function("rejects", RejectsOptions, _run_rejects)
+main = command.main(parser, _run_rejects, kind=RejectsOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

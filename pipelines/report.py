@@ -31,7 +31,6 @@ def _report(options: ReportOptions) -> CommandOutput:
     output = options.output
     if options.format == PAGE:
         output = output or "report.html"
-    if options.format == PAGE:
         check_output(output, (".html",))
     elif output:
         check_file(output)

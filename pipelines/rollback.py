@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _rollback(options: RollbackOptions, beam_options: PipelineOptions) -> CommandOutput:
+def _run_rollback(options: RollbackOptions, beam_options: PipelineOptions) -> CommandOutput:
     root = open_store(options.store).root
     restored = named_run(root, options.run)
     run_id = new_run(root)
@@ -88,8 +88,8 @@ def summary(result: Result, earlier: str, root: str) -> list[str]:
     return [*lines, *answer_lines(root, result), line("store", f"{root} (snapshot {result.run})")]
 
 
-rollback = pipeline_function("rollback", RollbackOptions, _rollback)
-main = command.main(parser, _rollback, beam_flags.parse, kind=RollbackOptions)
+rollback = pipeline_function("rollback", RollbackOptions, _run_rollback)
+main = command.main(parser, _run_rollback, beam_flags.parse, kind=RollbackOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

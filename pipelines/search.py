@@ -60,7 +60,7 @@ def _search(options: SearchOptions) -> CommandOutput:
     searcher = Searcher(
         store.manifest, options.model, options.query_prompt, alone=True, copies=copies
     )
-    queries, what = _queries(options, store.space)
+    queries, what = _choose_queries(options, store.space)
     results = searcher.search(
         k=options.k,
         exact=options.exact,
@@ -78,8 +78,8 @@ def _search(options: SearchOptions) -> CommandOutput:
         titles = [f"{name}: {text}" for name, text in zip(*about.values(), strict=True)]
     if options.output:
         return _write_into(options.output, about, results)
-    tables = _tables(options, store.manifest, searcher.rows, titles, results)
-    each = [{**values, "rows": rows} for values, rows in _with_queries(about, results)]
+    tables = _make_tables(options, store.manifest, searcher.rows, titles, results)
+    each = [{**values, "rows": rows} for values, rows in _pair_with_queries(about, results)]
     return CommandOutput([tables], {"store": store.root, "results": each}, always=True)
 
 
@@ -107,7 +107,7 @@ def _write_into(output: str, about: dict[str, list[str]], results: "Results") ->
     return CommandOutput([summary], {"output": output, "rows": rows, "queries": queries})
 
 
-def _tables(
+def _make_tables(
     options: SearchOptions,
     manifest: Manifest,
     rows: "SnapshotRows",
@@ -132,7 +132,7 @@ def shown_columns(options: SearchOptions, manifest: Manifest, rows: "SnapshotRow
     return [name for name in dict.fromkeys([*kept, *named]) if name not in ("id", rows.text)]
 
 
-def _queries(options: SearchOptions, space: Space) -> tuple[list[str], dict[str, Any]]:
+def _choose_queries(options: SearchOptions, space: Space) -> tuple[list[str], dict[str, Any]]:
     """Return the name of each query, and the queries as arguments of `Searcher.search`."""
     if options.id is not None:
         return list(options.id), {"ids": list(options.id)}
@@ -199,10 +199,10 @@ def hits(
     """Return the hits of a query as text: rank, scores, id, `kept` columns, and the part of the
     column `text` that matches the query.
     """
-    scores = _score_names(rows)
+    scores = _name_scores(rows)
     columns = [Column("rank"), *map(Column, scores), id_column(full)]
-    columns += [_kept_column(name, full) for name in kept]
-    cells = [_cells(row, scores, kept) for row in rows]
+    columns += [_make_kept_column(name, full) for name in kept]
+    cells = [_make_cells(row, scores, kept) for row in rows]
     if text is not None and any(row.get(text) for row in rows):
         columns.append(text_column("text", full, lambda cell, width: excerpt(cell, width, query)))
         for line, row in zip(cells, rows, strict=True):
@@ -217,22 +217,17 @@ def hits(
     return "\n".join(lines)
 
 
-def _score_names(rows: Sequence[dict[str, Any]]) -> list[str]:
-    if rows and "rerank" in rows[0]:
-        return ["score", "rerank"]
-    return ["score"]
+def _name_scores(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return ["score", "rerank"] if rows and "rerank" in rows[0] else ["score"]
 
 
-def _cells(row: dict[str, Any], scores: Sequence[str], kept: Sequence[str]) -> list[str]:
+def _make_cells(row: dict[str, Any], scores: Sequence[str], kept: Sequence[str]) -> list[str]:
     """Return the cells of a hit, all but its text."""
-    cells = [str(row["rank"])]
-    cells += [f"{row[name]:.4f}" for name in scores]
-    cells.append(row["id"])
-    cells += [one_line(row.get(name)) for name in kept]
-    return cells
+    shown_scores = (f"{row[name]:.4f}" for name in scores)
+    return [str(row["rank"]), *shown_scores, row["id"], *(one_line(row.get(name)) for name in kept)]
 
 
-def _kept_column(name: str, full: bool) -> Column:
+def _make_kept_column(name: str, full: bool) -> Column:
     """Return a column of kept values, on a terminal at most a fifth of its width unless `full`."""
     width = terminal_width()
     if full or width is None:
@@ -249,13 +244,13 @@ def write_results(path: str, queries: dict[str, list[str]], results: Results) ->
         path,
         [
             {**about, **row}
-            for about, hits_of_query in _with_queries(queries, results)
+            for about, hits_of_query in _pair_with_queries(queries, results)
             for row in hits_of_query
         ],
     )
 
 
-def _with_queries(
+def _pair_with_queries(
     queries: dict[str, list[str]], results: Results
 ) -> Iterator[tuple[dict[str, str], Any]]:
     """Yield the columns and the hits of each query."""

@@ -102,9 +102,8 @@ def estimated(training: "TrainingEstimate") -> list[str]:
 def lines(record: dict[str, Any]) -> list[str]:
     """Return the closing lines, one fact a line."""
     output = record["options"]["output"]
-    steps = f"{record['steps']:,}"
-    if record["stopped_early"]:
-        steps = f"{steps}, stopped early"
+    stopped = ", stopped early" if record["stopped_early"] else ""
+    steps = f"{record['steps']:,}{stopped}"
     summary = [line("steps", f"{steps}; weights of step {record['best_step']:,}")]
     for label, scores in (("dev", dev_line(record)), ("test", test_line(record))):
         if scores:

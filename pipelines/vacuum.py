@@ -61,19 +61,19 @@ def list_removed(root: str, rubbish: Rubbish, what: str) -> CommandOutput:
 
 def lines(rubbish: Rubbish, what: str) -> list[str]:
     """The lines about what is removed: snapshots by name, files by kind, and the sum."""
-    removed = f"{len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}"
+    removed = f"{len(rubbish.snapshots):,} {what}{_list_names(rubbish.snapshots)}"
     shown = [line("snapshots", f"{removed}, {len(rubbish.kept):,} kept")]
     shown += [
-        line(kind, _files(*sums))
+        line(kind, _describe_files(*sums))
         for kind, sums in sorted(rubbish.by_kind.items())
         if kind != "snapshots"
     ]
     number = len(rubbish.files)
     size = sum(entry.size for entry in rubbish.files)
-    return [*shown, line("all", f"{_files(number, size)} {what}")]
+    return [*shown, line("all", f"{_describe_files(number, size)} {what}")]
 
 
-def _named(runs: Sequence[str]) -> str:
+def _list_names(runs: Sequence[str]) -> str:
     if not runs:
         return ""
     names = list(runs[:NAMED])
@@ -82,7 +82,7 @@ def _named(runs: Sequence[str]) -> str:
     return f" ({', '.join(names)})"
 
 
-def _files(number: int, size: int) -> str:
+def _describe_files(number: int, size: int) -> str:
     return f"{counted(number, 'file')}, {amount(size)}"
 
 

@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     manifest = open_store(options.store, options.snapshot).manifest
     if options.forgotten:
-        return _without_erased_rows(manifest)
+        return _check_erased(manifest)
     extent = Extent(options.sample)
     if beam_options is None:
         lines = faults(manifest, extent)
@@ -54,10 +54,10 @@ def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> C
         raise SentenceBeamError(f"{manifest.root}: {len(lines)} faults in snapshot {manifest.run}")
     if extent.is_whole:
         _name_unlisted(manifest.root)
-    return _sound(manifest, extent)
+    return _describe_sound(manifest, extent)
 
 
-def _without_erased_rows(manifest: Manifest) -> CommandOutput:
+def _check_erased(manifest: Manifest) -> CommandOutput:
     """Check that no file of a store has an erased row.
 
     Raises SentenceBeamError if one has.
@@ -79,14 +79,11 @@ def _name_unlisted(root: str) -> None:
         aside(f"{path} is none of a store's files, and was not checked")
 
 
-def _sound(manifest: Manifest, extent: Extent) -> CommandOutput:
+def _describe_sound(manifest: Manifest, extent: Extent) -> CommandOutput:
     """Return the line about a snapshot without faults."""
     index = manifest.index
-    segments = 0
-    parts = "no index"
-    if index:
-        segments = len(index.segments)
-        parts = f"{segments} index segments"
+    segments = len(index.segments) if index else 0
+    parts = f"{segments} index segments" if index else "no index"
     read = manifest.units.rows
     whole = "whole"
     if not extent.is_whole:

@@ -20,17 +20,11 @@ from sentence_beam.transforms.beam import Commit, Settle
 from sentence_beam.transforms.report.answers_page import answers_page
 from sentence_beam.transforms.report.run_history import known_summaries, run_summaries
 from sentence_beam.transforms.search.query_vectors import QueryEncoder
-from sentence_beam.transforms.steps.options.from_snapshot import (
-    record_plan,
-    run_like,
-)
+from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
 from sentence_beam.transforms.steps.options.store import WatchOptions
 from sentence_beam.transforms.steps.watch.ask import Asked
 from sentence_beam.transforms.steps.watch.draw import draw_queries
-from sentence_beam.transforms.steps.watch.query_files import (
-    QueryList,
-    read_query_file,
-)
+from sentence_beam.transforms.steps.watch.query_files import QueryList, read_query_file
 from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots, shown_queries
 from sentence_beam.transforms.steps.watch.watch_run import begin_watch
 from sentence_beam.transforms.store import open_store
@@ -65,19 +59,17 @@ def _watch(options: WatchOptions, beam_options: PipelineOptions) -> CommandOutpu
     if options.like is not None:
         other = open_store(options.like).manifest
         return compare_with_other(store.manifest, other, options.model, options.report)
-    output = _state(store.manifest)
+    output = _describe(store.manifest)
     if options.changes:
-        output = _changed(options, store.root, beam_options)
+        output = _change(options, store.root, beam_options)
     if options.report is not None:
-        output = _with_page(output, options, options.report)
+        output = _add_page(output, options, options.report)
     return output
 
 
-def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) -> CommandOutput:
+def _change(options: WatchOptions, root: str, beam_options: PipelineOptions) -> CommandOutput:
     """Commit a snapshot with other watched queries, or without any."""
-    queries = None
-    if options.queries is not None:
-        queries = read_query_file(options.queries)
+    queries = read_query_file(options.queries) if options.queries is not None else None
     if options.remove and open_store(root).manifest.watch is None:
         return CommandOutput(
             [f"nothing to do: {root} watches no queries"], {"store": root, "run": None}
@@ -89,9 +81,9 @@ def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) ->
         entry = None
         lines = [line("watch", "no queries any more")]
         if options.draw is not None:
-            queries = _drawn(manifest, options.draw)
+            queries = _draw(manifest, options.draw)
         if queries is not None:
-            entry, lines = _begun(options, manifest, queries)
+            entry, lines = _begin(options, manifest, queries)
         run = replace(run_like(manifest, run_id, "watch"), watch=entry)
         record_plan(manifest, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
@@ -104,10 +96,10 @@ def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) ->
     if result is None:
         return submitted(root, run_id)
     lines.append(line("store", f"{root} (snapshot {run_id})"))
-    return CommandOutput(lines, {"store": root, "run": run_id, **_values(entry)})
+    return CommandOutput(lines, {"store": root, "run": run_id, **_list_values(entry)})
 
 
-def _drawn(manifest: Manifest, number: int) -> QueryList:
+def _draw(manifest: Manifest, number: int) -> QueryList:
     drawn = draw_queries(manifest, number)
     if not drawn.ids:
         raise OptionError(
@@ -119,7 +111,7 @@ def _drawn(manifest: Manifest, number: int) -> QueryList:
     return QueryList(drawn.ids, drawn.texts, tuple(notes))
 
 
-def _begun(
+def _begin(
     options: WatchOptions, manifest: Manifest, queries: QueryList
 ) -> tuple[WatchEntry, list[str]]:
     """Embed and ask new queries; return the manifest's entry, and lines about them."""
@@ -133,20 +125,18 @@ def _begun(
         manifest.options.query_prompt,
     )
     entry, answered = begin_watch(manifest, watched, options.k)
-    notes = [*queries.notes]
+    notes = list(queries.notes)
     if cut:
         limit = manifest.space.max_tokens
         many = counted(cut, "query is", "queries are")
         notes.append(f"{many} longer than the model takes, and cut at {limit} tokens")
     answers = sum(len(answers) for answers in answered.answers)
-    text = (
-        f"{counted(entry.count, 'query', 'queries')}, {counted(answers, 'answer')} {_how(answered)}"
-    )
-    lines = [line("watch", text)]
-    return entry, [*lines, *(line("note", note) for note in notes)]
+    found = counted(answers, "answer")
+    text = f"{counted(entry.count, 'query', 'queries')}, {found} {_explain_search(answered)}"
+    return entry, [line("watch", text), *(line("note", note) for note in notes)]
 
 
-def _how(answered: Asked) -> str:
+def _explain_search(answered: Asked) -> str:
     if answered.indexed:
         return "by the index"
     if answered.rows < 1:
@@ -154,24 +144,22 @@ def _how(answered: Asked) -> str:
     return "by exact search over all rows"
 
 
-def _state(manifest: Manifest) -> CommandOutput:
+def _describe(manifest: Manifest) -> CommandOutput:
     """Return what a store watches."""
     entry = manifest.watch
-    values = {"store": manifest.root, "run": manifest.run, **_values(entry)}
+    values = {"store": manifest.root, "run": manifest.run, **_list_values(entry)}
     if entry is None:
         text = "no queries; say --queries FILE or --draw N"
-        return CommandOutput([line("watch", text)], values, always=True)
-    text = f"{counted(entry.count, 'query', 'queries')}, {entry.k} answers each"
+    else:
+        text = f"{counted(entry.count, 'query', 'queries')}, {entry.k} answers each"
     return CommandOutput([line("watch", text)], values, always=True)
 
 
-def _values(entry: WatchEntry | None) -> dict[str, object]:
-    if entry is None:
-        return {"queries": 0, "k": None}
-    return {"queries": entry.count, "k": entry.k}
+def _list_values(entry: WatchEntry | None) -> dict[str, object]:
+    return {"queries": 0, "k": None} if entry is None else {"queries": entry.count, "k": entry.k}
 
 
-def _with_page(output: CommandOutput, options: WatchOptions, path: str) -> CommandOutput:
+def _add_page(output: CommandOutput, options: WatchOptions, path: str) -> CommandOutput:
     """Write the page of the answers that changed most between the last two snapshots."""
     new = open_store(options.store).manifest
     old = read_manifest(new.root, new.previous) if new.previous is not None else None

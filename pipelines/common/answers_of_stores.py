@@ -44,9 +44,9 @@ def compare_with_other(
         "run": new.run,
         "like": {"store": old.root, "run": old.run},
         **{name: compared.figures.to_json()[name] for name in FIGURES},
-        "differing": [_values(query) for query in changed_queries(compared)],
+        "differing": [_describe_query(query) for query in changed_queries(compared)],
     }
-    lines = [*_lines(old, compared.figures), *_query_lines(compared)]
+    lines = [*_describe_answers(old, compared.figures), *_list_queries(compared)]
     if report is None:
         return CommandOutput(lines, values, always=True)
     shown = shown_queries(compared, old, new)
@@ -54,7 +54,7 @@ def compare_with_other(
     return CommandOutput([*lines, line("report", report)], {**values, "report": report}, True)
 
 
-def _lines(old: Manifest, figures: AnswerFigures) -> list[str]:
+def _describe_answers(old: Manifest, figures: AnswerFigures) -> list[str]:
     queries = counted(figures.queries, "query", "queries")
     share = f"{100 * figures.change:.1f} % of {figures.answers:,} differ"
     causes = causes_in_words(figures.causes)
@@ -70,14 +70,14 @@ def _lines(old: Manifest, figures: AnswerFigures) -> list[str]:
     return wrapped([*lines, line("overlap", overlap)])
 
 
-def _query_lines(compared: ComparedAnswers) -> list[str]:
+def _list_queries(compared: ComparedAnswers) -> list[str]:
     """Return a table of the queries whose answers differ, those that differ most first."""
     queries = changed_queries(compared)
     if not queries:
         return []
     cells = [
         [
-            f"{100 * _share(query):.0f} %",
+            f"{100 * _compute_share(query):.0f} %",
             ", ".join(query.before[place].id for place in sorted(query.lost)),
             ", ".join(query.after[place].id for place in query.gained),
             query.text,
@@ -96,11 +96,11 @@ def _query_lines(compared: ComparedAnswers) -> list[str]:
     return lines
 
 
-def _values(query: ComparedQuery) -> dict[str, Any]:
+def _describe_query(query: ComparedQuery) -> dict[str, Any]:
     """Return a query whose answers differ as JSON values, with the ranks of its rows."""
     return {
         "query": query.text,
-        "share": _share(query),
+        "share": _compute_share(query),
         "only_there": [
             {"rank": place + 1, "id": query.before[place].id, "cause": reason.cause}
             for place, reason in sorted(query.lost.items())
@@ -109,5 +109,5 @@ def _values(query: ComparedQuery) -> dict[str, Any]:
     }
 
 
-def _share(query: ComparedQuery) -> float:
+def _compute_share(query: ComparedQuery) -> float:
     return len(query.lost) / len(query.before)

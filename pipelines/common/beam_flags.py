@@ -57,13 +57,13 @@ def parse(
     try:
         args, rest = parser.parse_known_args(ours)
     except OptionError as error:
-        raise OptionError(_misspelt(parser, ours) or str(error)) from error
+        raise OptionError(_explain_misspelt(parser, ours) or str(error)) from error
     unknown = beam_parser().parse_known_args(rest)[1] if rest else []
     words = [text for text in unknown if not FLAG.match(text)]
     if unknown and not (parser.bare and words == unknown):
-        raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown))
+        raise OptionError(_explain_missing_flag(parser, ours) or _explain_unknown(parser, unknown))
     parser.take_bare(args, words)
-    rest = _without_words(rest, words)
+    rest = _drop_words(rest, words)
     accelerator = getattr(args, "accelerator", None)
     return args, pipeline_options(rest, after, accelerator, embeds=hasattr(args, "device"))
 
@@ -121,7 +121,7 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:at], argv[at + 1 :]
 
 
-def _without_words(rest: list[str], words: list[str]) -> list[str]:
+def _drop_words(rest: list[str], words: list[str]) -> list[str]:
     """Return Beam's flags and their values: arguments without the words that belong to none."""
     flags = list(rest)
     for word in words:
@@ -136,7 +136,7 @@ def _is_open(text: str) -> bool:
     return bool(FLAG.match(text)) and "=" not in text
 
 
-def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
+def _explain_unknown(parser: Parser, unknown: Sequence[str]) -> str:
     """Return the error for arguments that neither parser knows: the first flag among them."""
     flag = next(filter(FLAG.match, unknown), unknown[0])
     if not flag.startswith("-"):
@@ -154,28 +154,28 @@ def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
     return f"unknown option {flag}; see --help"
 
 
-def _misspelt(parser: Parser, argv: list[str]) -> str | None:
+def _explain_misspelt(parser: Parser, argv: list[str]) -> str | None:
     """The error for a misspelt flag, which argparse would report as a missing one."""
     flags = [text.split("=")[0] for text in argv if FLAG.match(text)]
     known = {*parser.actions, *flag_names()}
     strange = [flag for flag in flags if flag not in known]
-    lines = (_unknown(parser, [flag]) for flag in strange)
-    return next((line for line in lines if "did you mean" in line), None) or _without_flag(
+    lines = (_explain_unknown(parser, [flag]) for flag in strange)
+    return next((line for line in lines if "did you mean" in line), None) or _explain_missing_flag(
         parser, argv
     )
 
 
-def _without_flag(parser: Parser, argv: list[str]) -> str | None:
+def _explain_missing_flag(parser: Parser, argv: list[str]) -> str | None:
     """The error for an argument that lacks its flag; None if no argument does."""
     flags_named = {text.split("=")[0] for text in argv}
     missing = [flag for flag in WITHOUT_FLAG if flag in parser.actions and flag not in flags_named]
-    words = _words(parser, argv)
+    words = _find_words(parser, argv)
     if not words or not missing:
         return None
     return f"unknown argument {words[0]}; did you mean {missing[0]} {shlex.quote(words[0])}?"
 
 
-def _words(parser: Parser, argv: list[str]) -> list[str]:
+def _find_words(parser: Parser, argv: list[str]) -> list[str]:
     """Return the arguments that are neither flags nor values of flags."""
     if parser.bare or any(not option.flags for option in parser.own.values()):
         return []
@@ -184,7 +184,7 @@ def _words(parser: Parser, argv: list[str]) -> list[str]:
     for text in argv:
         if FLAG.match(text):
             action = parser.actions.get(text.split("=")[0])
-            most = _most_values(action) if "=" not in text else 0.0
+            most = _count_values(action) if "=" not in text else 0.0
         elif most > 0:
             most -= 1
         else:
@@ -192,7 +192,7 @@ def _words(parser: Parser, argv: list[str]) -> list[str]:
     return words
 
 
-def _most_values(action: argparse.Action | None) -> float:
+def _count_values(action: argparse.Action | None) -> float:
     """Return how many values may follow a flag; Beam's flags do not say."""
     if action is None or action.nargs == "+":
         return math.inf

@@ -19,7 +19,7 @@ class _OurBeamParser(Parser, _BeamArgumentParser):
 def beam_parser() -> argparse.ArgumentParser:
     """Return a parser of the flags of all imported classes of pipeline options."""
     parser = _OurBeamParser(allow_abbrev=False, add_help=False)
-    for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
+    for options in sorted(_find_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
         if "_add_argparse_args" in vars(options):
             options._add_argparse_args(parser)  # type: ignore[attr-defined]
     return parser
@@ -30,6 +30,6 @@ def flag_names() -> set[str]:
     return set(beam_parser()._option_string_actions)
 
 
-def _subclasses(cls: type) -> set[type]:
+def _find_subclasses(cls: type) -> set[type]:
     direct: list[type] = cls.__subclasses__()
-    return {*direct, *(sub for direct_class in direct for sub in _subclasses(direct_class))}
+    return {*direct, *(sub for direct_class in direct for sub in _find_subclasses(direct_class))}

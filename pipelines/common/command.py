@@ -101,7 +101,7 @@ def main(
         except (Exception, KeyboardInterrupt) as error:
             if os.environ.get(DEBUG):
                 traceback.print_exc()
-            print(f"{options.prog}: {_one_line(error)}", file=sys.stderr)
+            print(f"{options.prog}: {_explain(error)}", file=sys.stderr)
             return exit_status(error)
 
     return run
@@ -127,9 +127,7 @@ def front_options(
     """Return the options of every command, and the other arguments, after Beam's flags of a
     --config file, whose options of the class `kind` the parser takes.
     """
-    at = len(argv)
-    if "--" in argv:
-        at = argv.index("--")
+    at = argv.index("--") if "--" in argv else len(argv)
     nothing = argparse.Namespace(help_beam=False, config=None, quiet=False, json=False)
     front, rest = every_command().parse_known_args(argv[:at], nothing)
     if front.config is None:
@@ -162,30 +160,26 @@ def exit_status(error: BaseException) -> int:
 
 def _is_interrupt(error: BaseException) -> bool:
     """Whether Ctrl-C or SIGTERM stopped the command; Beam puts it into an error of its own."""
-    return isinstance(error, KeyboardInterrupt) or _text(error) == "KeyboardInterrupt"
+    return isinstance(error, KeyboardInterrupt) or _clean_text(error) == "KeyboardInterrupt"
 
 
-def _text(error: BaseException) -> str:
+def _clean_text(error: BaseException) -> str:
     line = error.line if isinstance(error, SentenceBeamError) else None
     # Beam's addition
     return re.sub(r"\s*\[while running '.*?'\]", "", line or str(error), flags=re.DOTALL).strip()
 
 
-def _one_line(error: BaseException) -> str:
+def _explain(error: BaseException) -> str:
     """Return the line for an error: our message, or the type and first line of another's."""
-    text = _text(error)
+    text = _clean_text(error)
     if isinstance(error, SentenceBeamError):
         return printable(text)
     if _is_interrupt(error):
         return INTERRUPTED
-    first = type(error).__name__
-    if text:
-        first = text.splitlines()[0]
+    first = text.splitlines()[0] if text else type(error).__name__
     # Beam puts some errors into a RuntimeError
     has_kind = isinstance(error, OSError) or re.match(r"\w+Error: ", first)
-    kind = f"{type(error).__name__}: "
-    if has_kind:
-        kind = ""
+    kind = "" if has_kind else f"{type(error).__name__}: "
     return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
 
 
@@ -206,13 +200,13 @@ def quiet_logs() -> None:
     """Set up logging so that the terminal shows errors alone."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.ERROR)  # Prism's logger has a level of its own
-    handler.addFilter(_not_of_an_engine)
+    handler.addFilter(_is_not_of_engine)
     logging.basicConfig(
         level=logging.ERROR, format="%(levelname)s: %(message)s", handlers=[handler]
     )
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
 
 
-def _not_of_an_engine(record: logging.LogRecord) -> bool:
+def _is_not_of_engine(record: logging.LogRecord) -> bool:
     """Whether a record is not an engine's stack trace, which Beam logs to the root logger."""
     return record.module != "portable_runner" or bool(os.environ.get(DEBUG))

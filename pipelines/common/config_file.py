@@ -41,12 +41,12 @@ def read_options(path: str, command: str, kind: type) -> FileOptions:
         if name in names:
             own[name] = value
         elif name in OUTPUT:
-            options.output[name] = _switch(where, value)
-        elif _is_beams(name):
-            options.beam.extend(_of_beam(where, f"--{name}", value))
+            options.output[name] = _check_switch(where, value)
+        elif _is_of_beam(name):
+            options.beam.extend(_to_arguments(where, f"--{name}", value))
         else:
             allowed = [option.replace("_", "-") for option in (*names, *OUTPUT)]
-            raise OptionError(f"{where} is no option of {command}{_meant(key, allowed)}")
+            raise OptionError(f"{where} is no option of {command}{_suggest(key, allowed)}")
     options.own.update(without_aliases(kind, own))
     return options
 
@@ -73,32 +73,32 @@ def _read(path: str, command: str) -> dict[str, Any]:
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
     for name in tables:
         if name not in COMMANDS:
-            raise OptionError(f"--config {path}: [{name}] is no command{_meant(name, COMMANDS)}")
+            raise OptionError(f"--config {path}: [{name}] is no command{_suggest(name, COMMANDS)}")
     plain = {key: value for key, value in content.items() if key not in tables}
     return {**plain, **tables.get(command, {})}
 
 
-def _is_beams(name: str) -> bool:
+def _is_of_beam(name: str) -> bool:
     from sentence_beam.pipelines.common import beam_parser  # importing Beam takes two seconds
 
     return f"--{name}" in beam_parser.flag_names()
 
 
-def _switch(where: str, value: Any) -> bool:
+def _check_switch(where: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise OptionError(f"{where} is true or false, not {value!r}")
 
 
-def _of_beam(where: str, flag: str, value: Any) -> list[str]:
+def _to_arguments(where: str, flag: str, value: Any) -> list[str]:
     """Return the arguments of one of Beam's flags: one for each item of a list."""
     if isinstance(value, bool):
         return [flag] if value else []
     items = value if isinstance(value, list) else [value]
-    return [f"{flag}={_text(where, item)}" for item in items]
+    return [f"{flag}={_to_text(where, item)}" for item in items]
 
 
-def _text(where: str, value: Any) -> str:
+def _to_text(where: str, value: Any) -> str:
     if isinstance(value, Mapping | list | bool) or not isinstance(value, str | int | float):
         raise OptionError(
             f"{where}: {value!r} is no value of an option; give a text, a number, true or false"
@@ -106,8 +106,6 @@ def _text(where: str, value: Any) -> str:
     return str(value)
 
 
-def _meant(word: str, options: Iterable[str]) -> str:
+def _suggest(word: str, options: Iterable[str]) -> str:
     near = nearest(word, options)
-    if near:
-        return f"; did you mean {near}?"
-    return ""
+    return f"; did you mean {near}?" if near else ""

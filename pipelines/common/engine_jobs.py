@@ -61,7 +61,7 @@ def state_of(lease: Lease) -> JobState:
     if not lease.engine:
         return JobState.UNKNOWN
     try:
-        jobs = _on_flink(lease.engine) if "://" in lease.engine else _on_dataflow(lease)
+        jobs = _ask_flink(lease.engine) if "://" in lease.engine else _ask_dataflow(lease)
         since = timestamp(start_of(lease.run)) - LAUNCH_SECONDS
         ended = [over for name, start, over in jobs if name == lease.job and start >= since]
     except Exception:  # a missing engine looks like one that does not answer
@@ -73,7 +73,7 @@ def state_of(lease: Lease) -> JobState:
     return JobState.RUNNING
 
 
-def _on_flink(engine: str) -> Jobs:
+def _ask_flink(engine: str) -> Jobs:
     with urllib.request.urlopen(
         f"{engine}/v1/jobs/overview", timeout=engines.ANSWER_SECONDS
     ) as answer:
@@ -81,7 +81,7 @@ def _on_flink(engine: str) -> Jobs:
     return [(job["name"], job["start-time"] / 1000, job["state"] in ENDED_ON_FLINK) for job in jobs]
 
 
-def _on_dataflow(lease: Lease) -> Jobs:
+def _ask_dataflow(lease: Lease) -> Jobs:
     from google.cloud import dataflow_v1beta3
 
     project, _, region = lease.engine.partition("/")

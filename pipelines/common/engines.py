@@ -223,7 +223,7 @@ def _prepare_gpus(
 
 def _prepare_flink(options: PipelineOptions, flags: Sequence[str]) -> None:
     flink = options.view_as(FlinkRunnerOptions)
-    slots = _slots(flink.flink_master)
+    slots = _count_slots(flink.flink_master)
     if not _is_given(flags, "parallelism") and slots:
         flink.parallelism = slots
     flink.flink_submit_uber_jar = True  # the job must not end with the process that submitted it
@@ -234,12 +234,10 @@ def _prepare_flink(options: PipelineOptions, flags: Sequence[str]) -> None:
 
 def flink_address(master: str) -> str:
     """Return the URL of a Flink's REST interface."""
-    if "://" in master:
-        return master
-    return f"http://{master}"
+    return master if "://" in master else f"http://{master}"
 
 
-def _slots(master: str) -> int:
+def _count_slots(master: str) -> int:
     """Return the cluster's number of slots. Raises OptionError if no Flink answers."""
     try:
         with urllib.request.urlopen(
@@ -259,7 +257,7 @@ def _check_process(portable: PortableOptions) -> None:
     JSON.
     """
     if not portable.environment_config and not portable.environment_options:
-        portable.environment_config = json.dumps({"command": _launcher()})
+        portable.environment_config = json.dumps({"command": _find_launcher()})
     if portable.environment_config:
         try:
             config = json.loads(portable.environment_config)
@@ -275,12 +273,10 @@ def _check_process(portable: PortableOptions) -> None:
             ) from error
 
 
-def _launcher() -> str:
+def _find_launcher() -> str:
     """The path of the launcher on this machine, which is expected to be its path on workers too."""
     ours = Path(sys.executable).with_name(WORKER)
-    if ours.is_file():
-        return str(ours)
-    return shutil.which(WORKER) or WORKER
+    return str(ours) if ours.is_file() else shutil.which(WORKER) or WORKER
 
 
 def check_shared(options: PipelineOptions, **paths: str) -> None:

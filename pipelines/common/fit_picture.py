@@ -13,21 +13,21 @@ ROUNDING = 1e-6  # a smaller share of the largest deviation is the rounding of s
 def draw_fit(fit: dict[str, Any]) -> str:
     """Return an SVG of a fit's figures: spectrum and cosines before and after, a flow's loss."""
     charts = [
-        ("deviation by principal direction; grey: before", _spectra(fit)),
-        ("share of pairs by cosine; grey: before", _cosines(fit)),
+        ("deviation by principal direction; grey: before", _draw_spectra(fit)),
+        ("share of pairs by cosine; grey: before", _draw_cosines(fit)),
     ]
     if fit.get("flow"):
-        charts.append(("bits a component by step, held out; grey: training", _loss(fit)))
+        charts.append(("bits a component by step, held out; grey: training", _draw_loss(fit)))
     return draw_charts(f"{fit['method']}, fitted on {fit['n']:,} rows", charts)
 
 
-def _spectra(fit: dict[str, Any]) -> Chart:
+def _draw_spectra(fit: dict[str, Any]) -> Chart:
     """Return the chart of the deviations on a logarithmic axis."""
     before = _logarithms(fit["shape_before"]["spectrum"])
     after = _logarithms(fit["shape_after"]["spectrum"])
     after += [None] * (len(before) - len(after))
     labels = [str(direction + 1) for direction in range(len(before))]
-    return _chart(labels, before, after, lambda value: f"{10**value:.2g}")
+    return _draw_chart(labels, before, after, lambda value: f"{10**value:.2g}")
 
 
 def _logarithms(spectrum: Sequence[float]) -> list[float | None]:
@@ -36,21 +36,21 @@ def _logarithms(spectrum: Sequence[float]) -> list[float | None]:
     return [math.log10(value) if value > least else None for value in spectrum]
 
 
-def _cosines(fit: dict[str, Any]) -> Chart:
+def _draw_cosines(fit: dict[str, Any]) -> Chart:
     before, after = (fit[f"shape_{name}"]["cosines"] for name in ("before", "after"))
     width = 2 / len(before)
     labels = [f"{-1 + width * number:.2f}" for number in range(len(before))]
-    return _chart(labels, before, after, lambda value: f"{value:.2g}")
+    return _draw_chart(labels, before, after, lambda value: f"{value:.2g}")
 
 
-def _loss(fit: dict[str, Any]) -> Chart:
+def _draw_loss(fit: dict[str, Any]) -> Chart:
     curve = fit["flow"]["curve"]
     labels = [str(point["step"]) for point in curve]
     train, held_out = ([point[name] for point in curve] for name in ("train", "held_out"))
-    return _chart(labels, train, held_out, lambda value: f"{value:.3g}")
+    return _draw_chart(labels, train, held_out, lambda value: f"{value:.3g}")
 
 
-def _chart(
+def _draw_chart(
     labels: Sequence[str],
     before: Sequence[float | None],
     after: Sequence[float | None],

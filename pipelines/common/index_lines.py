@@ -20,9 +20,9 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
     if index is None:
         return []
     about = f"{index.factory}, {index.metric}, {len(index.segments)} segments"
-    lines = [line("index", f"{about}{_recalls(index)}")]
+    lines = [line("index", f"{about}{_describe_recalls(index)}")]
     if index != before:
-        lines += _change_lines(index)
+        lines += _describe_change(index)
     return lines
 
 
@@ -43,11 +43,11 @@ def answer_lines(root: str, result: Result) -> list[str]:
         f" hit of {100 * answers['first_changed']:.1f} % of the queries changed"
     )
     lines = [line("answers", changed), line("overlap", measures)]
-    lines += [line("answers", note) for note in _answer_notes(root, answers)]
+    lines += [line("answers", note) for note in _note_answers(root, answers)]
     return lines
 
 
-def _answer_notes(root: str, answers: dict[str, Any]) -> list[str]:
+def _note_answers(root: str, answers: dict[str, Any]) -> list[str]:
     """Return how the answers were found if not by the index, and a gate if none is set."""
     notes = []
     if answers["by_ids"]:
@@ -65,10 +65,10 @@ def _answer_notes(root: str, answers: dict[str, Any]) -> list[str]:
     return notes
 
 
-def _recalls(index: IndexEntry) -> str:
+def _describe_recalls(index: IndexEntry) -> str:
     """The recall of an index, and by what it misses its targets."""
     recall = index.recall
-    text = _recall(recall) if recall else " (too few rows to measure recall)"
+    text = _describe_recall(recall) if recall else " (too few rows to measure recall)"
     if recall and recall.value < recall.target:
         text += f", below the target of {recall.target:g}"
     deep = index.recall_100
@@ -77,23 +77,23 @@ def _recalls(index: IndexEntry) -> str:
     return text
 
 
-def _change_lines(index: IndexEntry) -> list[str]:
+def _describe_change(index: IndexEntry) -> list[str]:
     """The lines about how the index was made in this run."""
     change = index.change
     if change is None:
         return []
     if change.what == "trained":
-        return _trained_lines(index, change)
+        return _describe_training(index, change)
     facts = [change.why] if change.why else []
     if change.added or change.deleted or change.moved:
         rows = counted(change.added, "row")
         facts.append(f"{rows} added, {change.deleted:,} deleted, {change.moved:,} moved")
     if index.recall_changed:
-        facts.append(f"of the rows added{_recall(index.recall_changed)[1:]}")
+        facts.append(f"of the rows added{_describe_recall(index.recall_changed)[1:]}")
     return [line(change.what, "; ".join(facts))]
 
 
-def _trained_lines(index: IndexEntry, change: ChangeEntry) -> list[str]:
+def _describe_training(index: IndexEntry, change: ChangeEntry) -> list[str]:
     """The lines about a new index: why its kind was chosen, and why it was trained again."""
     lines = []
     choice = index.choice
@@ -105,7 +105,7 @@ def _trained_lines(index: IndexEntry, change: ChangeEntry) -> list[str]:
     return lines
 
 
-def _recall(recall: RecallEntry) -> str:
+def _describe_recall(recall: RecallEntry) -> str:
     queries = counted(recall.queries, "query", "queries")
     return (
         f", recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f}, {queries})"

@@ -28,7 +28,7 @@ BAD_FILES = 10  # so many are named in the summary
 REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
-def files_lines(input_counts: dict[str, Any] | None, pending: int = 0) -> list[str]:
+def files_lines(input_counts: dict[str, Any] | None, pending: int) -> list[str]:
     """The lines about the files of a run's input, and those beside them that are not taken.
 
     `pending` files are left to later runs.
@@ -68,9 +68,7 @@ def column_lines(columns: FoundColumns) -> list[str]:
 def lacking_lines(lacking: dict[str, int]) -> list[str]:
     """The line about files without a kept column, whose rows have nulls there; counts by name."""
     shown = [f"{name} in {counted(files, 'file')}" for name, files in lacking.items()]
-    if shown:
-        return [line("columns", f"missing, null there: {', '.join(shown)}")]
-    return []
+    return [line("columns", f"missing, null there: {', '.join(shown)}")] if shown else []
 
 
 def bad_lines(bad: dict[str, str]) -> list[str]:
@@ -108,7 +106,7 @@ def header_lines(resolved: Resolved, result: Result) -> list[str]:
     named = list(input_files(files, syntax))
     lines = syntax_lines(named)
     if resolved.previous is None and named:
-        names = ", ".join(f'"{name}"' for name in _trimmed_names(named[0]))
+        names = ", ".join(f'"{name}"' for name in _read_trimmed_names(named[0]))
         if names:
             lines.append(line("columns", f"blanks around names left out: {names}"))
     return lines
@@ -121,7 +119,7 @@ def _read_committed(root: str, run: str) -> Manifest | None:
     return None
 
 
-def _trimmed_names(file: InputFile) -> Sequence[str]:
+def _read_trimmed_names(file: InputFile) -> Sequence[str]:
     """The names without blanks; none if the file is gone by now."""
     with contextlib.suppress(SentenceBeamError):
         return columns_of(file).trimmed_names
@@ -150,6 +148,4 @@ def beside_lines(beside: dict[str, int]) -> list[str]:
     rest = sum(list(beside.values())[REASONS:])
     if rest:
         shown += [f"{rest:,} others"]
-    if shown:
-        return [line("beside", f"not taken: {', '.join(shown)}")]
-    return []
+    return [line("beside", f"not taken: {', '.join(shown)}")] if shown else []

@@ -14,7 +14,7 @@ def origin_lines(resolved: Resolved) -> list[str]:
     """Return the lines about what a run takes from its store, or from one that it is made like."""
     lines = []
     if resolved.takes_input:
-        lines.append(line("input", f"{_patterns(resolved.job.run.globs)}, as in the last run"))
+        lines.append(line("input", f"{_name_patterns(resolved.job.run.globs)}, as in the last run"))
     if resolved.likeness is not None:
         lines.append(line("like", like_text(resolved.likeness)))
     return lines
@@ -26,7 +26,7 @@ def like_text(likeness: Likeness) -> str:
         return f"{likeness.store} holds no store any more; --like can be left out"
     then = "there" if likeness.begins else "then"
     different = [
-        f"{flag} {_value(one)} ({then} {_value(other)})"
+        f"{flag} {_show_value(one)} ({then} {_show_value(other)})"
         for flag, (one, other) in likeness.different.items()
     ]
     differing = ", ".join(different) or "nothing"
@@ -37,12 +37,12 @@ def like_text(likeness: Likeness) -> str:
     return f"{likeness.store}; taken: {taken}; different: {differing}"
 
 
-def _patterns(globs: tuple[str, ...]) -> str:
+def _name_patterns(globs: tuple[str, ...]) -> str:
     more = f" and {len(globs) - PATTERNS:,} more" if len(globs) > PATTERNS else ""
     return ", ".join(globs[:PATTERNS]) + more
 
 
-def _value(value: Any) -> str:
+def _show_value(value: Any) -> str:
     """Return the value of an option as a person may give it."""
     if value is None:
         return "none"

@@ -24,10 +24,10 @@ def check_output(path: str | None, suffixes: tuple[str, ...] = TABLES) -> None:
         return
     if os.path.isdir(path):
         raise OptionError(
-            f"--output {path} is a folder; name a file, which must end in {_either(suffixes)}"
+            f"--output {path} is a folder; name a file, which must end in {_join_words(suffixes)}"
         )
     if not path.endswith(suffixes):
-        raise OptionError(f"--output {path}: the name must end in {_either(suffixes)}")
+        raise OptionError(f"--output {path}: the name must end in {_join_words(suffixes)}")
     check_file(path)
 
 
@@ -42,10 +42,8 @@ def check_file(path: str, flag: str = "--output") -> None:
         raise OptionError(f"{flag} {path}: the folder cannot be written; choose another")
 
 
-def _either(words: tuple[str, ...]) -> str:
-    if len(words) == 1:
-        return words[0]
-    return f"{', '.join(words[:-1])} or {words[-1]}"
+def _join_words(words: tuple[str, ...]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
@@ -66,7 +64,7 @@ def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> No
     """Write tables as one file by the name's suffix, which gets its name when it is whole."""
     if path.endswith(".parquet"):
         with (
-            _named_when_whole(path) as temporary,
+            _naming_when_whole(path) as temporary,
             pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
         ):
             for table in tables:
@@ -79,7 +77,7 @@ def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> No
 def _write_dicts(path: str, names: list[str], rows: Iterable[dict[str, Any]]) -> None:
     """Write rows as CSV with a header of all columns, as a JSON array or as JSON lines."""
     with (
-        _named_when_whole(path) as temporary,
+        _naming_when_whole(path) as temporary,
         open(temporary, "w", encoding="utf8", newline="") as file,
     ):
         if path.endswith(".csv"):
@@ -95,13 +93,11 @@ def _write_csv(file: TextIO, names: list[str], rows: Iterable[dict[str, Any]]) -
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _csv_value(value) for name, value in row.items()})
+        writer.writerow({name: _to_csv_value(value) for name, value in row.items()})
 
 
-def _csv_value(value: Any) -> Any:
-    if isinstance(value, list | dict):
-        return _as_json(value)
-    return value
+def _to_csv_value(value: Any) -> Any:
+    return _as_json(value) if isinstance(value, list | dict) else value
 
 
 def _write_array(file: TextIO, rows: Iterable[dict[str, Any]]) -> None:
@@ -109,10 +105,7 @@ def _write_array(file: TextIO, rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         file.write(before + _as_json(row, indent=1).replace("\n", "\n "))
         before = ",\n "
-    if before.startswith("["):
-        file.write("[]\n")
-    else:
-        file.write("\n]\n")
+    file.write("[]\n" if before.startswith("[") else "\n]\n")
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
@@ -122,14 +115,14 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 def write_text(path: str, text: str) -> None:
     """Write a file and rename it when it is whole, so that readers see the old one until then."""
     with (
-        _named_when_whole(path) as temporary,
+        _naming_when_whole(path) as temporary,
         open(temporary, "w", encoding="utf8", newline="") as f,
     ):
         f.write(text)
 
 
 @contextlib.contextmanager
-def _named_when_whole(path: str) -> Iterator[str]:
+def _naming_when_whole(path: str) -> Iterator[str]:
     """Yield the name of a file that becomes `path` when the block ends, and is removed if it fails.
 
     Raises OptionError if it cannot be written.

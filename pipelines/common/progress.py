@@ -37,7 +37,7 @@ def watched(out: TextIO | None) -> Iterator[None]:
         stop.set()
         if out is not None:
             thread.join()
-            _write(out, _erased(out))
+            _write(out, _make_eraser(out))
 
 
 @contextlib.contextmanager
@@ -70,17 +70,17 @@ def news(text: str) -> None:
 def aside(text: str) -> None:
     """Print a line on stderr, unless a program calls."""
     if sys.stderr is not None and not _unheard.get():
-        print(f"{_erased(sys.stderr)}{text}", file=sys.stderr)
+        print(f"{_make_eraser(sys.stderr)}{text}", file=sys.stderr)
 
 
 def _show(out: TextIO, stop: threading.Event) -> None:
-    moves = _moves(out)
+    moves = _can_move(out)
     first_batch = 0.0
-    stands = False
+    is_shown = False
     while not stop.wait(SECONDS if moves else SECONDS_APART):
         if _silent:
-            _write(out, _erased(out) if stands else "")
-            stands = False
+            _write(out, _make_eraser(out) if is_shown else "")
+            is_shown = False
             continue
         state = progress.current()
         now = time.monotonic()
@@ -89,16 +89,12 @@ def _show(out: TextIO, stop: threading.Event) -> None:
         elif not first_batch:
             first_batch = now
         seconds = now - (state.since if state.stage else first_batch or state.since)
-        width = columns(out) - 1
-        _write(
-            out,
-            (
-                f"\r{bar(state, seconds, width, _blocks(out)):{width}.{width}}"
-                if moves
-                else f"{line(state, seconds)}\n"
-            ),
-        )
-        stands = True
+        if moves:
+            width = columns(out) - 1
+            _write(out, f"\r{bar(state, seconds, width, _has_blocks(out)):{width}.{width}}")
+        else:
+            _write(out, f"{line(state, seconds)}\n")
+        is_shown = True
 
 
 def _write(out: TextIO, text: str) -> None:
@@ -160,28 +156,24 @@ def line(state: Progress, seconds: float) -> str:
         done = f": {state.done:,} {state.things}" if state.done else ""
         return f"{state.stage}{done}, {duration(seconds)}"
     if not state.tokens or seconds <= 0:
-        return (
-            f"{'waiting for the first batch' if state.expected else 'getting ready'},"
-            f" {duration(seconds)}"
-        )
+        what = "waiting for the first batch" if state.expected else "getting ready"
+        return f"{what}, {duration(seconds)}"
     speed = state.tokens / seconds
     left = max(state.expected - state.tokens, 0) / speed
     return f"{counted(state.rows, 'row')}, {speed:,.0f} tokens/s, about {duration(left)} left"
 
 
-def _moves(out: TextIO) -> bool:
+def _can_move(out: TextIO) -> bool:
     """Whether a line can be overwritten: on a terminal or in a notebook."""
     return out.isatty() or type(out).__module__.startswith("ipykernel.")
 
 
-def _erased(out: TextIO) -> str:
+def _make_eraser(out: TextIO) -> str:
     """Return the characters that erase the moving line."""
-    if not _moves(out):
-        return ""
-    return f"\r{'':{columns(out) - 1}}\r"
+    return f"\r{'':{columns(out) - 1}}\r" if _can_move(out) else ""
 
 
-def _blocks(out: TextIO) -> bool:
+def _has_blocks(out: TextIO) -> bool:
     """Whether the terminal's encoding has the characters of a smooth bar."""
     try:
         "█▏".encode(out.encoding or "ascii")

@@ -71,9 +71,7 @@ def end_interrupted(status: int) -> NoReturn:
 
 def stopped_status() -> int:
     """Return the exit status of a command that was stopped by SIGTERM or by Ctrl-C."""
-    if _received:
-        return TERMINATED
-    return STOPPED
+    return TERMINATED if _received else STOPPED
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -57,10 +57,8 @@ def section(heading: str, grammar: Grammar) -> str:
     lines = [textwrap.fill(f"{heading}; {told}:", WIDTH)]
     widest = max(map(len, words))
     for word, options in words.items():
-        keys = (
-            ", ".join(_key(grammar.label(word, key), option) for key, option in options.items())
-            or "no keys"
-        )
+        labels = {grammar.label(word, key): option for key, option in options.items()}
+        keys = ", ".join(_describe_key(*item) for item in labels.items()) or "no keys"
         hanging = " " * (widest + 4)
         lines.append(
             textwrap.fill(
@@ -73,15 +71,13 @@ def section(heading: str, grammar: Grammar) -> str:
     return "\n".join(lines)
 
 
-def _key(label: str, option: Option) -> str:
+def _describe_key(label: str, option: Option) -> str:
     """A key with the values that it takes and its default.
 
-    >>> _key("count=", Option(("all", "no-special"), "all"))
+    >>> _describe_key("count=", Option(("all", "no-special"), "all"))
     'count=all|no-special (all)'
-    >>> _key("[top=]", Option((), 10, number=True))
+    >>> _describe_key("[top=]", Option((), 10, number=True))
     '[top=]N (10)'
     """
-    default = option.default
-    if default is None:
-        default = "required"
+    default = "required" if option.default is None else option.default
     return f"{label}{option.allowed()} ({default})"

@@ -37,14 +37,14 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         *column_lines(resolved.found_columns),
         *budget_lines(result),
         rows_line(result.ledger),
-        *_work_lines(resolved, result),
+        *_describe_work(resolved, result),
         *header_lines(resolved, result),
         *type_lines(resolved.job.root, result),
-        *_noted(resolved, result),
+        *_note_details(resolved, result),
         *moved_lines(result),
         *index_lines(result.index, before),
         *answer_lines(resolved.job.root, result),
-        *_path_lines(resolved.job.root, result),
+        *_list_paths(resolved.job.root, result),
     ]
 
 
@@ -68,7 +68,7 @@ def budget_lines(result: Result) -> list[str]:
     return lines
 
 
-def _work_lines(resolved: Resolved, result: Result) -> list[str]:
+def _describe_work(resolved: Resolved, result: Result) -> list[str]:
     """The lines about what each row took, the speed, and tokens beyond the limit."""
     n = result.ledger
     things = things_of(n)
@@ -89,11 +89,10 @@ def _work_lines(resolved: Resolved, result: Result) -> list[str]:
     ]
 
 
-def _noted(resolved: Resolved, result: Result) -> list[str]:
+def _note_details(resolved: Resolved, result: Result) -> list[str]:
     """The lines about what not every run has, in their order."""
     n = result.ledger
-    noted: list[tuple[str, str | None]] = []
-    noted.append(("prompts", prompts_note(resolved)))
+    noted: list[tuple[str, str | None]] = [("prompts", prompts_note(resolved))]
     if n["unknown"]:
         noted.append(("unknown", unknown_line(n)))
     noted.append(("int8", int8_note(resolved)))
@@ -108,7 +107,7 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
     if result.checked and result.checked["shards"]:
         noted.append(("checked", checked_line(result.checked)))
     deterministic = resolved.job.machine.deterministic
-    noted += [*_reembedded(resolved), *_rare(result, deterministic)]
+    noted += [*_note_reembedded(resolved), *_note_rare(result, deterministic)]
     return [line(label, text) for label, text in noted if text is not None]
 
 
@@ -151,7 +150,7 @@ def int8_note(resolved: Resolved) -> str | None:
     )
 
 
-def _path_lines(root: str, result: Result) -> list[str]:
+def _list_paths(root: str, result: Result) -> list[str]:
     """The lines about the paths of the results."""
     lines = [line("store", f"{root} (snapshot {result.run})")]
     if result.ledger["rejected"]:
@@ -203,9 +202,7 @@ def unseen_note(resolved: Resolved, result: Result) -> str | None:
     if torch.version.cuda is None:
         return None
     reason = unseen_gpu()
-    if reason is None:
-        return None
-    return f"the CPU did the work: {reason}"
+    return None if reason is None else f"the CPU did the work: {reason}"
 
 
 def late_note(resolved: Resolved) -> str | None:
@@ -230,9 +227,7 @@ def unknown_line(ledger: dict[str, Any]) -> str:
 
 def things_of(ledger: dict[str, Any]) -> str:
     """The name of what has a vector each: "rows", or "pieces" of documents."""
-    if ledger.get("pieces") is None:
-        return "rows"
-    return "pieces"
+    return "rows" if ledger.get("pieces") is None else "pieces"
 
 
 def vectors_of(ledger: dict[str, Any]) -> str:
@@ -250,7 +245,7 @@ def rows_line(n: dict[str, Any]) -> str:
     return line("documents", f"{counts}, in {counted(n['pieces'], 'piece')}")
 
 
-def changes_line(changes: dict[str, int], things: str = "rows") -> str:
+def changes_line(changes: dict[str, int], things: str) -> str:
     """The numbers of rows or pieces added, changed and deleted since the snapshot before."""
     added = counted(changes["added"], things[:-1])
     return f"{added} added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
@@ -277,19 +272,16 @@ def stages_line(result: Result) -> str:
     )
     if result.devices:
         told = f"{told} on {', '.join(result.devices)}".strip()
-    if told:
-        return f"{told}; the limit is {result.limit}"
-    return f"the limit is {result.limit}"
+    limit = f"the limit is {result.limit}"
+    return f"{told}; {limit}" if told else limit
 
 
 def padding(ledger: dict[str, int]) -> float:
     """Padded tokens over real tokens, less one, in percent."""
-    if ledger["real"]:
-        return 100 * (ledger["padded"] / ledger["real"] - 1)
-    return 0.0
+    return 100 * (ledger["padded"] / ledger["real"] - 1) if ledger["real"] else 0.0
 
 
-def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
+def _note_reembedded(resolved: Resolved) -> list[tuple[str, str]]:
     """The line about --reembed, if the store had vectors before."""
     previous = resolved.previous
     run = resolved.job.run
@@ -300,7 +292,7 @@ def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
     return [("anew", f"everything was embedded again, {space}")]
 
 
-def _halved(batches: int, deterministic: bool) -> str:
+def _explain_halved(batches: int, deterministic: bool) -> str:
     """The line about batches that were halved for lack of memory."""
     halved = f"{batches:,} batches were halved"
     if deterministic:
@@ -311,7 +303,7 @@ def _halved(batches: int, deterministic: bool) -> str:
     return f"{halved}; a smaller --tokens-per-batch saves the retries"
 
 
-def _rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
+def _note_rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
     n = result.ledger
     notes = []
     if result.duplicate_ids:
@@ -328,7 +320,7 @@ def _rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
         fallbacks = f"{n['fallbacks']:,} rows had no token to count; all their tokens were"
         notes.append(("fallbacks", fallbacks))
     if n["oom_splits"]:
-        notes.append(("memory", _halved(n["oom_splits"], deterministic)))
+        notes.append(("memory", _explain_halved(n["oom_splits"], deterministic)))
     if result.damaged:
         others = f" and {len(result.damaged) - 1:,} more" if len(result.damaged) > 1 else ""
         shards = f"{result.damaged[0]}{others}"

@@ -64,29 +64,29 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]
     """Return the lines of a table, its head first; on a terminal columns are cut or left out."""
     width = terminal_width()
     cells = [[printable(cell) for cell in row] for row in rows]
-    shown, widths = _fitted(columns, cells, width)
+    shown, widths = _fit(columns, cells, width)
     lines = []
     for row in ([column.head for column in columns], *cells):
         parts = [
-            _cell(columns[place], row[place], size)
+            _fill_cell(columns[place], row[place], size)
             for place, size in zip(shown, widths, strict=True)
         ]
         lines.append(GAP.join(parts).rstrip())
     return lines
 
 
-def _fitted(
+def _fit(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None
 ) -> tuple[list[int], list[int]]:
     """Choose the columns that are shown; return their places, and how wide each is."""
     shown = list(range(len(columns)))
     if width is None:
-        return shown, _natural_widths(columns, cells, shown, None)
+        return shown, _measure_widths(columns, cells, shown, None)
     shown = [
         place for place in shown if columns[place].spare is None or any(row[place] for row in cells)
     ]
     while True:
-        widths = _natural_widths(columns, cells, shown, width)
+        widths = _measure_widths(columns, cells, shown, width)
         over = _narrow(widths, [columns[place] for place in shown], width)
         spare = [place for place in shown if columns[place].spare is not None]
         if over <= 0 or not spare:
@@ -94,10 +94,10 @@ def _fitted(
         shown.remove(max(spare, key=lambda place: columns[place].spare or 0))
 
 
-def _natural_widths(
+def _measure_widths(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], shown: list[int], width: int | None
 ) -> list[int]:
-    return [_natural(columns[place], [row[place] for row in cells], width) for place in shown]
+    return [_measure(columns[place], [row[place] for row in cells], width) for place in shown]
 
 
 def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> int:
@@ -112,23 +112,19 @@ def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> int:
     return over
 
 
-def _natural(column: Column, cells: Sequence[str], width: int | None) -> int:
+def _measure(column: Column, cells: Sequence[str], width: int | None) -> int:
     """Return the width of the widest cell; cells that are not cut and too wide do not count."""
     sizes = [columns_of(cell) for cell in cells]
     if column.cut is None:
         sizes = [size for size in sizes if size <= (width or WIDEST)]
     largest = max([columns_of(column.head), *sizes])
-    if column.most is None:
-        return largest
-    return min(largest, max(column.most, len(column.head)))
+    return largest if column.most is None else min(largest, max(column.most, len(column.head)))
 
 
-def _cell(column: Column, cell: str, size: int) -> str:
+def _fill_cell(column: Column, cell: str, size: int) -> str:
     text = column.cut(cell, size) if column.cut and columns_of(cell) > size else cell
     blank = " " * (size - columns_of(text))
-    if column.right:
-        return blank + text
-    return text + blank
+    return blank + text if column.right else text + blank
 
 
 def wrapped(lines: Sequence[str]) -> list[str]:
@@ -150,21 +146,22 @@ def wrapped(lines: Sequence[str]) -> list[str]:
 
 def one_line(text: object) -> str:
     """A text with its white space as single blanks, printable; empty for None."""
-    if text is None:
-        return ""
-    return printable(" ".join(str(text).split()))
+    return "" if text is None else printable(" ".join(str(text).split()))
+
+
+def show_number(value: float | None, form: str, unknown: str = "") -> str:
+    """Return a number in a format, or the text for an unknown one."""
+    return unknown if value is None else format(value, form)
 
 
 def columns_of(text: str) -> int:
     """Return a text's width in a terminal: East Asian characters take two columns, combining ones
     none.
     """
-    if text.isascii():
-        return len(text)
-    return sum(map(_columns_of_one, text))
+    return len(text) if text.isascii() else sum(map(_count_columns, text))
 
 
-def _columns_of_one(character: str) -> int:
+def _count_columns(character: str) -> int:
     if character in JOINERS or unicodedata.category(character) in ("Mn", "Me"):
         return 0
     if is_wide(character):
@@ -185,7 +182,7 @@ def end(text: str, width: int) -> str:
     """Return the beginning of a text, cut to `width` columns."""
     if columns_of(text) <= width:
         return text
-    return _first(text, width - len(dots())) + dots()
+    return _take_first(text, width - len(dots())) + dots()
 
 
 def middle(text: str, width: int) -> str:
@@ -193,15 +190,15 @@ def middle(text: str, width: int) -> str:
     if columns_of(text) <= width:
         return text
     room = width - len(dots())
-    last = _first(text[::-1], (room + 1) // 2)[::-1]
-    return _first(text, room - columns_of(last)) + dots() + last
+    last = _take_first(text[::-1], (room + 1) // 2)[::-1]
+    return _take_first(text, room - columns_of(last)) + dots() + last
 
 
-def _first(text: str, width: int) -> str:
+def _take_first(text: str, width: int) -> str:
     """Return the beginning of a text that takes at most `width` columns."""
     used = 0
     for place, character in enumerate(text):
-        used += _columns_of_one(character)
+        used += _count_columns(character)
         if used > width:
             return text[:place]
     return text

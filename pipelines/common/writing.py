@@ -104,7 +104,7 @@ def holding(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
             f"--store {root} cannot be written ({error.strerror or error}); choose another"
         ) from error
     try:
-        with lease.kept_alive(root, run), _explained(root, run):
+        with lease.kept_alive(root, run), _explaining(root, run):
             yield writer
     except KeyboardInterrupt as stop:
         if not writer.is_elsewhere():
@@ -129,7 +129,7 @@ def recorded(run: Run, writer: Writer) -> Iterator[None]:
     is recorded here. A failure after the last step does not change the result.
     """
     try:
-        with _explained(run.root, run.id), engines.explained():
+        with _explaining(run.root, run.id), engines.explained():
             yield
     except Exception as error:
         if result_here(run.root, run.id) is not None:
@@ -148,19 +148,19 @@ def recorded(run: Run, writer: Writer) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(root: str, run: str) -> Iterator[None]:
+def _explaining(root: str, run: str) -> Iterator[None]:
     """Raise a system error as the loss of the lease if it was taken: files may be gone then."""
     try:
         yield
     except SentenceBeamError:
         raise
     except Exception as error:
-        if _lost_its_lease(root, run):
+        if _has_lost_lease(root, run):
             raise lease.lost(root) from error
         raise
 
 
-def _lost_its_lease(root: str, run: str) -> bool:
+def _has_lost_lease(root: str, run: str) -> bool:
     """Whether another took a run's lease before it committed, as far as the store can be read."""
     with contextlib.suppress(Exception):
         return not lease.holds(root, run) and not _has_committed(root, run)
@@ -183,7 +183,7 @@ def submitted(root: str, run: str) -> CommandOutput:
     )
 
 
-def _recorded_result(root: str, run: str) -> Result:
+def _read_recorded(root: str, run: str) -> Result:
     """Return the result of a run on record; a committed run without a record is a success.
 
     Raises SentenceBeamError if the run left neither a record nor a snapshot.
@@ -208,7 +208,7 @@ def result_of(root: str, run: str, writer: Writer) -> Result | None:
     """
     if writer.is_elsewhere():
         return None
-    result = result_here(root, run) or _recorded_result(root, run)
+    result = result_here(root, run) or _read_recorded(root, run)
     if result.exit_code:
         raise Problem(result.message, result.exit_code).error()
     if result.message != COMMITTED:

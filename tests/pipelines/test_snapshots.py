@@ -341,7 +341,7 @@ def test_a_report_that_cannot_be_written_is_said_and_fails_nothing(
         raise OSError(28, "No space left on device")
 
     write_lines(inputs / "a.txt", sentences(6))
-    monkeypatch.setattr("sentence_beam.transforms.report.store_report.write_file", full)
+    monkeypatch.setattr("sentence_beam.transforms.report.store_report.write_report", full)
     outcome = embed(inputs / "*")
     assert outcome.status == 0
     assert outcome.err.count("\n") == 1

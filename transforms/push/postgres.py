@@ -44,17 +44,17 @@ def connect(url: str, name: str, where: str) -> Iterator["PostgresTarget"]:
         )
     except psycopg.Error as error:
         mend = "check host, port, database, user and password, and that the server runs"
-        raise refused(where, f"no connection ({_line(error)})", mend) from error
+        raise refused(where, f"no connection ({_shorten(error)})", mend) from error
     target = PostgresTarget(connection, name, where, url)
     try:
         yield target
     except psycopg.Error as error:
-        raise refused(where, _line(error), "nothing was changed") from error
+        raise refused(where, _shorten(error), "nothing was changed") from error
     finally:
         target.close()
 
 
-def _line(error: psycopg.Error) -> str:
+def _shorten(error: psycopg.Error) -> str:
     return first_line(error).removeprefix("connection failed: ")
 
 
@@ -103,12 +103,10 @@ class PostgresTarget:
         if self._stages is not None:
             self._stages.drop()
 
-    def _fetch_value(self, query: sql.SQL, argument: Any) -> Any:
+    def _fetch_value(self, query: sql.SQL | sql.Composed, *arguments: Any) -> Any:
         """Return the value of a query for one; None without a row."""
-        row = self._connection.execute(query, [argument]).fetchone()
-        if row is None:
-            return None
-        return row[0]
+        row = self._connection.execute(query, arguments or None).fetchone()
+        return None if row is None else row[0]
 
     def _lock(self, what: str) -> None:
         """Stop other pushes that lock the same, until the end of the transaction."""
@@ -139,7 +137,7 @@ class PostgresTarget:
         run = self._connection.execute
         self._keys = table.keys
         self._done = State(table.space, table.metric, {record.run: replace(record, done=True)})
-        self._vector_type()
+        self._prepare_vector_type()
         self._drop_stages()
         self._stages = Stages(StageWriter.from_url(self._url, self._parts, kinds, self.where))
         if self._state is None:
@@ -174,7 +172,7 @@ class PostgresTarget:
                 sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(changes))
             )
 
-    def _vector_type(self) -> None:
+    def _prepare_vector_type(self) -> None:
         """Create the type `vector` if it is missing, and let this connection write it."""
         vector = TypeInfo.fetch(self._connection, "vector")
         if vector is None:
@@ -182,7 +180,7 @@ class PostgresTarget:
                 self._connection.execute("CREATE EXTENSION vector")
             except psycopg.Error as error:
                 mend = "have a superuser run CREATE EXTENSION vector in this database"
-                raise refused(self.where, f"no pgvector there ({_line(error)})", mend) from error
+                raise refused(self.where, f"no pgvector there ({_shorten(error)})", mend) from error
             vector = TypeInfo.fetch(self._connection, "vector")
         assert vector is not None
         vector.register(self._connection)
@@ -192,10 +190,10 @@ class PostgresTarget:
 
     def _drop_stages(self) -> None:
         """Remove the tables of pushes that were killed; the lock says that no other push runs."""
-        for table in self._tables(prefix_of(self._parts)):
+        for table in self._find_tables(prefix_of(self._parts)):
             self._connection.execute(sql.SQL("DROP TABLE {}").format(table))
 
-    def _tables(self, prefix: str) -> list[sql.Identifier]:
+    def _find_tables(self, prefix: str) -> list[sql.Identifier]:
         """Return the tables of this user whose names begin so."""
         query = sql.SQL(
             "SELECT nspname, relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace"
@@ -256,16 +254,14 @@ class PostgresTarget:
         """Take the rows that other threads and workers wrote, and return the number of rows."""
         self._take_staged()
         query = sql.SQL("SELECT count(*) FROM {}").format(self._table)
-        row = self._connection.execute(query).fetchone()
-        assert row is not None
-        return int(row[0])
+        return int(self._fetch_value(query))
 
     def _take_staged(self) -> None:
         if self._stages is None:
             return
         writer = self._stages.writer
         self._stages.close()
-        for table in self._tables(writer.prefix):
+        for table in self._find_tables(writer.prefix):
             self._take_rows(table, writer.names)
             self._connection.execute(sql.SQL("DROP TABLE {}").format(table))
         self._stages = None

@@ -100,17 +100,14 @@ class Stages:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Copy rows into the table of this thread."""
-        connection, table = self._of_this_thread()
-        self.writer.copy(connection, table, rows)
-
-    def _of_this_thread(self) -> tuple[psycopg.Connection, sql.Identifier]:
         thread = threading.get_ident()
         with self._lock:
             if thread not in self._made:
                 connection = self.writer.connect(autocommit=True)
                 table = self.writer.new_table(connection, str(len(self._made)))
                 self._made[thread] = connection, table
-            return self._made[thread]
+            connection, table = self._made[thread]
+        self.writer.copy(connection, table, rows)
 
     def close(self) -> None:
         """Close the connections to the database."""

@@ -65,9 +65,7 @@ def kind_of(field: pa.Field, dim: int, where: str) -> str:
     if field.name == "embedding":
         return f"vector({dim})"
     if pa.types.is_timestamp(field.type):
-        if field.type.tz:
-            return "timestamptz"
-        return "timestamp"
+        return "timestamptz" if field.type.tz else "timestamp"
     return next((name for is_one, name in KINDS if is_one(field.type)), "jsonb")
 
 

@@ -67,14 +67,14 @@ def plan_parts(wanted: RowsToWrite, writer: RowWriter) -> PushJob:
     """Write the files of the parts; return the job."""
     new = wanted.new
     token = uuid.uuid4().hex
-    parts = list(_parts(wanted))
+    parts = list(_split(wanted))
     job = PushJob(new.root, new.run, new.digest, wanted.columns, token, len(parts), writer)
     for number, part in enumerate(parts):
-        storage.overwrite(job.part(number), _packed(part))
+        storage.overwrite(job.part(number), _pack(part))
     return job
 
 
-def _parts(wanted: RowsToWrite) -> Iterator[pa.Table]:
+def _split(wanted: RowsToWrite) -> Iterator[pa.Table]:
     """Yield the rows to write in tables, of PART_ROWS unless a shard has more."""
     tables: list[pa.Table] = []
     for number in sorted(wanted.rows):
@@ -88,7 +88,7 @@ def _parts(wanted: RowsToWrite) -> Iterator[pa.Table]:
         yield pa.concat_tables(tables)
 
 
-def _packed(part: pa.Table) -> bytes:
+def _pack(part: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, part.schema, options=options) as stream:
@@ -105,16 +105,16 @@ def write_part(number: int, job: PushJob) -> WrittenRows:
     """Write the rows of a part, and its file again, from whose age `vacuum` sees a live push."""
     path = job.part(number)
     try:
-        data = _read(path)
+        data = _read_part(path)
         part = pa.ipc.open_stream(data).read_all()
-        job.writer.write(_rows(part, job))
+        job.writer.write(_read_rows(part, job))
     except SentenceBeamError as error:
         return WrittenRows(problem=Problem.from_error(error))
     storage.overwrite(path, data)
     return WrittenRows(len(part))
 
 
-def _read(path: str) -> bytes:
+def _read_part(path: str) -> bytes:
     try:
         return storage.read_bytes(path)
     except FileNotFoundError as error:
@@ -123,7 +123,7 @@ def _read(path: str) -> bytes:
         ) from error
 
 
-def _rows(part: pa.Table, job: PushJob) -> Iterator[pa.RecordBatch]:
+def _read_rows(part: pa.Table, job: PushJob) -> Iterator[pa.RecordBatch]:
     """Read the rows of a part, in batches."""
     manifest = read_shared(job.root, job.run, job.digest)
     assert manifest is not None, "a run that is named is read or raises"

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, LedgerError, OptionError
-from sentence_beam.transforms.push.pushed_rows import columns_of, read_chosen, types_of
+from sentence_beam.transforms.push.pushed_rows import columns_of, read_chosen
 from sentence_beam.transforms.push.recorded import REPEATED
-from sentence_beam.transforms.push.snapshot_difference import Difference, Listing, compare
+from sentence_beam.transforms.push.snapshot_difference import Difference, compare
 from sentence_beam.transforms.push.state import PushRecord, State
 from sentence_beam.transforms.push.target import Table, Target, keys_of
 from sentence_beam.transforms.store.entries import RememberedOptions
@@ -85,45 +85,63 @@ def push(
         _check_takes_workers(target)
     state = target.state()
     new = current()
-    table = Table(_columns(new, state), new.space, new.metric)
+    table = Table(_choose_columns(new, state), new.space, new.metric)
     if state is not None:
-        _check(state, new, table, target.where)
+        _check_target(state, new, table, target.where)
     _check_ids(new)
-    held = _held_run(state)
-    snapshots = _read_snapshots(new, state)
-    if state is not None and not options.full:
-        _check_store(snapshots, new, target.where)
-    removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
-    is_unknown = held is None or bool(removed) or options.full
-    whole = state is not None and is_unknown
-    old = _compared(new, state, whole, snapshots)
-    if not whole and {manifest.run for manifest in old} == {new.run}:
-        return Pushed(new, held, Changes(), _counted(target, new))
-    record = PushRecord(new.run, _types(new, state, table), whole)
-    mends = naming_removal([new, *old], "push again")
+    last = _read_last(new, state, options.full, target.where)
+    if not last.whole and {manifest.run for manifest in last.compared} == {new.run}:
+        return Pushed(new, last.held, Changes(), _count_rows(target, new))
+    record = PushRecord(new.run, _choose_types(new, state, table), last.whole)
+    mends = naming_removal([new, *last.compared], "push again")
     with mends, tempfile.TemporaryDirectory() as folder:
-        difference = compare(new, table.columns, old, _listing(target, table, record), folder)
+        listing = (lambda: target.listing(table.keys)) if last.whole else None
+        difference = compare(new, table.columns, last.compared, listing, folder)
         if options.dry_run:
-            return Pushed(new, held, difference.counts, new.rows.stored, removed)
+            return Pushed(new, last.held, difference.counts, new.rows.stored, last.removed)
         _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
         _delete(target, difference)
         if difference.rows:
             write_rows = by_workers or _write
             write_rows(target, RowsToWrite(new, table.columns, difference.rows))
-    rows = _counted(target, new)
+    rows = _count_rows(target, new)
     target.finish()
-    return Pushed(new, held, difference.counts, rows, removed)
+    return Pushed(new, last.held, difference.counts, rows, last.removed)
 
 
-def _held_run(state: State | None) -> str | None:
-    """Return the snapshot that the target holds; None if it holds none, or an unknown one."""
-    if state is None or state.held is None or not state.is_known:
-        return None
-    return state.held.run
+@dataclass(frozen=True)
+class _Last:
+    """The snapshots that a target may hold rows of.
+
+    `held` and `removed` are as in Pushed. `compared` are the snapshots to compare with. `whole`
+    means that the target's rows are not known, so that all rows are written.
+    """
+
+    held: str | None = None
+    removed: tuple[str, ...] = ()
+    whole: bool = False
+    compared: Sequence[Manifest] = ()
 
 
-def _columns(new: Manifest, state: State | None) -> pa.Schema:
+def _read_last(new: Manifest, state: State | None, full: bool, where: str) -> _Last:
+    """Read the snapshots that the target may hold rows of.
+
+    Raises OptionError for rows of another store, unless `full`.
+    """
+    if state is None:
+        return _Last()
+    runs = dict.fromkeys(record.run for record in state.live.values())
+    snapshots = {run: read_manifest(new.root, run) for run in runs}
+    if not full:
+        _check_store(snapshots, new, where)
+    held = state.held.run if state.held is not None and state.is_known else None
+    removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
+    whole = held is None or bool(removed) or full
+    return _Last(held, removed, whole, _choose_compared(new, state, whole, snapshots))
+
+
+def _choose_columns(new: Manifest, state: State | None) -> pa.Schema:
     """Return the columns of the snapshot's rows; an empty snapshot keeps the target's keys."""
     columns = columns_of(new)
     if not new.rows.stored and state is not None and "piece" in state.columns:
@@ -131,14 +149,14 @@ def _columns(new: Manifest, state: State | None) -> pa.Schema:
     return columns
 
 
-def _types(new: Manifest, state: State | None, table: Table) -> dict[str, str]:
+def _choose_types(new: Manifest, state: State | None, table: Table) -> dict[str, str]:
     """Return the types of the table's columns; an empty snapshot changes none."""
     if state is not None and state.columns and not new.rows.stored:
         return state.columns
-    return types_of(table.columns)
+    return {field.name: str(field.type) for field in table.columns}
 
 
-def _check(state: State, new: Manifest, table: Table, where: str) -> None:
+def _check_target(state: State, new: Manifest, table: Table, where: str) -> None:
     """Raise if the target's space, metric or keys differ from the snapshot's."""
     mend = "name another table, or drop this one"
     state.space.check(new.space, f"--to {where}: its vectors are of another space", mend)
@@ -176,12 +194,6 @@ def _check_deletes(difference: Difference, max_deletes: float, where: str) -> No
         )
 
 
-def _read_snapshots(new: Manifest, state: State | None) -> dict[str, Manifest | None]:
-    """Read the snapshots that the target may hold rows of; None for missing ones."""
-    runs = [record.run for record in state.live.values()] if state else []
-    return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}
-
-
 def _check_store(snapshots: Mapping[str, Manifest | None], new: Manifest, where: str) -> None:
     """Raise OptionError for rows of another store."""
     for run, manifest in snapshots.items():
@@ -192,15 +204,13 @@ def _check_store(snapshots: Mapping[str, Manifest | None], new: Manifest, where:
             )
 
 
-def _compared(
-    new: Manifest, state: State | None, whole: bool, snapshots: Mapping[str, Manifest | None]
+def _choose_compared(
+    new: Manifest, state: State, whole: bool, snapshots: Mapping[str, Manifest | None]
 ) -> list[Manifest]:
     """Return the snapshots to compare with, first the one that the last complete push left.
 
     If all rows are written, the target lists its rows; only unfinished pushes may add others.
     """
-    if state is None:
-        return []
     runs = [record.run for record in state.unfinished.values()]
     if not whole and state.held is not None:
         runs = [state.held.run, *snapshots]
@@ -215,13 +225,6 @@ def _compared(
         _check_ids(manifest)
     others = [manifest for manifest in manifests[1:] if manifest.run != new.run]
     return manifests[:1] + others
-
-
-def _listing(target: Target, table: Table, record: PushRecord) -> Listing | None:
-    """Return a listing of the target's keys if all rows are written, else None."""
-    if not record.whole:
-        return None
-    return lambda: target.listing(table.keys)
 
 
 def _check_takes_workers(target: Target) -> None:
@@ -250,10 +253,10 @@ def _write(target: Target, wanted: RowsToWrite) -> None:
             for write in work:
                 write()
         else:
-            _side_by_side(work, at_once)
+            _write_side_by_side(work, at_once)
 
 
-def _side_by_side(work: Sequence[Callable[[], None]], threads: int) -> None:
+def _write_side_by_side(work: Sequence[Callable[[], None]], threads: int) -> None:
     """Do the work in so many threads; the first error ends it."""
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -270,7 +273,7 @@ def _write_shard(target: Target, wanted: RowsToWrite, number: int) -> None:
         progress.step(batch.num_rows)
 
 
-def _counted(target: Target, new: Manifest) -> int:
+def _count_rows(target: Target, new: Manifest) -> int:
     """Count the target's rows. Raises LedgerError if the snapshot has another number of rows."""
     rows = target.count()
     if rows != new.rows.stored:

@@ -66,9 +66,7 @@ def redact(text: str) -> str:
         return text
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
-    name = ""
-    if parts.fragment:
-        name = f"#{parts.fragment}"
+    name = f"#{parts.fragment}" if parts.fragment else ""
     return f"{prefix}{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}{name}"
 
 

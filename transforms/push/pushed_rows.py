@@ -23,20 +23,13 @@ def columns_of(manifest: Manifest) -> pa.Schema:
     with open_numbered(manifest, 0) as shard:
         schema = shard.schema_arrow
     not_pushed = own_columns(schema.names) - set(PUSHED_COLUMNS)
-    columns = pa.schema([_plain(field) for field in schema if field.name not in not_pushed])
+    columns = pa.schema([_decode(field) for field in schema if field.name not in not_pushed])
     return columns.set(columns.get_field_index("embedding"), vector)
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+def _decode(field: pa.Field) -> pa.Field:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     return pa.field(field.name, kind)
-
-
-def types_of(columns: pa.Schema) -> dict[str, str]:
-    """Return the types of columns by their names."""
-    return {field.name: str(field.type) for field in columns}
 
 
 def read_rows(manifest: Manifest, number: int, columns: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -43,7 +43,7 @@ DISTANCES = {
 def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
     """The target at a URL, or in a folder that no other process has open."""
     try:
-        client = _client_of(place) if "://" in place else QdrantClient(path=place)
+        client = _open_client(place) if "://" in place else QdrantClient(path=place)
     except (RuntimeError, ValueError, OSError) as error:
         raise refused(where, first_line(error), "check the URL or folder") from error
     target = QdrantTarget(client, name, where, place)
@@ -94,14 +94,14 @@ class QdrantTarget:
         """Remove the aliases of other pushes, and create this one's."""
         alias = models.CreateAlias(collection_name=self._name, alias_name=note_name(push))
         changes: list[Any] = [models.CreateAliasOperation(create_alias=alias)]
-        changes += map(_removal, others)
+        changes += map(_make_removal, others)
         self._client.update_collection_aliases(changes)
 
     def close(self) -> None:
         """Remove the alias of an unfinished push, and end its turn."""
         if self.turn.is_taken:
             with contextlib.suppress(Exception):  # the error that ended the push is raised
-                self._client.update_collection_aliases([_removal(self.turn.push)])
+                self._client.update_collection_aliases([_make_removal(self.turn.push)])
             self.turn.give_up()
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -138,12 +138,12 @@ class QdrantTarget:
 
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Write points; they replace those with the same ids."""
-        for part in _requests(rows):
+        for part in _split_points(rows):
             self._send(partial(self._client.upsert, self._alias, part, wait=True))
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the points of these keys."""
-        points: Sequence[Any] = _points(keys)
+        points: Sequence[Any] = _make_point_ids(keys)
         for start in range(0, len(points), LISTED):
             chosen = models.PointIdsList(points=list(points[start : start + LISTED]))
             self._send(partial(self._client.delete, self._alias, chosen, wait=True))
@@ -165,7 +165,7 @@ class QdrantTarget:
 
     def finish(self) -> None:
         """Remove the push's alias, record that the push is done, and end its turn."""
-        self._client.update_collection_aliases([_removal(self.turn.push)])
+        self._client.update_collection_aliases([_make_removal(self.turn.push)])
         self.turn.finish()
 
 
@@ -179,13 +179,13 @@ class PointWriter:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Write points; they replace those with the same ids."""
-        with contextlib.closing(_client_of(self.url)) as client:
+        with contextlib.closing(_open_client(self.url)) as client:
             for rows in batches:
-                for part in _requests(rows):
+                for part in _split_points(rows):
                     _send(partial(client.upsert, self.alias, part, wait=True))
 
 
-def _client_of(url: str) -> QdrantClient:
+def _open_client(url: str) -> QdrantClient:
     """The client of a server, with the key that this machine has."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a key without TLS, which the URL shows
@@ -194,7 +194,7 @@ def _client_of(url: str) -> QdrantClient:
         )
 
 
-def _requests(rows: pa.RecordBatch) -> Iterator[list[models.PointStruct]]:
+def _split_points(rows: pa.RecordBatch) -> Iterator[list[models.PointStruct]]:
     """Yield the points of rows, as many at a time as one request takes."""
     vectors = as_matrix(rows.column("embedding"))
     names = [name for name in rows.schema.names if name != "embedding"]
@@ -204,7 +204,7 @@ def _requests(rows: pa.RecordBatch) -> Iterator[list[models.PointStruct]]:
     payloads = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
     points = [
         models.PointStruct(id=point, vector=vector.tolist(), payload=payload)
-        for point, vector, payload in zip(_points(rows), vectors, payloads, strict=True)
+        for point, vector, payload in zip(_make_point_ids(rows), vectors, payloads, strict=True)
     ]
     step = max(1, NUMBERS // vectors.shape[1])
     for start in range(0, len(points), step):
@@ -227,14 +227,14 @@ def _send(write: Callable[[], Any]) -> None:
     write()
 
 
-def _removal(push: str) -> models.DeleteAliasOperation:
+def _make_removal(push: str) -> models.DeleteAliasOperation:
     return models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=note_name(push)))
 
 
 _KEY_TYPES = {"id": pa.string(), "piece": pa.int32()}
 
 
-def _points(rows: pa.RecordBatch) -> list[str]:
+def _make_point_ids(rows: pa.RecordBatch) -> list[str]:
     """The ids of rows' points: UUIDs made from the row's id and the number of the piece."""
     pieces = [0] * rows.num_rows
     if "piece" in rows.schema.names:

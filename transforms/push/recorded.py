@@ -67,25 +67,25 @@ def compare_recorded(
     chains = []
     for manifest in old:
         steps = steps_between(manifest, new)
-        if steps is None or not _tell(manifest, new, columns, steps):
+        if steps is None or not _is_complete(manifest, new, columns, steps):
             return None
         chains.append(steps)
     try:
-        touched = [_touched(steps) for steps in chains]
+        touched = [_collect_touched(steps) for steps in chains]
     except SentenceBeamError:  # the shards themselves are compared
         return None
-    return _difference(new, old, touched)
+    return _combine(new, old, touched)
 
 
-def _tell(old: Manifest, new: Manifest, columns: pa.Schema, steps: list[Step]) -> bool:
+def _is_complete(old: Manifest, new: Manifest, columns: pa.Schema, steps: list[Step]) -> bool:
     """Return whether the recorded rows are all that differ, and few enough to be held."""
-    same = all(_decides_rows(step.manifest) == _decides_rows(old) for step in steps)
+    same = all(_list_deciding(step.manifest) == _list_deciding(old) for step in steps)
     same = same and all(_has_own_ids(step.manifest) for step in steps)
     rows = sum(file.rows for step in steps for file in step.changes.files)
     return same and rows <= MOST_ROWS and columns_of(old).equals(columns)
 
 
-def _decides_rows(manifest: Manifest) -> tuple[object, ...]:
+def _list_deciding(manifest: Manifest) -> tuple[object, ...]:
     """Return what decides a row's vector and columns, beside its text and kept values."""
     options = manifest.options
     kept = (options.keep_columns, options.kept_text)
@@ -98,7 +98,7 @@ def _has_own_ids(manifest: Manifest) -> bool:
     return result is not None and result.duplicate_ids == 0
 
 
-def _touched(steps: list[Step]) -> dict[str, Touched]:
+def _collect_touched(steps: list[Step]) -> dict[str, Touched]:
     """Return the ids that some runs changed, the latest run first."""
     touched: dict[str, Touched] = {}
     for step in progress.over(steps, "comparing", "runs"):
@@ -115,12 +115,12 @@ def _touched(steps: list[Step]) -> dict[str, Touched]:
     return touched
 
 
-def _difference(
+def _combine(
     new: Manifest, old: Sequence[Manifest], touched: list[dict[str, Touched]]
 ) -> RecordedDifference | None:
     every = {row_id: change for ids in reversed(touched) for row_id, change in ids.items()}
     wanted = {row_id: change.shard for row_id, change in every.items() if change.shard is not None}
-    rows = _places(new, old, wanted)
+    rows = _find_places(new, old, wanted)
     if rows is None:
         return None
     first = touched[0]
@@ -132,7 +132,7 @@ def _difference(
     return RecordedDifference(rows, deleted, Changes(len(wanted) - changed, changed, left))
 
 
-def _places(
+def _find_places(
     new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]
 ) -> "dict[int, array[int]] | None":
     """Return the rows of wanted ids by the number of their shard; None if they are not found.
@@ -140,7 +140,7 @@ def _places(
     `wanted` are their shards. Some of these may have been rewritten since; then all shards are read
     that an old snapshot lacks. Raises DataGateError if two rows have one id.
     """
-    shards = _shards_of(new, old, wanted)
+    shards = _find_shards(new, old, wanted)
     ids = pa.array(list(wanted), pa.string())
     places: dict[int, array[int]] = {}
     seen: list[pa.Array] = []
@@ -155,13 +155,11 @@ def _places(
             start += batch.num_rows
         if rows:
             places[number] = rows
-    _check_once(seen)
-    if sum(map(len, seen)) != len(wanted):
-        return None
-    return places
+    _check_unique(seen)
+    return places if sum(map(len, seen)) == len(wanted) else None
 
 
-def _shards_of(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -> list[int]:
+def _find_shards(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -> list[int]:
     """Return the numbers of the shards with the wanted ids; more if some were rewritten since."""
     paths = set(wanted.values())
     numbers = sorted(map(new.shard_number, paths))
@@ -172,7 +170,7 @@ def _shards_of(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -
     return sorted(map(new.shard_number, paths))
 
 
-def _check_once(ids: list[pa.Array]) -> None:
+def _check_unique(ids: list[pa.Array]) -> None:
     """Raise DataGateError if two rows have one id."""
     counted = pc.value_counts(pa.chunked_array(ids, pa.string()))
     repeated = counted.filter(pc.greater(counted.field("counts"), 1))

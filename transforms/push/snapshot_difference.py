@@ -89,13 +89,11 @@ def compare(
     if recorded is not None:
         _take_recorded(difference, recorded)
         return difference
-    sides = _sides(new, columns, old, listing is None)
+    sides = _make_sides(new, columns, old, listing is None)
     spill = _spill_sides(sides, folder)
-    left_with = 1
-    old_sides = len(old)
+    left_with = 1 if listing is None else len(sides)
+    old_sides = len(old) if listing is None else len(sides)
     if listing is not None:
-        left_with = len(sides)
-        old_sides = len(sides)
         difference.before = 0
         for batch in listing():
             spill.add(batch, left_with, 0, None, 0)
@@ -116,7 +114,7 @@ def _take_recorded(difference: Difference, recorded: RecordedDifference) -> None
     difference.counts = recorded.counts
     difference.deletable = len(recorded.deleted)
     with pa.ipc.new_file(difference.deleted, _DELETED) as deleted:
-        deleted.write_table(_keys_to_delete([(row_id, 0) for row_id in recorded.deleted]))
+        deleted.write_table(_make_key_table([(row_id, 0) for row_id in recorded.deleted]))
 
 
 @dataclass(frozen=True)
@@ -129,30 +127,30 @@ class _Side:
     compared: bool
 
 
-def _sides(
+def _make_sides(
     new: Manifest, columns: pa.Schema, old: Sequence[Manifest], compared: bool
 ) -> list[_Side]:
     """Return the snapshot and the old ones, without the shards that all have."""
     alike = [columns_of(manifest).equals(columns) for manifest in old]
     shards = [np.arange(len(manifest.shards)) for manifest in (new, *old)]
     if old and all(alike) and compared:
-        shards = _not_shared([new, *old])
+        shards = _find_unshared([new, *old])
     sides = [_Side(new, columns, shards[0], compared and any(alike))]
     for manifest, is_alike, of_side in zip(old, alike, shards[1:], strict=True):
-        side_columns = _key_columns(columns_of(manifest)) if not is_alike else columns
+        side_columns = _select_keys(columns_of(manifest)) if not is_alike else columns
         sides.append(_Side(manifest, side_columns, of_side, compared and is_alike))
     return sides
 
 
-def _key_columns(columns: pa.Schema) -> pa.Schema:
+def _select_keys(columns: pa.Schema) -> pa.Schema:
     return pa.schema([column for column in columns if column.name in KEYS])
 
 
-def _not_shared(manifests: Sequence[Manifest]) -> list[np.ndarray]:
+def _find_unshared(manifests: Sequence[Manifest]) -> list[np.ndarray]:
     """Return the numbers of each snapshot's shards of which not every snapshot has a copy."""
-    digests = [column(manifest.shards, "sha256") for manifest in manifests]
-    codes = pa.concat_arrays(digests).unique()
-    at = [lookup(digest, codes) for digest in digests]
+    hashes = [column(manifest.shards, "sha256") for manifest in manifests]
+    codes = pa.concat_arrays(hashes).unique()
+    at = [lookup(of_one, codes) for of_one in hashes]
     shared = np.min([sum_by_place(places, len(codes)) for places in at], axis=0)
     return [np.flatnonzero(nth_of_equals(places) >= shared[places]) for places in at]
 
@@ -165,7 +163,7 @@ class _Spill:
         self._writers = [pa.ipc.new_file(path, _SPILLED) for path in paths]
 
     def add(
-        self, keys: pa.RecordBatch, side: int, shard: int, digests: list[bytes] | None, start: int
+        self, keys: pa.RecordBatch, side: int, shard: int, marks: list[bytes] | None, start: int
     ) -> None:
         """Add consecutive rows of a shard by their keys; `start` is the index of the first."""
         n = keys.num_rows
@@ -174,8 +172,8 @@ class _Spill:
         if "piece" in keys.schema.names:
             pieces = keys.column("piece").cast(pa.int32())
         digest_column = pa.nulls(n, pa.binary(16))
-        if digests is not None:
-            digest_column = pa.array(digests, pa.binary(16))
+        if marks is not None:
+            digest_column = pa.array(marks, pa.binary(16))
         sides = pa.array(np.full(n, side, "i4"))
         shards = pa.array(np.full(n, shard, "i4"))
         places = pa.array(np.arange(start, start + n, dtype="i4"))
@@ -202,9 +200,7 @@ def _spill_sides(sides: Sequence[_Side], folder: str) -> _Spill:
 
 
 def _spill_shard(spill: _Spill, side: _Side, place: int, shard: int) -> None:
-    columns = side.columns
-    if not side.compared:
-        columns = _key_columns(columns)
+    columns = side.columns if side.compared else _select_keys(side.columns)
     start = 0
     for batch in read_rows(side.manifest, shard, columns):
         row_digests = digests(batch) if side.compared else None
@@ -244,8 +240,8 @@ def _compare(rows: pa.Table, old_sides: int, left_with: int, difference: Differe
     Raises DataGateError if two rows of the pushed snapshot have one id.
     """
     columns = [column.to_pylist() for column in rows.columns]
-    wanted = _wanted_rows(columns)
-    old = _old_rows(columns, wanted, left_with)
+    wanted = _find_wanted(columns)
+    old = _find_old(columns, wanted, left_with)
     written = [key for key in wanted if not old_sides or old.equal[key] < old_sides]
     for key in written:
         entry = wanted[key]
@@ -254,16 +250,16 @@ def _compare(rows: pa.Table, old_sides: int, left_with: int, difference: Differe
     deleted = sum(key in old.left_with and key not in wanted for key in old.deleted)
     difference.counts += Changes(len(written) - changed, changed, deleted)
     difference.deletable += len(old.deleted)
-    return _keys_to_delete(old.deleted)
+    return _make_key_table(old.deleted)
 
 
-def _keys_to_delete(keys: list[_Key]) -> pa.Table:
+def _make_key_table(keys: list[_Key]) -> pa.Table:
     ids = pa.array([row_id for row_id, _ in keys], pa.string())
     pieces = pa.array([piece for _, piece in keys], pa.int32())
     return pa.table([ids, pieces], schema=_DELETED)
 
 
-def _wanted_rows(columns: list[list[Any]]) -> dict[_Key, _Wanted]:
+def _find_wanted(columns: list[list[Any]]) -> dict[_Key, _Wanted]:
     """Return the rows of the pushed snapshot. Raises DataGateError if two have one id."""
     wanted: dict[_Key, _Wanted] = {}
     for row_id, piece, digest, side, shard, row in zip(*columns, strict=True):
@@ -275,7 +271,7 @@ def _wanted_rows(columns: list[list[Any]]) -> dict[_Key, _Wanted]:
     return wanted
 
 
-def _old_rows(columns: list[list[Any]], wanted: Mapping[_Key, _Wanted], left_with: int) -> _OldRows:
+def _find_old(columns: list[list[Any]], wanted: Mapping[_Key, _Wanted], left_with: int) -> _OldRows:
     keys_left_with: set[_Key] = set()
     deleted: dict[_Key, None] = {}  # a set in order
     equal: Counter[_Key] = Counter()

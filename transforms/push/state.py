@@ -82,15 +82,13 @@ class State:
     def columns(self) -> dict[str, str]:
         """The columns of the table's rows."""
         record = self.held or max(self.live.values(), key=lambda record: record.run, default=None)
-        if record is None:
-            return {}
-        return record.columns
+        return {} if record is None else record.columns
 
     @property
     def notes(self) -> dict[str, str]:
         """The notes for a database that keeps several, by name."""
         head = {"space": self.space.to_json(), "metric": self.metric, "format": FORMAT}
-        notes = {MARK: _text(head)}
+        notes = {MARK: _to_text(head)}
         for name, record in self.pushes.items():
             notes[note_name(name)] = note(record)
         return notes
@@ -98,7 +96,7 @@ class State:
     @property
     def text(self) -> str:
         """The notes as one text."""
-        return _text(self.notes)
+        return _to_text(self.notes)
 
     @classmethod
     def from_text(cls, text: str | None, where: str) -> "State":
@@ -144,10 +142,10 @@ def note_name(push: str) -> str:
 
 def note(record: PushRecord) -> str:
     """The text of a push's note."""
-    return _text(record.to_json())
+    return _to_text(record.to_json())
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 

@@ -69,8 +69,10 @@ class Turn:
         while True:
             self._state = self._read()
             waiting = False
-            for name, writer in _writers(self._state):
-                waiting = self._is_waited_for(name, writer, first_seen) or waiting
+            records = self._state.unfinished if self._state is not None else {}
+            for name, record in records.items():
+                if record.writer is not None:
+                    waiting = self._is_waited_for(name, record.writer, first_seen) or waiting
             if not waiting:
                 return self._state
             with progress.stage("waiting for another push"):
@@ -84,14 +86,14 @@ class Turn:
             return False
         if _has_this_clock(writer):
             if time.time() - writer.renewed < STALE_SECONDS:
-                raise self._busy(writer)
+                raise self._explain_busy(writer)
             return False
         if any(seen == name and renewed != writer.renewed for seen, renewed in first_seen):
-            raise self._busy(writer)
+            raise self._explain_busy(writer)
         since = first_seen.setdefault((name, writer.renewed), time.monotonic())
         return time.monotonic() - since < STALE_SECONDS
 
-    def _busy(self, writer: Lease) -> SentenceBeamError:
+    def _explain_busy(self, writer: Lease) -> SentenceBeamError:
         what = f"another push into it is under way (process {writer.pid} on {writer.host})"
         mend = f"wait for its end, or {STALE_SECONDS // 60} minutes if it was killed"
         return refused(self._where, what, mend)
@@ -103,8 +105,8 @@ class Turn:
         since the look, or at the same time.
         """
         before = self._table.read_notes()
-        if self._parsed(before) != self._state:
-            raise self._lost()
+        if self._parse(before) != self._state:
+            raise self._explain_loss()
         writer = Lease.from_this_process(record.run, "push", self.push, in_process=True)
         self._mine = replace(record, writer=writer)
         try:
@@ -114,12 +116,10 @@ class Turn:
                 self._table.write_notes({note_name(self.push): note(self._mine)})
         except Exception as error:
             if self._read() != self._state:
-                raise self._lost() from error
+                raise self._explain_loss() from error
             raise
         self.check()
-        others: list[str] = []
-        if self._state is not None:
-            others += self._state.unfinished
+        others = list(self._state.unfinished) if self._state is not None else []
         self._table.fence(self.push, others)
         self.check()
         self._may_have_written = True
@@ -132,30 +132,26 @@ class Turn:
         Raises SentenceBeamError if another push took the turn.
         """
         with self._lock:  # several threads may write
-            self._keep()
-
-    def _keep(self) -> None:
-        if self._mine is None or time.monotonic() - self._looked < LOOK_SECONDS:
-            return
-        self.check()
-        if time.monotonic() - self._renewed >= RENEW_SECONDS and self._mine.writer is not None:
-            self._mine = replace(self._mine, writer=replace(self._mine.writer, renewed=time.time()))
-            self._write({note_name(self.push): note(self._mine)})
-            self._renewed = time.monotonic()
-        self._looked = time.monotonic()
+            if self._mine is None or time.monotonic() - self._looked < LOOK_SECONDS:
+                return
+            self.check()
+            writer = self._mine.writer
+            if time.monotonic() - self._renewed >= RENEW_SECONDS and writer is not None:
+                self._mine = replace(self._mine, writer=replace(writer, renewed=time.time()))
+                self._write({note_name(self.push): note(self._mine)})
+                self._renewed = time.monotonic()
+            self._looked = time.monotonic()
 
     def check(self) -> None:
         """Raise SentenceBeamError if another push took this one's turn."""
         if self._mine is not None and not self._is_mine():
-            raise self._lost()
+            raise self._explain_loss()
 
     def finish(self) -> None:
         """Record that the push is done. Raises SentenceBeamError if another push took the turn."""
         self.check()
         assert self._mine is not None
-        others: list[str] = []
-        if self._state is not None:
-            others += self._state.pushes
+        others = list(self._state.pushes) if self._state is not None else []
         done = replace(self._mine, done=True, replaces=tuple(others), writer=None)
         removed: dict[str, str | None] = dict.fromkeys(map(note_name, others))
         self._write(removed | {note_name(self.push): note(done)})
@@ -175,9 +171,8 @@ class Turn:
             own = state.pushes.get(self.push)
             if own is None or own.done:
                 return
-            text = None
-            if self._may_have_written and self.push in state.live:
-                text = note(replace(mine, writer=None))
+            may_have_rows = self._may_have_written and self.push in state.live
+            text = note(replace(mine, writer=None)) if may_have_rows else None
             self._table.write_notes({note_name(self.push): text})
 
     @contextlib.contextmanager
@@ -191,7 +186,7 @@ class Turn:
             yield
         except Exception as error:
             if self._mine is not None and not self._is_mine():
-                raise self._lost() from error
+                raise self._explain_loss() from error
             raise
 
     @contextlib.contextmanager
@@ -207,7 +202,7 @@ class Turn:
             yield
         except Exception as error:
             if not self._is_mine():
-                raise self._lost() from error
+                raise self._explain_loss() from error
             raise
         finally:
             ended.set()
@@ -232,31 +227,19 @@ class Turn:
         state = self._read()
         if state is None or self.push not in state.pushes:
             return False
-        pushes = {self.push}
-        if self._state is not None:
-            pushes.update(self._state.pushes)
-        return pushes.issuperset(state.pushes)
+        before = self._state.pushes if self._state is not None else {}
+        return {self.push, *before}.issuperset(state.pushes)
 
     def _read(self) -> State | None:
-        return self._parsed(self._table.read_notes())
+        return self._parse(self._table.read_notes())
 
-    def _parsed(self, notes: Notes | None) -> State | None:
-        if notes is None:
-            return None
-        return State.from_notes(notes, self._where)
+    def _parse(self, notes: Notes | None) -> State | None:
+        return None if notes is None else State.from_notes(notes, self._where)
 
-    def _lost(self) -> SentenceBeamError:
+    def _explain_loss(self) -> SentenceBeamError:
         return refused(
             self._where, "another push wrote into it meanwhile", "push again, one at a time"
         )
-
-
-def _writers(state: State | None) -> list[tuple[str, Lease]]:
-    """The processes of pushes that did not record their end, with the names of their records."""
-    if state is None:
-        return []
-    records = state.unfinished.items()
-    return [(name, record.writer) for name, record in records if record.writer is not None]
 
 
 def _has_this_clock(writer: Lease) -> bool:

@@ -17,29 +17,29 @@ def alerts(manifest: Manifest | None, summaries: Sequence[RunSummary]) -> list[s
 
     `summaries` are the store's runs, oldest first; `manifest` is None without a snapshot.
     """
-    lines = _of_last_end(summaries)
+    lines = _check_last_end(summaries)
     committed = committed_runs(summaries)
     if not committed:
         return lines
     last = committed[-1]
-    lines += _of_deleted(last)
-    lines += _of_rejected(last, manifest)
-    lines += _of_moved(last)
-    lines += _of_left_out_files(committed)
-    lines += _of_damaged(last)
-    lines += _of_measured_recall(manifest)
-    lines += _of_fallen_recall(committed)
+    lines += _check_deleted(last)
+    lines += _check_rejected(last, manifest)
+    lines += _check_moved(last)
+    lines += _check_left_out(committed)
+    lines += _check_damaged(last)
+    lines += _check_measured_recall(manifest)
+    lines += _check_fallen_recall(committed)
     return lines
 
 
-def _of_last_end(summaries: Sequence[RunSummary]) -> list[str]:
+def _check_last_end(summaries: Sequence[RunSummary]) -> list[str]:
     if not summaries or summaries[-1].status in (COMMITTED, "running"):
         return []
     last = summaries[-1]
     return [f"The last run committed nothing: {last.message or last.status}."]
 
 
-def _of_deleted(last: RunSummary) -> list[str]:
+def _check_deleted(last: RunSummary) -> list[str]:
     if not last.deleted:
         return []
     previous = (last.stored or 0) - (last.added or 0) + last.deleted
@@ -52,10 +52,8 @@ def _of_deleted(last: RunSummary) -> list[str]:
     ]
 
 
-def _of_rejected(last: RunSummary, manifest: Manifest | None) -> list[str]:
-    allowed = RememberedOptions.max_rejects
-    if manifest is not None:
-        allowed = manifest.options.max_rejects
+def _check_rejected(last: RunSummary, manifest: Manifest | None) -> list[str]:
+    allowed = RememberedOptions.max_rejects if manifest is None else manifest.options.max_rejects
     threshold = NEARLY_TOO_MANY * allowed
     blank = last.blank or 0  # --max-rejects does not count blank lines of text files
     expected = blank + (last.forgotten or 0)
@@ -69,7 +67,7 @@ def _of_rejected(last: RunSummary, manifest: Manifest | None) -> list[str]:
     ]
 
 
-def _of_moved(last: RunSummary) -> list[str]:
+def _check_moved(last: RunSummary) -> list[str]:
     if not last.moved or last.moved["distance"] <= last.moved["far"]:
         return []
     return [
@@ -79,16 +77,14 @@ def _of_moved(last: RunSummary) -> list[str]:
     ]
 
 
-def _of_left_out_files(committed: Sequence[RunSummary]) -> list[str]:
+def _check_left_out(committed: Sequence[RunSummary]) -> list[str]:
     """Return the message of the last run that read the input: the files that it left out."""
     read_input = [summary for summary in committed if summary.command in ("embed", "")]
     last = (read_input or committed)[-1]
-    if not last.message:
-        return []
-    return [f"{last.message}."]
+    return [f"{last.message}."] if last.message else []
 
 
-def _of_damaged(last: RunSummary) -> list[str]:
+def _check_damaged(last: RunSummary) -> list[str]:
     if not last.damaged:
         return []
     return [
@@ -97,7 +93,7 @@ def _of_damaged(last: RunSummary) -> list[str]:
     ]
 
 
-def _of_measured_recall(manifest: Manifest | None) -> list[str]:
+def _check_measured_recall(manifest: Manifest | None) -> list[str]:
     if manifest is None or manifest.index is None or manifest.index.recall is None:
         return []
     recall = manifest.index.recall
@@ -109,7 +105,7 @@ def _of_measured_recall(manifest: Manifest | None) -> list[str]:
     ]
 
 
-def _of_fallen_recall(committed: Sequence[RunSummary]) -> list[str]:
+def _check_fallen_recall(committed: Sequence[RunSummary]) -> list[str]:
     recalls = [summary.recall for summary in committed[-2:]]
     if len(recalls) < 2:
         return []

@@ -51,7 +51,7 @@ def answers_page(
     Without summaries of runs the page has no charts.
     """
     causes = sorted(figures.causes.items(), key=lambda item: -item[1])
-    return _template().render(
+    return _load_template().render(
         store=store,
         old=sides[0],
         new=sides[1],
@@ -64,5 +64,5 @@ def answers_page(
 
 
 @cache
-def _template() -> "Template":
+def _load_template() -> "Template":
     return environment().get_template("answers.html")

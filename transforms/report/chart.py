@@ -88,15 +88,13 @@ class Axis:
 
     def y(self, value: float) -> float:
         """Return the vertical position of a value, in the picture's units from its top."""
-        low = self._scaled(self.low)
-        high = self._scaled(self.high)
-        share = (self._scaled(value) - low) / (high - low)
+        low = self._scale(self.low)
+        high = self._scale(self.high)
+        share = (self._scale(value) - low) / (high - low)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 1)
 
-    def _scaled(self, value: float) -> float:
-        if not self.is_log:
-            return value
-        return math.copysign(math.log1p(abs(value)), value)
+    def _scale(self, value: float) -> float:
+        return math.copysign(math.log1p(abs(value)), value) if self.is_log else value
 
 
 def is_uneven(values: Sequence[float]) -> bool:
@@ -113,7 +111,7 @@ def linear_axis(
     >>> linear_axis([0, 37], from_zero=True).ticks
     (0.0, 20.0, 40.0)
     """
-    low, high = _limits(values, from_zero)
+    low, high = _find_limits(values, from_zero)
     if top is not None:
         high = min(high, top)
     least_step = 1.0 if whole else 1e-9
@@ -124,7 +122,7 @@ def linear_axis(
     return Axis(ticks[0], ticks[-1], ticks)
 
 
-def _limits(values: Sequence[float], from_zero: bool) -> tuple[float, float]:
+def _find_limits(values: Sequence[float], from_zero: bool) -> tuple[float, float]:
     """Return the least and largest value to show, with a margin if the axis need not begin at 0."""
     low = min(values)
     high = max(values)
@@ -139,8 +137,8 @@ def _limits(values: Sequence[float], from_zero: bool) -> tuple[float, float]:
 
 def log_axis(values: Sequence[float]) -> Axis:
     """Return an axis of powers of ten from zero on, and below zero if there are negative values."""
-    above = _power(max(values))
-    below = _power(-min(values))
+    above = _find_power(max(values))
+    below = _find_power(-min(values))
     step = -(-(above + below) // 4)
     ticks = [0.0]
     ticks += [10.0**i for i in range(step, above + 1, step)]
@@ -150,11 +148,9 @@ def log_axis(values: Sequence[float]) -> Axis:
     return Axis(low, high, tuple(sorted(ticks)), is_log=True)
 
 
-def _power(value: float) -> int:
+def _find_power(value: float) -> int:
     """Return the exponent of a power of ten above the value; 0 if the value is not positive."""
-    if value <= 0:
-        return 0
-    return max(1, math.ceil(math.log10(value + 1)))
+    return 0 if value <= 0 else max(1, math.ceil(math.log10(value + 1)))
 
 
 def _round_step(rough: float) -> float:
@@ -171,10 +167,10 @@ def line_chart(series: Series, top: float | None = None) -> Chart:
     if not series.known:
         return Chart()
     axis = linear_axis(series.known, from_zero=series.whole, whole=series.whole, top=top)
-    points = _points(series, axis)
+    points = _place_points(series, axis)
     dots = points if len(points) <= DOTS else points[-1:]
     return Chart(
-        _bands(series), axis.marks(series.show), line=points, has_area=axis.low == 0, dots=dots
+        _make_bands(series), axis.marks(series.show), line=points, has_area=axis.low == 0, dots=dots
     )
 
 
@@ -185,29 +181,30 @@ def compared_chart(before: Series, after: Series) -> Chart:
         return Chart()
     axis = linear_axis(values, from_zero=False)
     bands = []
-    for i, band in enumerate(_bands(after)):
-        text = f"{_text_of_run(before, i)} before, {band.shown} after"
+    for i, band in enumerate(_make_bands(after)):
+        text = f"{_show_run(before, i)} before, {band.shown} after"
         bands.append(replace(band, shown=text))
     return Chart(
         bands,
         axis.marks(after.show),
-        line=_points(after, axis),
-        before=_points(before, axis),
+        line=_place_points(after, axis),
+        before=_place_points(before, axis),
     )
 
 
-def _points(series: Series, axis: Axis) -> list[tuple[float, float]]:
+def _place_points(series: Series, axis: Axis) -> list[tuple[float, float]]:
     """Return the places of the known values of a series."""
     values = enumerate(series.values)
-    return [(_x(i, series), axis.y(value)) for i, value in values if value is not None]
+    return [(_find_x(i, series), axis.y(value)) for i, value in values if value is not None]
 
 
 def bar_chart(series: Series) -> Chart:
     """Return the chart of an amount, as bars from zero."""
     if not series.known:
         return Chart()
-    axis = _bar_axis(series.known, series.whole)
-    return Chart(_bands(series), axis.marks(series.show), axis.is_log, bars=_bars(series, axis))
+    axis = _choose_axis(series.known, series.whole)
+    bars = _place_bars(series, axis)
+    return Chart(_make_bands(series), axis.marks(series.show), axis.is_log, bars=bars)
 
 
 def change_chart(more: Series, less: Series) -> Chart:
@@ -215,20 +212,20 @@ def change_chart(more: Series, less: Series) -> Chart:
     if not more.known:
         return Chart()
     negative = replace(less, values=[value and -value for value in less.values])
-    axis = _bar_axis([*more.known, *negative.known], more.whole)
+    axis = _choose_axis([*more.known, *negative.known], more.whole)
     return Chart(
-        _bands_of_change(more, less),
-        axis.marks(lambda value: _signed(value, more.show)),
+        _make_change_bands(more, less),
+        axis.marks(lambda value: _show_signed(value, more.show)),
         axis.is_log,
-        bars=_bars(more, axis),
-        below=_bars(negative, axis),
+        bars=_place_bars(more, axis),
+        below=_place_bars(negative, axis),
     )
 
 
-def _bands_of_change(more: Series, less: Series) -> list[Band]:
+def _make_change_bands(more: Series, less: Series) -> list[Band]:
     """Return the bands of a chart of changes, whose texts have both numbers."""
     bands = []
-    for band, other, value in zip(_bands(more), _bands(less), more.values, strict=True):
+    for band, other, value in zip(_make_bands(more), _make_bands(less), more.values, strict=True):
         if value is None:
             bands.append(band)
         else:
@@ -237,58 +234,54 @@ def _bands_of_change(more: Series, less: Series) -> list[Band]:
     return bands
 
 
-def _signed(value: float, show: Callable[[float], str]) -> str:
-    if value < 0:
-        return f"\N{MINUS SIGN}{show(-value)}"
-    return show(value)
+def _show_signed(value: float, show: Callable[[float], str]) -> str:
+    return f"\N{MINUS SIGN}{show(-value)}" if value < 0 else show(value)
 
 
-def _bar_axis(values: Sequence[float], whole: bool) -> Axis:
+def _choose_axis(values: Sequence[float], whole: bool) -> Axis:
     """Return an axis from zero; logarithmic if one value would flatten all others."""
     if is_uneven([abs(value) for value in values]):
         return log_axis(values)
     return linear_axis(values, from_zero=True, whole=whole)
 
 
-def _bars(series: Series, axis: Axis) -> list[Box]:
+def _place_bars(series: Series, axis: Axis) -> list[Box]:
     """Return the bars of a series, from zero to each value; zeros have none."""
-    width = round(min(max(_band_width(series) * 0.7, 0.6), 26), 1)
+    width = round(min(max(_find_band_width(series) * 0.7, 0.6), 26), 1)
     zero = axis.y(0)
     bars = []
     for i, value in enumerate(series.values):
         if value:
-            left = round(_x(i, series) - width / 2, 1)
+            left = round(_find_x(i, series) - width / 2, 1)
             end = axis.y(value)
             bars.append((left, min(end, zero), width, round(abs(zero - end), 1)))
     return bars
 
 
-def _band_width(series: Series) -> float:
+def _find_band_width(series: Series) -> float:
     return (WIDTH - LEFT - RIGHT) / len(series.values)
 
 
-def _x(i: int, series: Series) -> float:
-    return round(LEFT + (i + 0.5) * _band_width(series), 1)
+def _find_x(i: int, series: Series) -> float:
+    return round(LEFT + (i + 0.5) * _find_band_width(series), 1)
 
 
-def _bands(series: Series) -> list[Band]:
-    width = _band_width(series)
+def _make_bands(series: Series) -> list[Band]:
+    width = _find_band_width(series)
     bands = []
     for i, label in enumerate(series.labels):
         left = round(LEFT + i * width, 1)
-        text = _text_of_run(series, i)
-        bands.append(Band(left, _x(i, series), round(width, 1), label, text, series.failed[i]))
+        text = _show_run(series, i)
+        bands.append(Band(left, _find_x(i, series), round(width, 1), label, text, series.failed[i]))
     return bands
 
 
-def _text_of_run(series: Series, i: int) -> str:
+def _show_run(series: Series, i: int) -> str:
     """Return the number of a run as text, empty if unknown."""
     if series.failed[i]:
         return "failed"
     value = series.values[i]
-    if value is None:
-        return ""
-    return series.show(value)
+    return "" if value is None else series.show(value)
 
 
 @dataclass(frozen=True)

@@ -27,16 +27,12 @@ def costs(ordered: Sequence[RunSummary], price: float) -> dict[str, Cost]:
         speed = max(best.get(summary.pooled, 0.0), summary.tokens_per_second or 0.0)
         best[summary.pooled] = speed
         spent = None if summary.seconds is None else price_of(summary.seconds, price)
-        costs_by_run[summary.run] = Cost(spent, _saved(summary, speed, price))
+        spared = summary.spared
+        saved = None if spared is None or speed <= 0 else price_of(spared / speed, price)
+        costs_by_run[summary.run] = Cost(spent, saved)
     return costs_by_run
 
 
 def price_of(seconds: float, per_hour: float) -> float:
     """Return the price of a time."""
     return round(per_hour * seconds / 3600, 6)
-
-
-def _saved(summary: RunSummary, tokens_per_second: float, price: float) -> float | None:
-    if summary.spared is None or tokens_per_second <= 0:
-        return None
-    return price_of(summary.spared / tokens_per_second, price)

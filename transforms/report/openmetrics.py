@@ -59,16 +59,16 @@ class _RunsOfStore(Collector):
 
 def openmetrics(store: str, summaries: Sequence[RunSummary]) -> str:
     """Return the text for a store, from its runs in order; unknown values have no line."""
-    gauges = _gauges_of_all(summaries)
+    gauges = _make_run_gauges(summaries)
     last = last_committed(summaries)
     if last is not None:
-        gauges += [*_gauges_of_last(last), _embed_limit(last), *_gauges_of_stages(last)]
+        gauges += [*_make_last_gauges(last), _make_limit_gauge(last), *_make_stage_gauges(last)]
     registry = CollectorRegistry()
     registry.register(_RunsOfStore(store, gauges))
     return generate_latest(registry).decode()
 
 
-def _gauges_of_all(summaries: Sequence[RunSummary]) -> list[Gauge]:
+def _make_run_gauges(summaries: Sequence[RunSummary]) -> list[Gauge]:
     counts = Counter(summary.status for summary in summaries)
     ended = [summary.status == COMMITTED for summary in summaries if summary.status != "running"]
     return [
@@ -85,37 +85,38 @@ def _gauges_of_all(summaries: Sequence[RunSummary]) -> list[Gauge]:
     ]
 
 
-def _gauges_of_last(last: RunSummary) -> list[Gauge]:
+def _make_last_gauges(last: RunSummary) -> list[Gauge]:
+    end = timestamp(last.started) + (last.seconds or 0.0) if last.started else None
     return [
-        _gauge("committed_timestamp_seconds", "when the last snapshot was committed", _end(last)),
-        _gauge("run_duration_seconds", "time of the run from start to commit", last.seconds),
-        _gauge("rows", "rows of the snapshot; documents if these are cut into pieces", last.rows),
-        _gauge("pieces", "pieces that the documents of the snapshot were cut into", last.pieces),
+        _measure("committed_timestamp_seconds", "when the last snapshot was committed", end),
+        _measure("run_duration_seconds", "time of the run from start to commit", last.seconds),
+        _measure("rows", "rows of the snapshot; documents if these are cut into pieces", last.rows),
+        _measure("pieces", "pieces that the documents of the snapshot were cut into", last.pieces),
         Gauge(
             "work_rows",
             "rows or pieces of the snapshot, by the origin of their vectors",
-            _by_label(last, "work", WORK),
+            _read_labelled(last, "work", WORK),
         ),
         Gauge(
             "changed_rows",
             "rows or pieces that differ from the previous snapshot",
-            _by_label(last, "change", CHANGES),
+            _read_labelled(last, "change", CHANGES),
         ),
-        _gauge("rejected_rows", "rows or documents that were not embedded", last.rejected),
-        _gauge(
+        _measure("rejected_rows", "rows or documents that were not embedded", last.rejected),
+        _measure(
             "truncated_rows", "rows or pieces of the snapshot that were cut off", last.truncated
         ),
-        _gauge("tokens", "tokens that went through the model", last.tokens),
-        _gauge("recall", "measured recall of the index", last.recall),
-        _gauge(
+        _measure("tokens", "tokens that went through the model", last.tokens),
+        _measure("recall", "measured recall of the index", last.recall),
+        _measure(
             "answer_change_ratio", "share of changed answers to watched queries", last.answer_change
         ),
-        _gauge(
+        _measure(
             "answer_change_beyond_growth_ratio",
             "share of answers to watched queries that changed beyond growth",
             last.answers_beyond,
         ),
-        _gauge(
+        _measure(
             "answer_overlap_ratio", "overlap of the answers with those before", last.answer_overlap
         ),
         Gauge(
@@ -123,54 +124,39 @@ def _gauges_of_last(last: RunSummary) -> list[Gauge]:
             "changed answers to watched queries, by cause",
             [({"cause": cause}, count) for cause, count in (last.answer_causes or {}).items()],
         ),
-        _gauge("damaged_shards", "old shards that could not be used", last.damaged),
-        *_gauges_of_pending(last.pending),
+        _measure("damaged_shards", "old shards that could not be used", last.damaged),
+        *_make_pending_gauges(last.pending),
     ]
 
 
-def _gauges_of_pending(pending: PendingCounts | None) -> list[Gauge]:
+def _make_pending_gauges(pending: PendingCounts | None) -> list[Gauge]:
     if pending is None:
         return []
     return [
-        _gauge("pending_files", "files left to later runs by the budget", pending.files),
-        _gauge("pending_bytes", "size of the pending files", pending.bytes),
-        _gauge("pending_tokens", "estimated tokens of the pending files", pending.tokens),
+        _measure("pending_files", "files left to later runs by the budget", pending.files),
+        _measure("pending_bytes", "size of the pending files", pending.bytes),
+        _measure("pending_tokens", "estimated tokens of the pending files", pending.tokens),
     ]
 
 
-def _end(last: RunSummary) -> float | None:
-    """Return the time of the commit, in seconds since 1970."""
-    if not last.started:
-        return None
-    return timestamp(last.started) + (last.seconds or 0.0)
-
-
-def _gauge(name: str, meaning: str, value: float | None) -> Gauge:
+def _measure(name: str, meaning: str, value: float | None) -> Gauge:
     """Return the gauge of one value without labels; it has none if the value is None."""
-    if value is None:
-        return Gauge(name, meaning, [])
-    return Gauge(name, meaning, [({}, value)])
+    return Gauge(name, meaning, [] if value is None else [({}, value)])
 
 
-def _by_label(last: RunSummary, label: str, fields: Sequence[str]) -> list[LabelledValue]:
+def _read_labelled(last: RunSummary, label: str, fields: Sequence[str]) -> list[LabelledValue]:
     """Return the known values of the fields, each with its field's name under the label."""
-    values: list[LabelledValue] = []
-    for field in fields:
-        value = getattr(last, field)
-        if value is not None:
-            values.append(({label: field}, value))
-    return values
+    values = {field: getattr(last, field) for field in fields}
+    return [({label: field}, value) for field, value in values.items() if value is not None]
 
 
-def _embed_limit(last: RunSummary) -> Gauge:
-    values: list[LabelledValue] = []
-    if last.limit:
-        parts = [name.removesuffix("_ms") for name in EMBED_PARTS]
-        values = [({"part": part}, part == last.limit) for part in parts]
+def _make_limit_gauge(last: RunSummary) -> Gauge:
+    parts = [name.removesuffix("_ms") for name in EMBED_PARTS] if last.limit else []
+    values = [({"part": part}, part == last.limit) for part in parts]
     return Gauge("embed_limit", "whether this part of Embed held up the others", values)
 
 
-def _gauges_of_stages(last: RunSummary) -> Iterator[Gauge]:
+def _make_stage_gauges(last: RunSummary) -> Iterator[Gauge]:
     measures: Measures = last.measures or {}
     for stage, figures in STAGES.items():
         for figure in figures:

@@ -54,14 +54,14 @@ def page(
     nights = [summary for summary in summaries if summary.command in NIGHTLY][-PLOTTED:]
     listed = summaries[-LISTED:]
     properties: list[tuple[str, str]] = facts(manifest) if manifest is not None else []
-    return _template().render(
-        _of_last(last_committed(summaries), paid),
+    return _load_template().render(
+        _describe_last(last_committed(summaries), paid),
         store=store,
         alerts=alerts(manifest, summaries),
         facts=properties,
         reasons=known_reasons(manifest),
         failures=sum(summary.status != COMMITTED for summary in nights),
-        charts=[*_charts(nights), *_cost_charts(nights, paid), *answer_charts(summaries)],
+        charts=[*_make_charts(nights), *_make_cost_charts(nights, paid), *answer_charts(summaries)],
         columns=COLUMNS,
         costs=paid,
         listed=listed[::-1],
@@ -69,72 +69,72 @@ def page(
     )
 
 
-def _of_last(last: RunSummary | None, paid: Mapping[str, Cost]) -> dict[str, Any]:
+def _describe_last(last: RunSummary | None, paid: Mapping[str, Cost]) -> dict[str, Any]:
     """Return the template's values that come from the last committed run."""
     if last is None:
         return {"last": None, "tiles": [], "work": [], "figures": []}
     return {
         "last": last,
-        "tiles": [*_tiles(last), *_cost_tiles(paid.get(last.run))],
+        "tiles": [*_make_tiles(last), *_make_cost_tiles(paid.get(last.run))],
         "work": [(name, getattr(last, field) or 0) for field, name in WORK],
-        "figures": _figures(last.measures or {}),
+        "figures": _list_figures(last.measures or {}),
     }
 
 
 @cache
-def _template() -> "Template":
+def _load_template() -> "Template":
     templates = environment()
     templates.filters |= {
-        "count": _count, "percent": _percent, "short": _short, "money": _money,
-        "duration": _duration, "time": _time, "recall": _recall,
+        "count": _show_count, "percent": _show_percent, "short": _shorten, "money": _show_money,
+        "duration": _show_duration, "time": _show_time, "recall": _show_recall,
     }  # fmt: skip
     return templates.get_template("page.html")
 
 
-def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
+def _make_tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     """Return name, figure and remark of each tile; unknown figures are left out."""
-    tiles = [("rows", _count(summary.rows), _growth(summary))]
+    tiles = [("rows", _show_count(summary.rows), _show_growth(summary))]
     if summary.pieces is not None:
-        tiles.append(("pieces", _count(summary.pieces), "of the documents in these rows"))
+        tiles.append(("pieces", _show_count(summary.pieces), "of the documents in these rows"))
     tiles += [
-        ("embedded", _count(summary.embedded), _share(summary.embedded, summary.stored)),
+        ("embedded", _show_count(summary.embedded), _compare(summary.embedded, summary.stored)),
         (
             "time",
-            _duration(summary.seconds or 0.0),
-            f"{_short(summary.tokens_per_second or 0.0)} tokens/s",
+            _show_duration(summary.seconds or 0.0),
+            f"{_shorten(summary.tokens_per_second or 0.0)} tokens/s",
         ),
-        ("rejected", _count(summary.rejected), _share(summary.rejected, summary.read)),
-        ("truncated", _count(summary.truncated), _share(summary.truncated, summary.stored)),
+        ("rejected", _show_count(summary.rejected), _compare(summary.rejected, summary.read)),
+        ("truncated", _show_count(summary.truncated), _compare(summary.truncated, summary.stored)),
     ]
     if summary.recall is not None:
-        tiles.append(("recall@10", _recall(summary.recall), summary.index or ""))
+        tiles.append(("recall@10", _show_recall(summary.recall), summary.index or ""))
     if summary.answers_beyond is not None:
         answers = causes_in_words(summary.answer_causes or {})
-        tiles.append(("changed answers", _percents(summary.answers_beyond), answers))
+        tiles.append(("changed answers", _show_percents(summary.answers_beyond), answers))
     if summary.damaged:
-        tiles.append(("damaged", _count(summary.damaged), "old shards, embedded again"))
+        tiles.append(("damaged", _show_count(summary.damaged), "old shards, embedded again"))
     return tiles
 
 
-def _cost_tiles(cost: Cost | None) -> list[tuple[str, str, str]]:
+def _make_cost_tiles(cost: Cost | None) -> list[tuple[str, str, str]]:
     """Return the tile of a run's cost; none if it is unknown."""
     if cost is None or cost.spent is None:
         return []
-    saved = f"{_money(cost.saved)} saved" if cost.saved is not None else ""
-    return [("spent", _money(cost.spent), saved)]
+    saved = f"{_show_money(cost.saved)} saved" if cost.saved is not None else ""
+    return [("spent", _show_money(cost.spent), saved)]
 
 
-def _growth(summary: RunSummary) -> str:
+def _show_growth(summary: RunSummary) -> str:
     """Return the rows or pieces that a run added and deleted, empty if unknown."""
     if summary.added is None:
         return ""
-    text = f"+{_count(summary.added)} \N{MINUS SIGN}{_count(summary.deleted)}"
+    text = f"+{_show_count(summary.added)} \N{MINUS SIGN}{_show_count(summary.deleted)}"
     if summary.pieces is not None:
         text += " pieces"
     return text
 
 
-def _figures(measures: Measures) -> list[tuple[str, str, list[float], str]]:
+def _list_figures(measures: Measures) -> list[tuple[str, str, list[float], str]]:
     """Return stage, name, statistics and meaning of each measured figure."""
     rows = []
     for stage, figures in STAGES.items():
@@ -151,39 +151,35 @@ def answer_charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart
     nights = [summary for summary in summaries if summary.answers_beyond is not None][-PLOTTED:]
     if not nights:
         return []
-    labels = _labels([summary.started for summary in nights])
+    labels = _label_days([summary.started for summary in nights])
     failed = [summary.status != COMMITTED for summary in nights]
     charts = []
     for field, name, remark in ANSWERS:
         values = [getattr(summary, field) for summary in nights]
         if any(value is not None for value in values):
-            series = Series(labels, values, failed, _percents)
+            series = Series(labels, values, failed, _show_percents)
             charts.append((name, remark, line_chart(series)))
     return charts
 
 
-def _percents(value: float) -> str:
+def _show_percents(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
+def _make_charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
     """Return name, remark and chart of each number that the page follows from run to run."""
-    labels = _labels([summary.started for summary in summaries])
+    labels = _label_days([summary.started for summary in summaries])
     failed = [summary.status != COMMITTED for summary in summaries]
 
-    def series(name: str, show: Callable[[float], str] = _short, whole: bool = False) -> Series:
-        values: list[float | None] = [None] * len(summaries)
-        for number, summary in enumerate(summaries):
-            if summary.status == COMMITTED:
-                values[number] = getattr(summary, name)
+    def series(name: str, show: Callable[[float], str] = _shorten, whole: bool = False) -> Series:
+        values = [
+            getattr(summary, name) if summary.status == COMMITTED else None for summary in summaries
+        ]
         return Series(labels, values, failed, show, whole)
 
     def changes(name: str) -> Series:
-        values: list[float | None] = [None] * len(summaries)
-        for number, summary in enumerate(summaries):
-            if summary.previous:
-                values[number] = getattr(summary, name)
-        return Series(labels, values, failed, _short, whole=True)
+        values = [getattr(summary, name) if summary.previous else None for summary in summaries]
+        return Series(labels, values, failed, _shorten, whole=True)
 
     return [
         ("rows", "", line_chart(series("rows", whole=True))),
@@ -200,72 +196,60 @@ def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
     ]
 
 
-def _cost_charts(
+def _make_cost_charts(
     summaries: Sequence[RunSummary], paid: Mapping[str, Cost]
 ) -> list[tuple[str, str, Chart]]:
     """Return name, remark and chart of what the runs saved; none without a price."""
     if not paid:
         return []
-    committed = [summary.status == COMMITTED for summary in summaries]
-    series = Series(
-        _labels([summary.started for summary in summaries]),
-        [
-            paid[summary.run].saved if is_committed else None
-            for summary, is_committed in zip(summaries, committed, strict=True)
-        ],
-        [not is_committed for is_committed in committed],
-        _money,
-    )
-    return [("saved", "against embedding everything", bar_chart(series))]
+    labels = _label_days([summary.started for summary in summaries])
+    failed = [summary.status != COMMITTED for summary in summaries]
+    saved = [
+        paid[summary.run].saved if summary.status == COMMITTED else None for summary in summaries
+    ]
+    chart = bar_chart(Series(labels, saved, failed, _show_money))
+    return [("saved", "against embedding everything", chart)]
 
 
-def _count(count: int | None) -> str:
+def _show_count(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
 
 
-def _recall(value: float | None) -> str:
+def _show_recall(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _percent(part: int, whole: int | None) -> str:
+def _show_percent(part: int, whole: int | None) -> str:
     if not whole:
         return "0 %"
     share = 100 * part / whole
-    if 0 < share < 1:
-        return f"{share:.2f} %"
-    return f"{share:.0f} %"
+    return f"{share:.2f} %" if 0 < share < 1 else f"{share:.0f} %"
 
 
-def _share(part: int | None, whole: int | None) -> str:
-    if part is None or not whole:
-        return ""
-    return _percent(part, whole)
+def _compare(part: int | None, whole: int | None) -> str:
+    return "" if part is None or not whole else _show_percent(part, whole)
 
 
-def _short(value: float) -> str:
+def _shorten(value: float) -> str:
     """Return a figure short enough to fit beside an axis.
 
-    >>> _short(0.25), _short(950), _short(12_345), _short(1_200_000)
+    >>> _shorten(0.25), _shorten(950), _shorten(12_345), _shorten(1_200_000)
     ('0.25', '950', '12.3k', '1.2M')
     """
     for least, size, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if value >= least:
             return f"{value / size:.3g}{unit}"
-    if value < 1000:
-        return f"{value:.4g}"
-    return f"{value:,.0f}"
+    return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
 
 
-def _money(value: float | None) -> str:
+def _show_money(value: float | None) -> str:
     """Return an amount to the cent, amounts below 1 with two significant digits."""
     if value is None:
         return ""
-    if value >= 1 or value == 0:
-        return f"{value:,.2f}"
-    return f"{value:.2g}"
+    return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.2g}"
 
 
-def _duration(seconds: float | None) -> str:
+def _show_duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     whole = round(seconds)
@@ -278,16 +262,16 @@ def _duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _time(started: str) -> str:
+def _show_time(started: str) -> str:
     return started[:16].replace("T", " ")
 
 
-def _labels(started: Sequence[str]) -> list[str]:
+def _label_days(started: Sequence[str]) -> list[str]:
     """Return days as labels of an axis, with the hour if all runs lie within four days.
 
     If a text is no time, all texts are returned unchanged.
 
-    >>> _labels(["2026-01-01T02:00:00Z", "2026-01-01T14:30:00Z"])
+    >>> _label_days(["2026-01-01T02:00:00Z", "2026-01-01T14:30:00Z"])
     ['1 Jan 02:00', '1 Jan 14:30']
     """
     times = []

@@ -162,9 +162,7 @@ def committed_runs(summaries: Iterable[RunSummary]) -> list[RunSummary]:
 def last_committed(summaries: Iterable[RunSummary]) -> RunSummary | None:
     """Return the last run that committed a snapshot, None without one."""
     committed = committed_runs(summaries)
-    if not committed:
-        return None
-    return committed[-1]
+    return committed[-1] if committed else None
 
 
 def recommended_answer_change(summaries: Sequence[RunSummary]) -> float | None:
@@ -188,12 +186,12 @@ def run_summaries(root: str, earlier: Iterable[RunSummary] = ()) -> list[RunSumm
 
     Results of `earlier` runs, which have ended, are not read again.
     """
-    begun, ended = _recorded_runs(root)
+    begun, ended = _list_recorded(root)
     summaries = {summary.run: summary for summary in earlier if summary.run in ended}
     damage: dict[str, str] = {}
     for run in ended - summaries.keys():
         try:
-            summary = _summary_of_result(root, run)
+            summary = _read_summary(root, run)
         except SentenceBeamError as error:
             damage[run] = str(error)
             continue
@@ -202,7 +200,7 @@ def run_summaries(root: str, earlier: Iterable[RunSummary] = ()) -> list[RunSumm
     missing = {*begun, *ended, *snapshots(root)} - summaries.keys()
     everything = list(summaries.values())
     if missing:
-        for summary in _without_result(root, missing, everything):
+        for summary in _find_without_result(root, missing, everything):
             message = damage.get(summary.run, summary.message)
             summaries[summary.run] = replace(summary, message=message)
     return [summaries[run] for run in sorted(summaries)]
@@ -297,7 +295,7 @@ def _answers(watch: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _recorded_runs(root: str) -> tuple[set[str], set[str]]:
+def _list_recorded(root: str) -> tuple[set[str], set[str]]:
     """Return the runs that began, by their plans, and the runs that ended, by their results."""
     begun: set[str] = set()
     ended: set[str] = set()
@@ -316,7 +314,7 @@ def _recorded_runs(root: str) -> tuple[set[str], set[str]]:
     return begun, ended
 
 
-def _summary_of_result(root: str, run: str) -> RunSummary | None:
+def _read_summary(root: str, run: str) -> RunSummary | None:
     """Return the summary of a run by its result, None without one.
 
     Raises SentenceBeamError for a damaged result.
@@ -328,7 +326,7 @@ def _summary_of_result(root: str, run: str) -> RunSummary | None:
         return RunSummary.from_result(result)
 
 
-def _without_result(
+def _find_without_result(
     root: str, missing: Iterable[str], others: Iterable[RunSummary]
 ) -> list[RunSummary]:
     """Return the runs that left no result.
@@ -347,11 +345,6 @@ def _without_result(
             ancestors.add(manifest.previous)
             summaries.append(RunSummary.from_manifest(manifest))
         else:
-            summaries.append(RunSummary(run, _status_of_open(root, run), start_of(run)))
+            status = "running" if lease.is_alive(root, run) else UNFINISHED
+            summaries.append(RunSummary(run, status, start_of(run)))
     return summaries
-
-
-def _status_of_open(root: str, run: str) -> str:
-    if lease.is_alive(root, run):
-        return "running"
-    return UNFINISHED

@@ -6,7 +6,7 @@ from itertools import islice
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.numbers import counted, tokens_in_short
-from sentence_beam.transforms.space import PoolerSpec
+from sentence_beam.transforms.space import PoolerSpec, Space
 from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.entries import Input
 from sentence_beam.transforms.store.index_entries import IndexEntry
@@ -33,17 +33,21 @@ def facts(manifest: Manifest) -> list[tuple[str, str]]:
 
     These decide its vectors, or describe its input and its index.
     """
+    space = manifest.space
+    options = manifest.options
+    model = f"{options.model}, revision {options.revision}" if options.revision else options.model
+    digest = manifest.calibration.digest[:16] if manifest.calibration is not None else ""
     rows = [
-        ("model", _model(manifest)),
-        ("pooler", _pooler(manifest)),
-        ("vectors", _vectors(manifest)),
-        ("tokens", _max_tokens(manifest)),
-        ("prompts", describe_prompts(manifest.space.prompt, manifest.options.query_prompt)),
-        ("chunks", _chunks(manifest)),
-        ("calibration", _calibration(manifest)),
-        ("input", ", ".join(_globs(manifest.input))),
+        ("model", model),
+        ("pooler", _describe_pooler(manifest)),
+        ("vectors", _describe_vectors(space)),
+        ("tokens", f"{space.max_tokens:,} of a text at most" if space.max_tokens else ""),
+        ("prompts", describe_prompts(space.prompt, options.query_prompt)),
+        ("chunks", manifest.chunks if manifest.chunks != "none" else ""),
+        ("calibration", digest),
+        ("input", ", ".join(_describe_globs(manifest.input))),
         ("pending", describe_pending(manifest.pending)),
-        ("index", _index(manifest.index)),
+        ("index", _describe_index(manifest.index)),
     ]
     return [(name, value) for name, value in rows if value]
 
@@ -71,14 +75,7 @@ def describe_prompts(prompt: str, query_prompt: str | None) -> str:
     return f"rows {rows}, queries {queries}"
 
 
-def _model(manifest: Manifest) -> str:
-    options = manifest.options
-    if not options.revision:
-        return options.model
-    return f"{options.model}, revision {options.revision}"
-
-
-def _pooler(manifest: Manifest) -> str:
+def _describe_pooler(manifest: Manifest) -> str:
     """Return the SPEC of the pooler, or `--pooler` if the pooler has layers of the model's own."""
     pooler = manifest.space.pooler
     if "parts" not in pooler or any(layers in pooler for layers in MODEL_LAYERS):
@@ -86,44 +83,21 @@ def _pooler(manifest: Manifest) -> str:
     return str(PoolerSpec.from_json(pooler))
 
 
-def _vectors(manifest: Manifest) -> str:
-    space = manifest.space
-    text = f"{space.dim} dimensions, {space.precision}"
-    if space.normalize:
-        text += ", of length 1"
-    return f"{text}; the model computes in {space.dtype}"
+def _describe_vectors(space: Space) -> str:
+    length = ", of length 1" if space.normalize else ""
+    kind = f"{space.dim} dimensions, {space.precision}{length}"
+    return f"{kind}; the model computes in {space.dtype}"
 
 
-def _max_tokens(manifest: Manifest) -> str:
-    if not manifest.space.max_tokens:
-        return ""
-    return f"{manifest.space.max_tokens:,} of a text at most"
-
-
-def _chunks(manifest: Manifest) -> str:
-    if manifest.chunks == "none":
-        return ""
-    return manifest.chunks
-
-
-def _calibration(manifest: Manifest) -> str:
-    if manifest.calibration is None:
-        return ""
-    return manifest.calibration.digest[:16]
-
-
-def _globs(entry: Input) -> list[str]:
+def _describe_globs(entry: Input) -> list[str]:
     """Return the patterns of an input, tables with their versions."""
-    names = []
-    for glob in entry.globs:
-        if glob in entry.tables:
-            names.append(f"{glob} (version {entry.tables[glob]})")
-        else:
-            names.append(glob)
-    return names
+    return [
+        f"{glob} (version {entry.tables[glob]})" if glob in entry.tables else glob
+        for glob in entry.globs
+    ]
 
 
-def _index(index: IndexEntry | None) -> str:
+def _describe_index(index: IndexEntry | None) -> str:
     if index is None:
         return "none"
     text = f"{index.factory}, {index.metric}, {len(index.segments):,} segments"

@@ -25,8 +25,9 @@ _LOGGER = logging.getLogger(__name__)
 def write_report(root: str) -> None:
     """Write `report.json` and `report.html` of a store, up to the last run that ended."""
     summaries = run_summaries(root, known_summaries(root))
-    write_file(root, layout.REPORT, to_bytes(sealed(report(summaries))))
-    write_file(root, layout.PAGE, page(root, summaries, read_manifest(root)).encode())
+    storage.replace(storage.join(root, layout.REPORT), to_bytes(sealed(report(summaries))))
+    html = page(root, summaries, read_manifest(root))
+    storage.replace(storage.join(root, layout.PAGE), html.encode())
 
 
 def bring_up_to_date(root: str) -> None:
@@ -56,12 +57,4 @@ def report(summaries: Sequence[RunSummary]) -> dict[str, Any]:
 
 def summary_of(root: str, run: str) -> RunSummary | None:
     """Return the summary of a run from the report, None if the report lacks it."""
-    for summary in known_summaries(root):
-        if summary.run == run:
-            return summary
-    return None
-
-
-def write_file(root: str, name: str, data: bytes) -> None:
-    """Replace a file, unless another run has just written a later one."""
-    storage.replace(storage.join(root, name), data)
+    return next((summary for summary in known_summaries(root) if summary.run == run), None)

@@ -61,7 +61,7 @@ class Application:
         """
         app = Starlette(
             routes=[Route(path, endpoint) for path, endpoint in self._routes.items()],
-            exception_handlers={HTTPException: self._unknown},
+            exception_handlers={HTTPException: self._refuse_unknown},
             lifespan=self._running,
         )
         names = LOOPBACK if loopback else None
@@ -90,15 +90,15 @@ class Application:
 
         async def endpoint(request: Request) -> Response:
             try:
-                return as_json({"hits": await self._hits(request, kind)})
+                return as_json({"hits": await self._find_hits(request, kind)})
             except Exception as error:
                 return error_response(error)
 
         return endpoint
 
-    async def _hits(self, request: Request, kind: str) -> list[dict[str, Any]]:
+    async def _find_hits(self, request: Request, kind: str) -> list[dict[str, Any]]:
         """Return the hits for a request, each with its text, None if the store keeps none."""
-        hits = await self._batches.ask(question(_parameters(request), kind))
+        hits = await self._batches.ask(question(parameters_of(request.scope["query_string"]), kind))
         text = self._served.searcher.rows.text_field or ""
         return [
             {
@@ -117,13 +117,13 @@ class Application:
         hits = None
         like = None
         try:
-            parameters = dict(_parameters(request))
+            parameters = dict(parameters_of(request.scope["query_string"]))
             form = Form(*(parameters.get(name, "") for name in Form._fields))
             if "id" in parameters:
-                hits = await self._hits(request, "id")
-                like = await asyncio.to_thread(self._row, form.id)
+                hits = await self._find_hits(request, "id")
+                like = await asyncio.to_thread(self._read_row, form.id)
             elif parameters:
-                hits = await self._hits(request, "q")
+                hits = await self._find_hits(request, "q")
             return HTMLResponse(
                 await asyncio.to_thread(
                     page, self._served, form, hits, like=like, root_path=self._root_path
@@ -134,7 +134,7 @@ class Application:
             content = page(self._served, form, error=line, root_path=self._root_path)
             return HTMLResponse(content, status)
 
-    def _row(self, name: str) -> dict[str, Any]:
+    def _read_row(self, name: str) -> dict[str, Any]:
         """Return the row that has an id, with its text, None if the store keeps none."""
         rows = self._served.searcher.rows
         row = rows.first_with_id(name)
@@ -173,7 +173,7 @@ class Application:
         """Return the style sheet."""
         return Response(style(), media_type="text/css")
 
-    async def _unknown(self, request: Request, error: Exception) -> Response:
+    async def _refuse_unknown(self, request: Request, error: Exception) -> Response:
         """Return the answer to an unknown path or method."""
         assert isinstance(error, HTTPException)
         if error.status_code == 404:
@@ -182,7 +182,3 @@ class Application:
             return error_response(RefusedError(404, line))
         line = f"{request.method} is not answered; ask by GET"
         return error_response(HTTPException(error.status_code, line, error.headers))
-
-
-def _parameters(request: Request) -> list[tuple[str, str]]:
-    return parameters_of(request.scope["query_string"])

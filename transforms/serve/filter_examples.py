@@ -23,20 +23,18 @@ def examples(rows: SnapshotRows) -> list[str]:
     for name in rows.columns.names:
         if name in FIELDS or name == rows.text or len(filters) == CONDITIONS:
             continue
-        example = _example(rows, name)
+        example = _make_example(rows, name)
         if example:
             filters.append(example)
     if len(filters) > 1:
         filters.append(f"{filters[0]} AND {filters[1]}")
-    return filters or [_without_kept(rows)]
+    return filters or [_match_text_or_id(rows)]
 
 
-def _example(rows: SnapshotRows, column: str) -> str:
+def _make_example(rows: SnapshotRows, column: str) -> str:
     """Return a filter of one column, empty if no filter can name its value."""
-    example = ""
     value = rows.first_value(column)
-    if value is not None:
-        example = _condition(_name(column), value)
+    example = _make_condition(_write_name(column), value) if value is not None else ""
     try:
         checked(example, rows.columns)
     except OptionError:  # a type without literals, or a name that filters cannot write
@@ -44,7 +42,7 @@ def _example(rows: SnapshotRows, column: str) -> str:
     return example
 
 
-def _condition(column: str, value: Any) -> str:
+def _make_condition(column: str, value: Any) -> str:
     """Return a condition that a row with this value of the column satisfies."""
     if isinstance(value, bool):
         return column
@@ -53,11 +51,11 @@ def _condition(column: str, value: Any) -> str:
     if isinstance(value, date | datetime | time):
         return f"{column} >= '{value}'"
     if isinstance(value, list) and value:
-        return f"{_literal(value[0])} IN {column}"
-    return f"{column} = {_literal(value)}"
+        return f"{_write_literal(value[0])} IN {column}"
+    return f"{column} = {_write_literal(value)}"
 
 
-def _literal(value: Any) -> str:
+def _write_literal(value: Any) -> str:
     """Return a value as filters write it."""
     if isinstance(value, str) and len(value) <= LONGEST:
         quoted = value.replace("'", "''")
@@ -65,7 +63,7 @@ def _literal(value: Any) -> str:
     return str(value)
 
 
-def _name(column: str) -> str:
+def _write_name(column: str) -> str:
     """Return a column's name as filters write it."""
     if column.isidentifier():
         return column
@@ -73,9 +71,9 @@ def _name(column: str) -> str:
     return f'"{quoted}"'
 
 
-def _without_kept(rows: SnapshotRows) -> str:
+def _match_text_or_id(rows: SnapshotRows) -> str:
     """Return a filter for a store that keeps no columns."""
     if rows.text is not None:
         words = re.findall(rf"\w{{1,{LONGEST}}}", rows.first_value(rows.text))
-        return f"{_name(rows.text)} LIKE '%{max(words, key=len, default='')}%'"
-    return f"id <> {_literal(rows.first_value('id'))}"
+        return f"{_write_name(rows.text)} LIKE '%{max(words, key=len, default='')}%'"
+    return f"id <> {_write_literal(rows.first_value('id'))}"

@@ -63,7 +63,7 @@ class Followed:
         self._seen: Entry | None = None
         self._looking = threading.Lock()
         self._problem = ""
-        self._opened = _ready(Searcher(manifest, model, query_prompt, copies=copies), where)
+        self._opened = _prepare(Searcher(manifest, model, query_prompt, copies=copies), where)
 
     @property
     def searcher(self) -> Searcher:
@@ -116,7 +116,7 @@ class Followed:
             return
         manifest = open_store(self.manifest.root).manifest
         if manifest.digest != self.manifest.digest:
-            self._opened = _ready(self.searcher.of(manifest), self._where)
+            self._opened = _prepare(self.searcher.of(manifest), self._where)
         self._seen = entry
 
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
@@ -126,14 +126,14 @@ class Followed:
         for place, question in enumerate(questions):
             groups.setdefault(question.kind, []).append(place)
         for places in groups.values():
-            answers = self._answers_of_group([questions[place] for place in places])
+            answers = self._answer_group([questions[place] for place in places])
             results |= zip(places, answers, strict=True)
         return [results[place] for place in range(len(questions))]
 
-    def _answers_of_group(self, questions: list[Question]) -> Sequence[Answer]:
+    def _answer_group(self, questions: list[Question]) -> Sequence[Answer]:
         """Answer a group of one kind at once; if one question is wrong, answer each by itself."""
         try:
-            return self._hits(questions)
+            return self._find_hits(questions)
         except OptionError as error:
             if len(questions) == 1:
                 return [error]
@@ -141,10 +141,10 @@ class Followed:
             return [error] * len(questions)
         answers: list[Answer] = []
         for question in questions:
-            answers += self._answers_of_group([question])
+            answers += self._answer_group([question])
         return answers
 
-    def _hits(self, questions: list[Question]) -> list[list[Hit]]:
+    def _find_hits(self, questions: list[Question]) -> list[list[Hit]]:
         """Search; if files of the snapshot are gone, search the current snapshot."""
         opened = self._opened
         try:
@@ -158,13 +158,12 @@ class Followed:
             return _search(self._opened, questions)
 
 
-def _ready(searcher: Searcher, where: str | None) -> _Opened:
+def _prepare(searcher: Searcher, where: str | None) -> _Opened:
     """Search once, so that model, index and a shard are loaded before the first question."""
     fixed = searcher.check_filter(where)
     searcher.search([WARM], 1, where=fixed)
-    if not len(searcher.manifest.shards):
-        return _Opened(searcher, fixed, [])
-    return _Opened(searcher, fixed, examples(searcher.rows))
+    filters = examples(searcher.rows) if len(searcher.manifest.shards) else []
+    return _Opened(searcher, fixed, filters)
 
 
 def _search(opened: _Opened, questions: list[Question]) -> list[list[Hit]]:

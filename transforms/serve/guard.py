@@ -53,7 +53,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope = {**scope, "path": self._path_of(scope["path"])}
+        scope = {**scope, "path": self._find_path(scope["path"])}
         started = time.perf_counter()
         status = 500
 
@@ -66,26 +66,22 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        app = self._app
-        error = self._error_of(scope)
-        if error is not None:
-            app = error_response(error)
+        error = self._find_error(scope)
+        app: ASGIApp = self._app if error is None else error_response(error)
         try:
             await app(scope, receive, send_with_headers)
         finally:
-            route = scope["path"]
-            if route not in self._routes:
-                route = "other"
+            route = scope["path"] if scope["path"] in self._routes else "other"
             self._counts.request(route, status, time.perf_counter() - started)
 
-    def _path_of(self, path: str) -> str:
+    def _find_path(self, path: str) -> str:
         """Return the path of a route, without the root path if a proxy has left it there."""
         rest = path.removeprefix(self._root_path)
         if path in self._routes or not f"{rest}/".startswith("/"):
             return path
         return rest or "/"
 
-    def _error_of(self, scope: Scope) -> RefusedError | None:
+    def _find_error(self, scope: Scope) -> RefusedError | None:
         """Return the error of a request that is out of bounds, None for others."""
         headers = Headers(scope=scope)
         size = len(scope.get("raw_path") or b"") + len(scope["query_string"])

@@ -29,9 +29,7 @@ def as_json(
 def line_of(error: Exception) -> str:
     """Return an error's message on one line, with the type if it is not ours."""
     line = " ".join(str(error).split())
-    if isinstance(error, SentenceBeamError):
-        return line
-    return f"{type(error).__name__}: {line}"
+    return line if isinstance(error, SentenceBeamError) else f"{type(error).__name__}: {line}"
 
 
 def status_of(error: Exception) -> tuple[int, str]:
@@ -46,15 +44,12 @@ def status_of(error: Exception) -> tuple[int, str]:
     if isinstance(error, HTTPException):
         return error.status_code, error.detail
     _LOGGER.error("%s", line)
-    if isinstance(error, SentenceBeamError | OSError):
-        return 503, line
-    return 500, line
+    status = 503 if isinstance(error, SentenceBeamError | OSError) else 500
+    return status, line
 
 
 def error_response(error: Exception) -> Response:
     """Return the response for an error: its status and its line as JSON."""
     status, line = status_of(error)
-    headers = getattr(error, "headers", None)
-    if status == 503:
-        headers = {"Retry-After": "1"}
+    headers = {"Retry-After": "1"} if status == 503 else getattr(error, "headers", None)
     return as_json({"error": line}, status, headers)

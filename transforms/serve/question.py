@@ -64,20 +64,20 @@ def question(pairs: Sequence[tuple[str, str]], key: str) -> Question:
     Raises RefusedError for an unknown, repeated or missing parameter, and for one beyond its
     bounds.
     """
-    parameters = _parameters(pairs, (key, "k", "where"))
+    parameters = _check_parameters(pairs, (key, "k", "where"))
     value = parameters.get(key, "")
     if not value.strip():
         raise RefusedError(
             400, f"{key} is missing or empty; say {PARAMETERS[key]}, as in ?{key}=..."
         )
-    k = _number(parameters.get("k", ""))
+    k = _parse_number(parameters.get("k", ""))
     where = parameters.get("where", "").strip()
-    if key == "q":
-        return Question(value, None, k, where)
-    return Question(None, value, k, where)
+    return Question(value, None, k, where) if key == "q" else Question(None, value, k, where)
 
 
-def _parameters(pairs: Sequence[tuple[str, str]], allowed: Sequence[str]) -> Mapping[str, str]:
+def _check_parameters(
+    pairs: Sequence[tuple[str, str]], allowed: Sequence[str]
+) -> Mapping[str, str]:
     """Return the parameters by name."""
     parameters: dict[str, str] = {}
     for name, value in pairs:
@@ -95,7 +95,7 @@ def _parameters(pairs: Sequence[tuple[str, str]], allowed: Sequence[str]) -> Map
     return parameters
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     """Return the number of hits, the default for an empty text."""
     if not text:
         return DEFAULT_K

@@ -72,7 +72,7 @@ class Batches:
                     self._arrived.clear()
                     await self._arrived.wait()
                 await asyncio.sleep(self._waiting[0].since + GATHERED - loop.time())
-                batch = self._next_batch()
+                batch = self._take_batch()
                 self._count(len(batch))
                 answers = await loop.run_in_executor(
                     thread, self._answers, [waiting.question for waiting in batch]
@@ -80,7 +80,7 @@ class Batches:
                 for waiting, answer in zip(batch, answers, strict=True):
                     _put(waiting.answer, answer)
 
-    def _next_batch(self) -> list[_Waiting]:
+    def _take_batch(self) -> list[_Waiting]:
         """Remove the oldest questions from the queue; return those whose asker still waits."""
         size = min(MOST_TOGETHER, len(self._waiting))
         oldest = [self._waiting.popleft() for _ in range(size)]

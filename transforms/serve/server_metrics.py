@@ -44,14 +44,14 @@ class Counts:
         self._questions = Counter(
             "questions", "questions in them", namespace=NAMESPACE, registry=self._registry
         )
-        self._waiting = self._gauge("waiting_questions", "questions that wait for a batch")
-        self._rows = self._gauge("rows", "rows of the snapshot that is searched")
-        self._committed = self._gauge(
+        self._waiting = self._make_gauge("waiting_questions", "questions that wait for a batch")
+        self._rows = self._make_gauge("rows", "rows of the snapshot that is searched")
+        self._committed = self._make_gauge(
             "snapshot_timestamp_seconds", "when that snapshot was committed"
         )
-        self._follows = self._gauge("follows", "whether the last look at the store succeeded")
+        self._follows = self._make_gauge("follows", "whether the last look at the store succeeded")
 
-    def _gauge(self, name: str, meaning: str) -> Gauge:
+    def _make_gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(name, meaning, namespace=NAMESPACE, registry=self._registry)
 
     def request(self, route: str, status: int, seconds: float) -> None:

@@ -25,7 +25,7 @@ def shown(text: str, query: str) -> Shown:
     Of a long text the part with most of these words is visible at first.
     """
     if len(text) <= FOLDED:
-        return Shown(_marked(text, query), None, len(text))
+        return Shown(_mark(text, query), None, len(text))
     start = best_start(text, query, FOLDED)
     seen = text[start : start + FOLDED]
     if start:
@@ -33,10 +33,10 @@ def shown(text: str, query: str) -> Shown:
     if start + FOLDED < len(text):
         seen = f"{seen.rsplit(maxsplit=1)[0]} …"
     whole = f"{text[:MOST_TEXT]} …" if len(text) > MOST_TEXT else text
-    return Shown(_marked(seen, query), _marked(whole, query), len(text))
+    return Shown(_mark(seen, query), _mark(whole, query), len(text))
 
 
-def _marked(text: str, query: str) -> Parts:
+def _mark(text: str, query: str) -> Parts:
     """Return the text in parts; parts that are a word of the query are marked."""
     words = [word for word in words_of(query) if len(word) >= SHORTEST or not word.isascii()]
     parts = []

@@ -41,18 +41,16 @@ def page(
     which they begin otherwise.
     """
     manifest = served.manifest
-    columns: list[tuple[str, Any]] = []
-    if len(manifest.shards):
-        columns = [(field.name, field.type) for field in served.searcher.rows.columns]
-    rows = [_row(hit, form.q) for hit in hits] if hits is not None else None
-    like_row = _row(like, "") if like is not None else None
-    template = _environment().get_template("search.html")
+    fields = served.searcher.rows.columns if len(manifest.shards) else ()
+    rows = [_make_row(hit, form.q) for hit in hits] if hits is not None else None
+    like_row = _make_row(like, "") if like is not None else None
+    template = _load_environment().get_template("search.html")
     return template.render(
         base=f"{root_path}/" if root_path else "./",
         store=manifest.root,
         name=manifest.root.rstrip("/").rsplit("/")[-1],
         manifest=manifest,
-        columns=columns,
+        columns=[(field.name, field.type) for field in fields],
         examples=served.examples,
         form=form,
         k=form.k or DEFAULT_K,
@@ -67,21 +65,21 @@ def page(
 
 def style() -> str:
     """Return the style sheet: the shared one and the page's own."""
-    return _environment().get_template("style.css").render()
+    return _load_environment().get_template("style.css").render()
 
 
 @cache
-def _environment() -> "Environment":
+def _load_environment() -> "Environment":
     return environment(Path(__file__).with_name("templates"))
 
 
-def _row(row: dict[str, Any], query: str) -> dict[str, Any]:
+def _make_row(row: dict[str, Any], query: str) -> dict[str, Any]:
     """Return a row for the template: id, text, piece, rank and score, and the other values.
 
     Null values are left out of `rest`.
     """
     rest = [
-        (name, _cut(_text_of(value)))
+        (name, _show_value(value))
         for name, value in row.items()
         if name not in SHOWN and value is not None
     ]
@@ -99,14 +97,7 @@ def _row(row: dict[str, Any], query: str) -> dict[str, Any]:
     }
 
 
-def _text_of(value: Any) -> str:
-    """Return a value as filters write it, without quotes."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(json_value(value))
-
-
-def _cut(text: str) -> str:
-    if len(text) <= MOST_VALUE:
-        return text
-    return f"{text[:MOST_VALUE]} …"
+def _show_value(value: Any) -> str:
+    """Return a value as filters write it, without quotes; long ones are cut."""
+    text = str(value).lower() if isinstance(value, bool) else str(json_value(value))
+    return text if len(text) <= MOST_VALUE else f"{text[:MOST_VALUE]} …"

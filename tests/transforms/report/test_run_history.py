@@ -192,7 +192,7 @@ def test_a_report_that_cannot_be_written_fails_no_run(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("sentence_beam.transforms.report.store_report.write_file", full)
+        patch.setattr("sentence_beam.transforms.report.store_report.write_report", full)
         with caplog.at_level(logging.ERROR):
             assert night(root, 0, numbered(0, 5)).status == "committed"
     assert [record.getMessage() for record in caplog.records] == [
