@@ -31,8 +31,11 @@ report.json report.html             the counts of every run, and a page with the
 lease.json                          the run that is writing
 """
 
+import os
 import re
 
+STORE_VARIABLE = "SENTENCE_BEAM_STORE"
+DEFAULT_STORE = "store"
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
@@ -302,3 +305,8 @@ def unit(path: str) -> str:
 def stem(path: str) -> str:
     """Return `<unit>-<digest>`, which a unit's shard, sidecar and reject file share."""
     return path.rpartition("/")[2].rpartition(".")[0]
+
+
+def default_store() -> str:
+    """Return the store of a command or function that names none."""
+    return os.environ.get(STORE_VARIABLE) or DEFAULT_STORE

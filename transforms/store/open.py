@@ -17,6 +17,7 @@ from sentence_beam.transforms.base.python_names import python_names
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.corpus.given_ids import Id, ids_as_text, is_one_id
 from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.layout import default_store
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.shards.dataset import dataset_of
 from sentence_beam.transforms.store.shards.precision import Coding, kept_ranges
@@ -203,12 +204,14 @@ class Store:
         return Searcher(self.manifest, copies=READ_LISTS)
 
 
-def open_store(path: StrPath, snapshot: str | None = None) -> Store:
+def open_store(path: StrPath | None = None, snapshot: str | None = None) -> Store:
     """Open the current snapshot of a store, or the one that `snapshot` names for `named_run`.
+
+    Without a path it is the store of a command that names none.
 
     Raises OptionError if it does not exist.
     """
-    root = storage.absolute(path)
+    root = storage.absolute(default_store() if path is None else path)
     run = None if snapshot is None else named_run(root, snapshot)
     manifest = read_manifest(root, run)
     if manifest is None:
