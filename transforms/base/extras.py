@@ -22,10 +22,10 @@ def pip_line(extra: str, home: Path = _HOME) -> str:
     if Path.cwd() != home:
         constraints = str(home / CONSTRAINTS)
         package = f"{home}[{extra}]"
-    return f"{_pip()} install -c {shlex.quote(constraints)} {shlex.quote(package)}"
+    return f"{_find_pip()} install -c {shlex.quote(constraints)} {shlex.quote(package)}"
 
 
-def _pip() -> str:
+def _find_pip() -> str:
     """Return this Python's pip, which may not be the first one on the shell's path."""
     path = shutil.which("pip")
     if path is not None and os.path.dirname(path) == os.path.dirname(sys.executable):

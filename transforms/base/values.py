@@ -179,7 +179,7 @@ def root_path(text: str) -> str:
 
 def fraction(text: str) -> float:
     """Read a number from 0 to 1."""
-    return _number(text, 1, "a number from 0 to 1")
+    return _read_number(text, 1, "a number from 0 to 1")
 
 
 def few(text: str) -> float:
@@ -193,22 +193,22 @@ def few(text: str) -> float:
 
 def distance(text: str) -> float:
     """Read a cosine distance: a number from 0 to 2."""
-    return _number(text, 2, "a cosine distance, a number from 0 to 2")
+    return _read_number(text, 2, "a cosine distance, a number from 0 to 2")
 
 
 def cosine(text: str) -> float:
     """Read a cosine: a number from -1 to 1."""
-    return _number(text, 1, "a cosine, a number from -1 to 1", least=-1)
+    return _read_number(text, 1, "a cosine, a number from -1 to 1", least=-1)
 
 
 def score(text: str) -> float:
     """Read a score: any number."""
-    return _number(text, math.inf, "a number", least=-math.inf)
+    return _read_number(text, math.inf, "a number", least=-math.inf)
 
 
 def price(text: str) -> float:
     """Read an amount of money, zero or more."""
-    return _number(text, math.inf, "an amount of money (as in 1.20)")
+    return _read_number(text, math.inf, "an amount of money (as in 1.20)")
 
 
 def memory(text: str) -> str:
@@ -232,7 +232,7 @@ def memory_bytes(text: str) -> int:
 
 def milliseconds(text: str) -> float:
     """Read a span of time above zero, in milliseconds."""
-    value = _number(text, math.inf, "a number of milliseconds above zero")
+    value = _read_number(text, math.inf, "a number of milliseconds above zero")
     if value == 0:
         raise OptionError(f"{text} is not a number of milliseconds above zero")
     return value
@@ -268,12 +268,12 @@ def device(text: str) -> str:
     if re.fullmatch(r"auto|cpu|cuda(:\d+|:own)?", text) is None:
         raise OptionError(
             f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda',"
-            f" 'cuda:N', 'cuda:own'){_device_meant(text)}"
+            f" 'cuda:N', 'cuda:own'){_guess_device(text)}"
         )
     return text
 
 
-def _device_meant(text: str) -> str:
+def _guess_device(text: str) -> str:
     number = re.fullmatch(r"(?:gpu|cuda)[:.]?(\d*)|(\d+)", text.lower())
     if number is not None:
         which = number[1] or number[2]
@@ -319,13 +319,13 @@ def nearest(word: str, words: Iterable[str]) -> str | None:
     ('embed', None)
     """
     most = 2 if len(word.lstrip("-")) >= 6 else 1
-    for typos, other in sorted((_typos(word, other), other) for other in set(words)):
-        if typos <= most and _difference(word, other) not in OPPOSITES:
+    for typos, other in sorted((_count_typos(word, other), other) for other in set(words)):
+        if typos <= most and _find_differences(word, other) not in OPPOSITES:
             return other
     return None
 
 
-def _typos(a: str, b: str) -> int:
+def _count_typos(a: str, b: str) -> int:
     """Return the number of typos between two words (optimal string alignment)."""
     before: list[int] = []
     row = list(range(len(b) + 1))
@@ -341,14 +341,14 @@ def _typos(a: str, b: str) -> int:
     return row[-1]
 
 
-def _difference(a: str, b: str) -> frozenset[str]:
+def _find_differences(a: str, b: str) -> frozenset[str]:
     """Return the words in which two names differ."""
     parts = set(re.split("[-_]", a))
     others = set(re.split("[-_]", b))
     return frozenset(parts ^ others)
 
 
-def _number(text: str, most: float, what: str, least: float = 0) -> float:
+def _read_number(text: str, most: float, what: str, least: float = 0) -> float:
     try:
         value = float(text)
     except ValueError:

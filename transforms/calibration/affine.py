@@ -79,7 +79,7 @@ def fit_standardize(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     Li et al., arXiv:2011.05864, section 4.3.
     """
     _check_rows(moments, "standardize")
-    scale = _scale(moments, parameters)
+    scale = _invert_deviations(moments, parameters)
     spread = np.diag(moments.covariance())
     alive = scale > 0
     figures = {
@@ -87,7 +87,7 @@ def fit_standardize(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
         "condition": float(spread[alive].max() / spread[alive].min()),
         "explained_variance": float(spread[alive].sum() / spread.sum()),
     }
-    return Fitted({"mean": moments.mean, "scale": scale}, figures, _constant(alive))
+    return Fitted({"mean": moments.mean, "scale": scale}, figures, _warn_of_constants(alive))
 
 
 def fit_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
@@ -100,22 +100,22 @@ def fit_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     covariance = moments.covariance()
     mean = moments.mean
     if parameters["centred"] == "no":
-        directions, figures, warnings = _directions(
+        directions, figures, warnings = _find_directions(
             covariance + np.outer(mean, mean), parameters["top"]
         )
         return Fitted({"directions": directions}, figures, warnings)
-    directions, figures, warnings = _directions(covariance, parameters["top"])
+    directions, figures, warnings = _find_directions(covariance, parameters["top"])
     return Fitted({"mean": mean, "directions": directions}, figures, warnings)
 
 
 def fit_standardize_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     """Fit standardising, then the removal of the first eigenvectors of the correlation matrix."""
     _check_rows(moments, "standardize+remove-top")
-    scale = _scale(moments, parameters)
+    scale = _invert_deviations(moments, parameters)
     correlation = moments.covariance() * np.outer(scale, scale)
-    directions, figures, warnings = _directions(correlation, parameters["top"])
+    directions, figures, warnings = _find_directions(correlation, parameters["top"])
     tensors = {"mean": moments.mean, "scale": scale, "directions": directions}
-    return Fitted(tensors, figures, _constant(scale > 0) + warnings)
+    return Fitted(tensors, figures, _warn_of_constants(scale > 0) + warnings)
 
 
 def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
@@ -147,7 +147,7 @@ def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
         "explained_variance": float(variances[:width].sum() / variances.sum()),
         "floor": parameters["floor"],
     }
-    warnings = _whitening_warnings(moments, requested, width)
+    warnings = _warn_of_whitening(moments, requested, width)
     return Fitted({"mean": moments.mean, "kernel": kernel}, figures, warnings)
 
 
@@ -156,7 +156,7 @@ def _regularised(variances: np.ndarray, parameters: Mapping[str, Any]) -> np.nda
     return (1 - shrinkage) * variances + shrinkage * variances.mean() + parameters["ridge"]
 
 
-def _whitening_warnings(moments: Moments, requested: int, width: int) -> tuple[str, ...]:
+def _warn_of_whitening(moments: Moments, requested: int, width: int) -> tuple[str, ...]:
     warnings = []
     if width < requested:
         warnings.append(f"only {width} of {requested} components vary above the floor")
@@ -176,21 +176,21 @@ def _check_rows(moments: Moments, name: str) -> None:
         raise OptionError(f"{name}: all {moments.n:,} rows are equal; fit it on rows that differ")
 
 
-def _scale(moments: Moments, parameters: Mapping[str, Any]) -> np.ndarray:
+def _invert_deviations(moments: Moments, parameters: Mapping[str, Any]) -> np.ndarray:
     """Return one over each component's deviation, 0 for a constant one; float64 [p]."""
     deviations = moments.deviations(parameters["variance"] == "sample")
     alive = deviations > CONSTANT * deviations.max()
     return np.divide(1.0, deviations, out=np.zeros_like(deviations), where=alive)
 
 
-def _constant(alive: np.ndarray) -> tuple[str, ...]:
+def _warn_of_constants(alive: np.ndarray) -> tuple[str, ...]:
     constant = int((~alive).sum())
     if not constant:
         return ()
     return (f"{constant} of {len(alive)} components are constant and become 0",)
 
 
-def _directions(
+def _find_directions(
     matrix: np.ndarray, requested: int
 ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
     """Return the first eigenvectors [D, p] of a second moment, figures of the rest, and warnings.

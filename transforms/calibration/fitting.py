@@ -59,8 +59,8 @@ def fit_calibration(
     shown = sample[:SHOWN_ROWS]
     calibrated = calibration.apply(shown)
     before = Shape.from_rows(shown, moments.covariance())
-    after = Shape.from_rows(calibrated, _covariance_after(spec, fitted, moments, calibrated))
-    info = {**calibration.info, "summary": _summary(fitted, before, after, len(shown))}
+    after = Shape.from_rows(calibrated, _find_covariance(spec, fitted, moments, calibrated))
+    info = {**calibration.info, "summary": _summarise(fitted, before, after, len(shown))}
     return Outcome(Calibration(info, calibration.tensors), before, after)
 
 
@@ -94,7 +94,7 @@ def _output_width(fitted: Fitted, width: int) -> int:
     return width
 
 
-def _covariance_after(
+def _find_covariance(
     spec: CalibrationSpec, fitted: Fitted, moments: Moments, calibrated: np.ndarray
 ) -> np.ndarray:
     """Return the covariance of calibrated vectors: exact for an affine map, else of the sample."""
@@ -104,16 +104,19 @@ def _covariance_after(
     return matrix.T @ moments.covariance() @ matrix
 
 
-def _summary(fitted: Fitted, before: Shape, after: Shape, rows: int) -> dict[str, Any]:
+def _summarise(fitted: Fitted, before: Shape, after: Shape, rows: int) -> dict[str, Any]:
     cosine = {"before": before.mean_cosine, "after": after.mean_cosine, "rows": rows}
     return {
         **fitted.figures,
-        "spectrum": {"before": _extent(before.spectrum), "after": _extent(after.spectrum)},
+        "spectrum": {
+            "before": _summarise_spectrum(before.spectrum),
+            "after": _summarise_spectrum(after.spectrum),
+        },
         "mean_cosine": cosine,
         "warnings": list(fitted.warnings),
     }
 
 
-def _extent(spectrum: tuple[float, ...]) -> dict[str, float]:
+def _summarise_spectrum(spectrum: tuple[float, ...]) -> dict[str, float]:
     median = spectrum[len(spectrum) // 2]
     return {"largest": spectrum[0], "median": median, "smallest": spectrum[-1]}

@@ -96,7 +96,7 @@ def initialise(parameters: FlowParameters, rows: Tensor) -> dict[str, Tensor]:
         tensors[f"{at}w3"] = torch.zeros(width, half, dtype=torch.float64)
         tensors[f"{at}shift3"], tensors[f"{at}logs3"] = torch.zeros(2, half, dtype=torch.float64)
         # with w3 = 0 the coupling adds nothing yet: the step is its actnorm and its permutation
-        x = permute(tensors, at, _normalised(x, tensors[f"{at}shift"], tensors[f"{at}logs"]))
+        x = permute(tensors, at, _normalise(x, tensors[f"{at}shift"], tensors[f"{at}logs"]))
         live = permute(tensors, at, live)
         _initialise_coupling(tensors, at, parameters, x[:, :half])
     return tensors
@@ -111,7 +111,7 @@ def _initialise_coupling(
         shift, logs = actnorm(y, varies(y))
         tensors[f"{at}shift{layer}"] = shift
         tensors[f"{at}logs{layer}"] = logs
-        hidden = _normalised(y, shift, logs).relu()
+        hidden = _normalise(y, shift, logs).relu()
 
 
 def varies(x: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def actnorm(x: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
     return shift, -(deviation + _SMALLEST_DEVIATION).log() / 3
 
 
-def _normalised(x: Tensor, shift: Tensor, logs: Tensor) -> Tensor:
+def _normalise(x: Tensor, shift: Tensor, logs: Tensor) -> Tensor:
     return (x + shift) * log_scales(logs).exp()
 
 
@@ -165,7 +165,7 @@ class Training:
         flat = torch.cat([self.initial[name].reshape(-1) for name in self.shapes])
         self.flat = flat.to(self.device, self.dtype).requires_grad_()
         self._logs = sum(math.prod(shape) for name, shape in self.shapes.items() if ".logs" in name)
-        self.live = self._live()
+        self.live = self._mark_live()
         self.dim = int(self.initial["live"].sum())
         self._fixed = {
             name: value.to(self.device)
@@ -175,7 +175,7 @@ class Training:
         self._mean = torch.zeros_like(flat.to(self.flat))
         self._square = torch.zeros_like(flat.to(self.flat))
 
-    def _live(self) -> Tensor:
+    def _mark_live(self) -> Tensor:
         """Return 1 for each step's log-scale that counts in the log-determinant, in their order."""
         live = self.initial["live"].to(self.dtype)
         level = 0
@@ -247,13 +247,13 @@ def train(
     if epochs:
         steps = max(steps, 1)
     marks = {round(steps * look / _LOOKS) for look in range(1, _LOOKS + 1)}
-    before = _held_out_loss(training, held_out, 0)
+    before = _measure_loss(training, held_out, 0)
     curve: list[dict[str, Any]] = [{"step": 0, "train": None, "held_out": before}]
     losses: list[Tensor] = []
-    for step, chosen in enumerate(_batches(training, len(rows), batch, steps), start=1):
+    for step, chosen in enumerate(_draw_batches(training, len(rows), batch, steps), start=1):
         losses.append(training.step(rows[chosen]))
         if step in marks:
-            after = _held_out_loss(training, held_out, step)
+            after = _measure_loss(training, held_out, step)
             mean = float(torch.stack(losses).mean())
             curve.append({"step": step, "train": mean, "held_out": after})
             losses.clear()
@@ -270,7 +270,7 @@ def train(
     }
 
 
-def _batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[Tensor]:
+def _draw_batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[Tensor]:
     """Yield the rows of each step: each epoch in a new order, without an incomplete last batch."""
     random = np.random.default_rng([training.parameters.seed, 1])
     each = rows // batch
@@ -281,7 +281,7 @@ def _batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[
         yield order[at : at + batch]
 
 
-def _held_out_loss(training: Training, held_out: Tensor, step: int) -> float:
+def _measure_loss(training: Training, held_out: Tensor, step: int) -> float:
     with torch.no_grad():
         total = sum(float(training.loss(part)) * len(part) for part in held_out.split(1024))
     loss = total / len(held_out)

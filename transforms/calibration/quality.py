@@ -103,7 +103,7 @@ def uniformity(vectors: np.ndarray, seed: int = 0) -> tuple[float, float]:
     if len(rows) < 2:
         return math.nan, 0.0
     if len(rows) > EXACT_UNIFORMITY_ROWS:
-        return _sampled_uniformity(rows, np.random.default_rng(seed))
+        return _sample_uniformity(rows, np.random.default_rng(seed))
     total = 0.0
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
@@ -112,7 +112,7 @@ def uniformity(vectors: np.ndarray, seed: int = 0) -> tuple[float, float]:
     return math.log(total / (len(rows) * (len(rows) - 1) / 2)), 0.0
 
 
-def _sampled_uniformity(rows: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
+def _sample_uniformity(rows: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
     total = 0.0
     squares = 0.0
     pairs = 0
