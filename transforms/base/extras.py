@@ -17,12 +17,9 @@ def pip_line(extra: str, home: Path = _HOME) -> str:
     """
     if not (home / CONSTRAINTS).is_file():
         return f"pip install -c {CONSTRAINTS} '.[{extra}]' in a clone of sentence-beam"
-    constraints = CONSTRAINTS
-    package = f".[{extra}]"
-    if Path.cwd() != home:
-        constraints = str(home / CONSTRAINTS)
-        package = f"{home}[{extra}]"
-    return f"{_find_pip()} install -c {shlex.quote(constraints)} {shlex.quote(package)}"
+    folder = Path() if Path.cwd() == home else home
+    constraints = shlex.quote(str(folder / CONSTRAINTS))
+    return f"{_find_pip()} install -c {constraints} {shlex.quote(f'{folder}[{extra}]')}"
 
 
 def _find_pip() -> str:

@@ -53,10 +53,7 @@ record = _make_reader(dict, "an object")
 def count(value: Any, where: str, most: int = MOST) -> int:
     """Read a whole number from 0 to `most`."""
     if type(value) is not int or not 0 <= value <= most:
-        wanted = "a count"
-        if most != MOST:
-            wanted += f" of at most {most}"
-        fail(where, wanted)
+        fail(where, "a count" if most == MOST else f"a count of at most {most}")
     return value
 
 
@@ -224,12 +221,11 @@ class JsonEntry:
         """Return the entry as JSON."""
         kind: Any = type(self)
         sparse = _find_sparse(kind)
-        values = {}
-        for name, (_, default) in _find_readers(kind).items():
-            value = getattr(self, name)
-            if name not in sparse or value != default:
-                values[name] = _as_json(value)
-        return values
+        return {
+            name: _as_json(getattr(self, name))
+            for name, (_, default) in _find_readers(kind).items()
+            if name not in sparse or getattr(self, name) != default
+        }
 
 
 def _as_json(value: Any) -> Any:

@@ -70,15 +70,11 @@ def _replace_times(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataTy
 
 
 def _move_to_utc(kind: pa.DataType) -> pa.DataType:
-    if types.is_timestamp(kind) and kind.tz:
-        return pa.timestamp(kind.unit, "UTC")
-    return kind
+    return pa.timestamp(kind.unit, "UTC") if types.is_timestamp(kind) and kind.tz else kind
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:
-    if types.is_duration(kind):
-        return pa.int64()
-    return pa.string()
+    return pa.int64() if types.is_duration(kind) else pa.string()
 
 
 def _write_iso_times(value: Any, kind: pa.DataType) -> Any:

@@ -66,11 +66,9 @@ def stage(what: str, total: int = 0, things: str = "") -> Iterator[None]:
     global _state, _ended
     before = _state
     with _lock:
-        since = time.monotonic()
-        done = 0
-        if (_ended.stage, _ended.total) == (what, total):
-            since = _ended.since
-            done = _ended.done
+        continues = (_ended.stage, _ended.total) == (what, total)
+        since = _ended.since if continues else time.monotonic()
+        done = _ended.done if continues else 0
         _state = replace(
             _state, stage=what, since=since, done=done, total=total, things=things, message=""
         )

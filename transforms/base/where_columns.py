@@ -115,11 +115,8 @@ class FilterColumn(NamedTuple):
 
     def among(self, values: list[pa.Scalar]) -> pc.Expression:
         """Return whether the column is one of some values of `literal`, null if it is null."""
-        same = []
-        for value in values:
-            cast = _cast(value, self.kind)
-            if cast is not None:
-                same.append(cast)
+        cast = (_cast(value, self.kind) for value in values)
+        same = [value for value in cast if value is not None]
         return self.compare(eq, values[0]) | self.compared.isin(pa.array(same, self.kind))
 
     def like(self, pattern: pa.Scalar) -> pc.Expression:
@@ -137,9 +134,7 @@ class FilterColumn(NamedTuple):
         Raises OptionError if the column is not a list, or the literal is of another type.
         """
         if not _is_list(self.kind):
-            hint = "LIKE '%...%' looks into text"
-            if not self.is_text:
-                hint = f"say {self.name} = {text}"
+            hint = "LIKE '%...%' looks into text" if self.is_text else f"say {self.name} = {text}"
             raise self.schema.error(f"{self.name} is {self.kind} and no list; {hint}")
         value_type = self.kind.value_type
         values = FilterColumn(self.name, value_type, self.value, self.compared, self.schema)

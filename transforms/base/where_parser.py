@@ -181,9 +181,7 @@ class FilterParser:
     def _parse_null_test(self, column: FilterColumn) -> pc.Expression:
         is_negated = self._take("NOT")
         self._expect("NULL")
-        if is_negated:
-            return column.value.is_valid()
-        return column.value.is_null()
+        return column.value.is_valid() if is_negated else column.value.is_null()
 
     @property
     def _is_membership(self) -> bool:

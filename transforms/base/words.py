@@ -49,9 +49,7 @@ def best_start(text: str, query: str, room: int) -> int:
         return 0
     start = max(0, min(first - (room - (stop - first)) // 2, len(text) - room + 2))
     blank = text.find(" ", start, first)
-    if start and blank >= 0:
-        return blank + 1
-    return start
+    return blank + 1 if start and blank >= 0 else start
 
 
 def _find_best_part(text: str, words: list[str], room: int) -> tuple[int, int]:
