@@ -97,15 +97,13 @@ def fit_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     vectors of the uncentred rows, and the mean is kept (Arora et al. 2017).
     """
     _check_rows(moments, "remove-top")
-    covariance = moments.covariance()
-    mean = moments.mean
-    if parameters["centred"] == "no":
-        directions, figures, warnings = _find_directions(
-            covariance + np.outer(mean, mean), parameters["top"]
-        )
-        return Fitted({"directions": directions}, figures, warnings)
-    directions, figures, warnings = _find_directions(covariance, parameters["top"])
-    return Fitted({"mean": mean, "directions": directions}, figures, warnings)
+    is_centred = parameters["centred"] == "yes"
+    second_moment = moments.covariance()
+    if not is_centred:
+        second_moment += np.outer(moments.mean, moments.mean)
+    directions, figures, warnings = _find_directions(second_moment, parameters["top"])
+    mean = {"mean": moments.mean} if is_centred else {}
+    return Fitted({**mean, "directions": directions}, figures, warnings)
 
 
 def fit_standardize_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
@@ -133,9 +131,10 @@ def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
             f"give 1 to {moments.width}"
         )
     variances, vectors = eigen(moments.covariance(parameters["covariance"] == "sample"))
-    values = _regularised(variances, parameters)
+    shrinkage, ridge = parameters["shrinkage"], parameters["ridge"]
+    values = (1 - shrinkage) * variances + shrinkage * variances.mean() + ridge
     usable = int((values > parameters["floor"] * values[0]).sum())
-    if not parameters["shrinkage"] and not parameters["ridge"]:
+    if not shrinkage and not ridge:
         usable = min(usable, moments.n - 1)
     width = min(requested, usable)
     kernel = vectors[:, :width] / np.sqrt(values[:width])
@@ -149,11 +148,6 @@ def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     }
     warnings = _warn_of_whitening(moments, requested, width)
     return Fitted({"mean": moments.mean, "kernel": kernel}, figures, warnings)
-
-
-def _regularised(variances: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    shrinkage = parameters["shrinkage"]
-    return (1 - shrinkage) * variances + shrinkage * variances.mean() + parameters["ridge"]
 
 
 def _warn_of_whitening(moments: Moments, requested: int, width: int) -> tuple[str, ...]:
@@ -185,9 +179,8 @@ def _invert_deviations(moments: Moments, parameters: Mapping[str, Any]) -> np.nd
 
 def _warn_of_constants(alive: np.ndarray) -> tuple[str, ...]:
     constant = int((~alive).sum())
-    if not constant:
-        return ()
-    return (f"{constant} of {len(alive)} components are constant and become 0",)
+    warning = f"{constant} of {len(alive)} components are constant and become 0"
+    return (warning,) if constant else ()
 
 
 def _find_directions(

@@ -4,11 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from sentence_beam.transforms.space.spec_options import (
-    Grammar,
-    Option,
-    Value,
-)
+from sentence_beam.transforms.space.spec_options import Grammar, Option, Value
 
 _VARIANCE = Option(("population", "sample"), "population")
 
@@ -83,12 +79,9 @@ def parse_calibration(text: str) -> CalibrationSpec:
     parts = re.split(r"\+(?=[a-z])", text)
     name = "+".join(part.partition(":")[0] for part in parts)
     GRAMMAR.check_name(name)
-    schema = CALIBRATIONS[name]
     of_parts = replace(GRAMMAR, names={part: _list_keys(name, part) for part in name.split("+")})
-    values: dict[str, Value] = {}
-    for key, option in schema.items():
-        if option.default is not None:
-            values[key] = option.default
+    options = CALIBRATIONS[name].items()
+    values = {key: option.default for key, option in options if option.default is not None}
     for part in parts:
         values |= of_parts.read(part.removesuffix(":"))[1]
     return CalibrationSpec(name, values)

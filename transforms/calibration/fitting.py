@@ -54,7 +54,9 @@ def fit_calibration(
         fitted = fit_affine(spec, moments, narrow)
     else:
         fitted = _fit_flow(spec, sample, moments, progress)
-    widths = (moments.width, _output_width(fitted, moments.width))
+    kernel = fitted.tensors.get("kernel")
+    output_width = moments.width if kernel is None else kernel.shape[1]
+    widths = (moments.width, output_width)
     calibration = Calibration.make(spec, fitted.tensors, widths, fitted_on, {})
     shown = sample[:SHOWN_ROWS]
     calibrated = calibration.apply(shown)
@@ -86,12 +88,6 @@ def _fit_flow(
         constant = int((~live).sum())
         warnings.append(f"{constant} of {len(live)} components are constant and stay near 0")
     return Fitted(tensors, figures, tuple(warnings))
-
-
-def _output_width(fitted: Fitted, width: int) -> int:
-    if "kernel" in fitted.tensors:
-        return fitted.tensors["kernel"].shape[1]
-    return width
 
 
 def _find_covariance(

@@ -38,7 +38,6 @@ def fit_flow(
     sample: np.ndarray,
     parameters: FlowParameters,
     progress: Progress | None = None,
-    device: str = "auto",
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Fit a flow to a sample; return its tensors (float32) and the history of the fit.
 
@@ -56,11 +55,10 @@ def fit_flow(
             "and thousands to be of use; standardize and whitening need fewer"
         )
     held_out = min(MAX_HELD_OUT_ROWS, round(HELD_OUT * len(sample)))
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows = torch.from_numpy(sample).to(device)
     initial = initialise(parameters, rows[held_out:][:INITIAL_ROWS].cpu())
-    training = Training(parameters, initial, torch.device(device))
+    training = Training(parameters, initial, device)
     with one_core():
         history = train(training, rows[held_out:], rows[:held_out], progress)
     return training.tensors(), history
@@ -117,9 +115,8 @@ def _initialise_coupling(
 def varies(x: Tensor) -> Tensor:
     """Return which components of the rows vary by more than rounding, bool [C]."""
     deviation = x.std(dim=0, correction=0)
-    typical = deviation.new_zeros(())
-    if (deviation > 0).any():
-        typical = deviation[deviation > 0].median()
+    above = deviation[deviation > 0]
+    typical = above.median() if len(above) else deviation.new_zeros(())
     return ~(deviation <= _NOISE * torch.maximum(typical, x.mean(dim=0).abs()))
 
 
@@ -131,9 +128,7 @@ def actnorm(x: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
     """
     shift = -x.mean(dim=0)
     deviation = (x + shift).square().mean(dim=0).sqrt()
-    typical = deviation.new_ones(())
-    if live.any():
-        typical = deviation[live].median()
+    typical = deviation[live].median() if live.any() else deviation.new_ones(())
     deviation = torch.where(live, deviation.clamp(min=_DEVIATION_FLOOR * typical), typical)
     return shift, -(deviation + _SMALLEST_DEVIATION).log() / 3
 
@@ -172,8 +167,8 @@ class Training:
             for name, value in self.initial.items()
             if name.endswith("order")
         }
-        self._mean = torch.zeros_like(flat.to(self.flat))
-        self._square = torch.zeros_like(flat.to(self.flat))
+        self._mean = torch.zeros_like(self.flat)
+        self._square = torch.zeros_like(self.flat)
 
     def _mark_live(self) -> Tensor:
         """Return 1 for each step's log-scale that counts in the log-determinant, in their order."""
@@ -286,8 +281,7 @@ def _measure_loss(training: Training, held_out: Tensor, step: int) -> float:
         total = sum(float(training.loss(part)) * len(part) for part in held_out.split(1024))
     loss = total / len(held_out)
     if not math.isfinite(loss):
-        mend = "the vectors are not finite or too long"
-        if step:
-            mend = f"say a lower lr than {training.parameters.lr:g}"
+        lower = f"say a lower lr than {training.parameters.lr:g}"
+        mend = lower if step else "the vectors are not finite or too long"
         raise SentenceBeamError(f"flow: the loss is not finite after {step} steps; {mend}")
     return loss
