@@ -79,9 +79,7 @@ def _build_part(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler
 
 def _read_layer(part: PoolerPart, shape: ModelShape) -> int:
     layer = dict(part.options).get("layer", "last")
-    if layer == "last":
-        return shape.layers
-    return int(layer)
+    return shape.layers if layer == "last" else int(layer)
 
 
 def _read_count(part: PoolerPart) -> str:
@@ -93,9 +91,8 @@ def _build_one_layer(kind: Callable[..., Pooler]) -> Callable[[PoolerPart, Model
 
 
 def _build_weighted_mean(part: PoolerPart, shape: ModelShape) -> Pooler:
-    return WeightedMean(
-        _read_layer(part, shape), shape.hidden, _read_count(part), str(part.option("rank"))
-    )
+    rank = str(part.option("rank"))
+    return WeightedMean(_read_layer(part, shape), shape.hidden, _read_count(part), rank)
 
 
 def _build_static(part: PoolerPart, shape: ModelShape) -> Pooler:
@@ -140,9 +137,8 @@ def _build_prompt(part: PoolerPart, shape: ModelShape) -> Pooler:
 
 
 def _build_tfidf(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
-    idf = inverse_frequencies(
-        _find_table(part, lexicon), str(part.option("idf")), str(part.option("unseen"))
-    )
+    table = _find_table(part, lexicon)
+    idf = inverse_frequencies(table, str(part.option("idf")), str(part.option("unseen")))
     return TfIdf(
         idf,
         (0, shape.layers),
@@ -177,9 +173,8 @@ def _build_remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) 
         dropped |= np.array([is_sign(piece) for piece in pieces], dtype=bool)
     if part.option("case") == "drop":
         dropped |= np.array([has_capitals(piece) for piece in pieces], dtype=bool)
-    inside = np.zeros(len(pieces), dtype=bool)
-    if part.option("subwords") == "remove":
-        inside = word_insides(pieces)
+    removes_insides = part.option("subwords") == "remove"
+    inside = word_insides(pieces) if removes_insides else np.zeros(len(pieces), dtype=bool)
     return RemoveBiases(torch.from_numpy(dropped), torch.from_numpy(inside), shape.embedding)
 
 

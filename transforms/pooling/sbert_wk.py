@@ -53,9 +53,7 @@ class SbertWk:
 
     @property
     def _first(self) -> int:
-        if self.importance == "selected":
-            return self.start
-        return 0
+        return self.start if self.importance == "selected" else 0
 
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)

@@ -43,9 +43,11 @@ class TfIdf:
     def __call__(self, states: TokenStates) -> Pooled:
         # Weights depend only on the token ids, which are in main memory.
         device = states.device
+        if states.special is None:
+            raise ValueError("tfidf needs TokenStates.special")
         counted = count_in_memory(states, self.count)
-        idf = self._idf(states, counted)
         ids = states.token_ids[counted.index]
+        idf = self.idf[ids].masked_fill(states.special[counted.index], 0)
         weights = idf * _count_occurrences(ids, counted) if self.weight == "tf-idf" else idf
         total = counted.totals(weights)
         weak = total <= 1e-12
@@ -54,17 +56,10 @@ class TfIdf:
         if divisor is not None:
             vectors = vectors / to_device(divisor, device).unsqueeze(1)
         if bool(weak.any()):
-            weak_rows = to_device(weak, device).unsqueeze(1)
-            vectors = torch.where(weak_rows, self._plain(states), vectors)
+            plain = count_kept(states, states.keep & ~states.special).to(device)
+            means = weighted_sum(states, self.layers, plain, 1 / plain.lengths[plain.sentences])
+            vectors = torch.where(to_device(weak, device).unsqueeze(1), means, vectors)
         return graded(vectors, to_device(counted.fallback | weak, device))
-
-    def _idf(self, states: TokenStates, counted: CountedTokens) -> Tensor:
-        idf = self.idf[states.token_ids[counted.index]]
-        return idf.masked_fill(_special(states)[counted.index], 0)
-
-    def _plain(self, states: TokenStates) -> Tensor:
-        counted = count_kept(states, states.keep & ~_special(states)).to(states.device)
-        return weighted_sum(states, self.layers, counted, 1 / counted.lengths[counted.sentences])
 
 
 def inverse_frequencies(
@@ -106,9 +101,3 @@ def _number_terms(ids: Tensor, counted: CountedTokens) -> tuple[Tensor, int]:
     """Return sentence * size + id [M] int64 of each counted token, and the size."""
     size = int(ids.max()) + 1 if ids.numel() else 1
     return counted.sentences * size + ids, size
-
-
-def _special(states: TokenStates) -> Tensor:
-    if states.special is None:
-        raise ValueError("tfidf needs TokenStates.special")
-    return states.special

@@ -65,12 +65,8 @@ class TokenStatistics:
                 "token statistics of another method, tokenizer or vocabulary cannot be added; fit "
                 "them again"
             )
-        return TokenStatistics(
-            self.method,
-            self.tokenizer,
-            self.documents + other.documents,
-            self.counts + other.counts,
-        )
+        documents = self.documents + other.documents
+        return TokenStatistics(self.method, self.tokenizer, documents, self.counts + other.counts)
 
     @property
     def digest(self) -> str:
