@@ -17,7 +17,6 @@ from typing import Annotated, Any, NoReturn, Self, Union, get_args, get_origin, 
 Reader = Callable[[Any, str], Any]
 
 MOST = 1 << 53  # every reader of JSON has whole numbers up to this exactly
-_HEX = re.compile(r"[0-9a-f]+")
 BESIDE = {"beside": True}  # metadata of a field that is not in the JSON
 SPARSE = {"sparse": True}  # metadata of a field that is omitted if it has its default
 
@@ -99,11 +98,7 @@ def matching(pattern: str, wanted: str) -> Reader:
     return read
 
 
-def hex_digest(value: Any, where: str) -> str:
-    """Read a digest in hex, which may be part of paths."""
-    if not isinstance(value, str) or _HEX.fullmatch(value) is None:
-        fail(where, "a digest in hex")
-    return value
+hex_digest = matching("[0-9a-f]+", "a digest in hex")  # which may be part of paths
 
 
 def one_of(*values: str) -> Reader:
@@ -137,9 +132,7 @@ def dataclass_of(kind: Any, value: Any, where: str = "") -> Any:
     Raises ValueError naming, below `where`, a field that is missing or of another type.
     """
     values = _read_fields(kind, value, where)
-    if hasattr(kind, "from_json"):
-        return kind.from_json(value)
-    return kind(**values)
+    return kind.from_json(value) if hasattr(kind, "from_json") else kind(**values)
 
 
 def _read_fields(kind: type, value: Any, where: str) -> dict[str, Any]:

@@ -56,9 +56,8 @@ def affine_map(tensors: Tensors, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix float64 [p, dim] and offset [dim] of the map `rows @ matrix + offset`."""
     linear = {name: tensor for name, tensor in tensors.items() if name != "mean"}
     matrix = apply_affine(linear, np.eye(width))
-    if "mean" not in tensors:
-        return matrix, np.zeros(matrix.shape[1])
-    return matrix, -tensors["mean"] @ matrix
+    offset = -tensors["mean"] @ matrix if "mean" in tensors else np.zeros(matrix.shape[1])
+    return matrix, offset
 
 
 def eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -29,9 +29,7 @@ def pearson(a: np.ndarray, b: np.ndarray) -> float:
     a = a - a.mean()
     b = b - b.mean()
     scale = math.sqrt(float(a @ a) * float(b @ b))
-    if not scale > 0:
-        return math.nan
-    return float(a @ b) / scale
+    return float(a @ b) / scale if scale > 0 else math.nan
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:

@@ -65,9 +65,7 @@ def build_pooler(spec: PoolerSpec, shape: ModelShape, lexicon: Lexicon | None = 
         )
     lexicon = lexicon or Lexicon()
     built = tuple(_build_part(part, shape, lexicon) for part in spec.parts)
-    if len(built) == 1:
-        return built[0]
-    return Concat(built, spec.dim(shape.hidden, shape.embedding))
+    return built[0] if len(built) == 1 else Concat(built, spec.dim(shape.hidden, shape.embedding))
 
 
 def _build_part(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
