@@ -41,12 +41,15 @@ _ended = Progress()  # the state when the last stage ended
 
 def clear() -> None:
     """Reset all counts; no tokens are expected."""
-    _begin(Progress(since=time.monotonic()))
+    planned(0)
 
 
 def planned(tokens: int) -> None:
     """Reset all counts; expect some tokens."""
-    _begin(Progress(expected=tokens, since=time.monotonic()))
+    global _state, _ended
+    with _lock:
+        _state = Progress(expected=tokens, since=time.monotonic())
+        _ended = Progress()
 
 
 def advance(rows: int, tokens: int) -> None:
@@ -117,10 +120,3 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-
-
-def _begin(state: Progress) -> None:
-    global _state, _ended
-    with _lock:
-        _state = state
-        _ended = Progress()
