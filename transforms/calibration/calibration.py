@@ -67,11 +67,7 @@ class Calibration:
             "dim": widths[1],
             "tensors": tensors_digest(tensors),
         }
-        info |= {
-            "digest": _hash_deciding(info),
-            "fitted_on": dict(fitted_on),
-            "summary": dict(summary),
-        }
+        info |= {"digest": _digest(info), "fitted_on": dict(fitted_on), "summary": dict(summary)}
         return cls(info, tensors)
 
     @property
@@ -179,7 +175,7 @@ def parse_info(data: bytes, name: str) -> dict[str, Any]:
         fitted_on = dict(info["fitted_on"])
         checksum = fitted_on.pop(CHECKSUM)
         info = {**info, "fitted_on": fitted_on}
-        if info["digest"] != _hash_deciding(info) or checksum != _hash_all(info):
+        if info["digest"] != _digest(info) or checksum != _hash_all(info):
             raise ValueError("its digest is another")
         FittedMoments.from_info(info)
     return info
@@ -215,5 +211,5 @@ def _hash_all(info: Mapping[str, Any]) -> str:
     return sha256_text(canonical_json(dict(info)))
 
 
-def _hash_deciding(info: Mapping[str, Any]) -> str:
+def _digest(info: Mapping[str, Any]) -> str:
     return sha256_text(canonical_json({key: info[key] for key in _DECIDING}))

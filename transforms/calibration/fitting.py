@@ -104,15 +104,12 @@ def _summarise(fitted: Fitted, before: Shape, after: Shape, rows: int) -> dict[s
     cosine = {"before": before.mean_cosine, "after": after.mean_cosine, "rows": rows}
     return {
         **fitted.figures,
-        "spectrum": {
-            "before": _summarise_spectrum(before.spectrum),
-            "after": _summarise_spectrum(after.spectrum),
-        },
+        "spectrum": {"before": _measure(before.spectrum), "after": _measure(after.spectrum)},
         "mean_cosine": cosine,
         "warnings": list(fitted.warnings),
     }
 
 
-def _summarise_spectrum(spectrum: tuple[float, ...]) -> dict[str, float]:
+def _measure(spectrum: tuple[float, ...]) -> dict[str, float]:
     median = spectrum[len(spectrum) // 2]
     return {"largest": spectrum[0], "median": median, "smallest": spectrum[-1]}

@@ -39,17 +39,13 @@ class Glob:
             )
         self._folder = len(folder_of(self.literal))
         try:
-            ways = [
-                way
-                for spread in _spell_out(pattern)
-                for way in _spell_out_any_folders(spread.split("/"))
-            ]
-            unwritten = _refuse_unwritten(hidden, marked)
+            ways = [way for spread in _spell_out(pattern) for way in _deepen(spread.split("/"))]
+            unwritten = _list_unwritten(hidden, marked)
             self._names = re.compile(
-                "|".join(_translate_path(way, unwritten) for way in ways), re.DOTALL
+                "|".join(_write_path(way, unwritten) for way in ways), re.DOTALL
             )
             above = dict.fromkeys(
-                folder for way in ways for folder in _translate_folders(way, unwritten)
+                folder for way in ways for folder in _write_folders(way, unwritten)
             )
             self._above = re.compile("|".join(above), re.DOTALL)
         except (re.error, RecursionError, OverflowError) as error:
@@ -170,7 +166,7 @@ def _spell_out(pattern: str) -> list[str]:
     return [head + middle + tail for middle in middles for tail in tails]
 
 
-def _spell_out_any_folders(names: list[str]) -> list[list[str]]:
+def _deepen(names: list[str]) -> list[list[str]]:
     """Spell out each `**` inside a name of a path: as `*`, and as `*/**/*`."""
     ways: list[list[str]] = [[]]
     for name in names:
@@ -183,10 +179,7 @@ def _spell_out_any_folders(names: list[str]) -> list[list[str]]:
         else:
             head = "".join(pieces[: deep[0]])
             rest = "*" + "".join(pieces[deep[0] + 1 :])
-            spelled = [
-                *_spell_out_any_folders([head + rest]),
-                *_spell_out_any_folders([head + "*", ANY_FOLDERS, rest]),
-            ]
+            spelled = [*_deepen([head + rest]), *_deepen([head + "*", ANY_FOLDERS, rest])]
             ways = [[*way, *more] for way in ways for more in spelled]
         if len(ways) > MOST_WAYS:
             raise OptionError(
@@ -200,7 +193,7 @@ def _append_any_folders(way: list[str]) -> list[str]:
     return way if way[-1:] == [ANY_FOLDERS] else [*way, ANY_FOLDERS]
 
 
-def _refuse_unwritten(hidden: bool, marked: bool) -> dict[str, str]:
+def _list_unwritten(hidden: bool, marked: bool) -> dict[str, str]:
     """Return the first characters that a pattern has to write itself.
 
     Each has the regular expression that refuses names which begin with it.
@@ -213,29 +206,29 @@ def _refuse_unwritten(hidden: bool, marked: bool) -> dict[str, str]:
     return refused
 
 
-def _translate_path(names: list[str], unwritten: dict[str, str]) -> str:
+def _write_path(names: list[str], unwritten: dict[str, str]) -> str:
     """Return the regular expression of a path's names; `**` at the end is every file below."""
     above, last = names[:-1], names[-1]
     if last == ANY_FOLDERS:
         above, last = names, "*"
-    folders = "".join(_translate_folder(name, unwritten) for name in above)
-    return folders + _translate_name(last, unwritten)
+    folders = "".join(_write_folder(name, unwritten) for name in above)
+    return folders + _write_name(last, unwritten)
 
 
-def _translate_folders(names: list[str], unwritten: dict[str, str]) -> list[str]:
+def _write_folders(names: list[str], unwritten: dict[str, str]) -> list[str]:
     """Return the regular expressions of the folders, with final slashes, on the way to a path."""
     above = names if names[-1] == ANY_FOLDERS else names[:-1]
-    parts = [_translate_folder(name, unwritten) for name in above]
+    parts = [_write_folder(name, unwritten) for name in above]
     return ["".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
-def _translate_folder(name: str, unwritten: dict[str, str]) -> str:
+def _write_folder(name: str, unwritten: dict[str, str]) -> str:
     if name == ANY_FOLDERS:
-        return f"(?:{_translate_name('*', unwritten)}/)*"
-    return _translate_name(name, unwritten) + "/"
+        return f"(?:{_write_name('*', unwritten)}/)*"
+    return _write_name(name, unwritten) + "/"
 
 
-def _translate_name(name: str, unwritten: dict[str, str]) -> str:
+def _write_name(name: str, unwritten: dict[str, str]) -> str:
     """Return the regular expression of one name."""
     expression = "".join(map(_translate, _cut(name)))
     if WILDCARD.search(name) is None:
@@ -253,11 +246,11 @@ def _translate(piece: str) -> str:
     if len(piece) == 1:
         return re.escape(piece)
     if piece[1] == "!":
-        return f"[^/{_translate_ranges(piece[2:-1], piece)}]"
-    return f"[{_translate_ranges(piece[1:-1], piece)}]"
+        return f"[^/{_write_ranges(piece[2:-1], piece)}]"
+    return f"[{_write_ranges(piece[1:-1], piece)}]"
 
 
-def _translate_ranges(among: str, piece: str) -> str:
+def _write_ranges(among: str, piece: str) -> str:
     """Return the characters and ranges of a set, escaped. Raises re.error for an empty range."""
     ranges = ""
     place = 0
