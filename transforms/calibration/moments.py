@@ -56,11 +56,11 @@ class Moments:
 
     def covariance(self, sample: bool = False) -> np.ndarray:
         """Return the covariance float64 [d, d]: over n, or n - 1 for the `sample` covariance."""
-        return self.m2 / self._divisor(sample)
+        return self.m2 / self._choose_divisor(sample)
 
     def deviations(self, sample: bool = False) -> np.ndarray:
         """Return the standard deviation of each component, float64 [d]."""
-        return np.sqrt(np.diag(self.m2) / self._divisor(sample))
+        return np.sqrt(np.diag(self.m2) / self._choose_divisor(sample))
 
-    def _divisor(self, sample: bool) -> int:
+    def _choose_divisor(self, sample: bool) -> int:
         return self.n - 1 if sample else self.n
