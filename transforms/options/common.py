@@ -23,9 +23,7 @@ NEIGHBOURS = 10  # rows for each query, or pairs
 
 def calibration(text: str) -> str:
     """Return the folder of a calibration, or the empty text for `none`."""
-    if text == NO_CALIBRATION:
-        return ""
-    return text
+    return "" if text == NO_CALIBRATION else text
 
 
 STORE = Declared(
@@ -46,7 +44,6 @@ PRICE_PER_HOUR = Declared(
     kind=values.price,
     metavar="P",
 )
-DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
     f"share of rows that may be rejected (default: {RememberedOptions.max_rejects:g})",
     kind=values.fraction,

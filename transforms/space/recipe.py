@@ -41,7 +41,7 @@ class Recipe:
     chunks: ChunksSpec = UNCUT
 
     def __post_init__(self) -> None:
-        read(self, {})
+        read(self)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> "Recipe":
