@@ -65,7 +65,10 @@ def commit(root: str, files: dict[InputFile, list[str]]) -> Manifest:
         planned.append(PlannedFile(file, (Span(file, 0, 0, 100),)))
     write_plan(root, run_name(0), planned)
     options = RememberedOptions(model="m")
-    run = Run(root, run_name(0), SPACE, "file", 100, ("/in/*",), options, {}, now())
+    run = Run(
+        root=root, id=run_name(0), space=SPACE, partition="file", unit_tokens=100, globs=("/in/*",),
+        options=options, started=now(),
+    )  # fmt: skip
     assert finish(run, units).status == "committed"
     found = read_manifest(root)
     assert found is not None
@@ -169,7 +172,10 @@ def test_a_bucket_has_the_texts_of_those_it_was_part_of(tmp_path: Path) -> None:
         units.append(store.write(unit, make_vectors(2), [], UnitCounts(2, 0, 0)))
     write_plan(root, "run1", [PlannedFile(A)], BUCKETS)
     options = RememberedOptions(model="m")
-    run = Run(root, "run1", SPACE, "content", 100, ("/in/*",), options, {}, now())
+    run = Run(
+        root=root, id="run1", space=SPACE, partition="content", unit_tokens=100, globs=("/in/*",),
+        options=options, started=now(),
+    )  # fmt: skip
     assert finish(run, units).message == "committed"
     known = Known(root, "run1")
 
