@@ -21,7 +21,6 @@ from sentence_beam.transforms.base.json_entries import BESIDE, SPARSE, JsonEntry
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.changes_entry import ChangesEntry
 from sentence_beam.transforms.store.counts import (
     NO_ESTIMATE,
     NONE_PENDING,
@@ -34,6 +33,7 @@ from sentence_beam.transforms.store.counts import (
 from sentence_beam.transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
+    ChangesEntry,
     ForgottenEntry,
     Input,
     LikeEntry,

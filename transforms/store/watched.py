@@ -105,14 +105,7 @@ Answers = list[list[Answer]]  # of each query, best first
 def answers_to_bytes(answers: Answers) -> bytes:
     """Return the Parquet file of the answers to all queries."""
     rows = [
-        {
-            "query": query,
-            "id": answer.id,
-            "text_hash": answer.text_hash,
-            "score": answer.score,
-            "shard": answer.shard,
-            "row": answer.row,
-        }
+        {"query": query, **vars(answer)}
         for query, answers_of_query in enumerate(answers)
         for answer in answers_of_query
     ]

@@ -21,8 +21,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damag
 from sentence_beam.transforms.base.pairing import paired
 from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.changes_entry import ChangedRowsEntry, ChangesEntry
-from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.entries import ChangedRowsEntry, ChangesEntry, RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.named_files import read_named
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
