@@ -37,10 +37,7 @@ from sentence_beam.transforms.store.runs.carried_check import ROUND, ShardCheck
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.rejected_rows import reasons, record_rejected
-from sentence_beam.transforms.store.runs.run_result import (
-    COMMITTED,
-    now,
-)
+from sentence_beam.transforms.store.runs.run_result import COMMITTED, now
 from sentence_beam.transforms.store.runs.run_sums import Tally
 from sentence_beam.transforms.store.runs.settled_tables import Settled, settle_units
 from sentence_beam.transforms.store.sealed_json import FENCE, sealed, to_bytes
@@ -221,7 +218,8 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     if not store.put_if_absent(path, to_bytes(data)):
         earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's is kept
         if earlier:
-            data = _with_equal_units(earlier, data).data
+            _check_equal_units(earlier, data)
+            data = earlier.data
     current = storage.join(run.root, layout.MANIFEST)
     lost = run.leased and not lease.holds(run.root, run.id)
     try:
@@ -278,11 +276,8 @@ def estimate_after(run: Run, plan: RecordedPlan, tally: Tally) -> TokenEstimate:
     return run.estimate.after(plan.tokens, tally.made_tokens)
 
 
-def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
-    """Return the manifest of an earlier attempt at this commit.
-
-    Raises SentenceBeamError if its units differ.
-    """
+def _check_equal_units(made: Manifest, data: dict[str, Any]) -> None:
+    """Raise SentenceBeamError if an earlier attempt at this commit had other units."""
     if any(
         to_bytes({name: made.data.get(name)}) != to_bytes({name: data[name]})
         for name in ("files", "units")
@@ -291,7 +286,6 @@ def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
             f"{made.root}: run {made.run} was executed before, with other rows, and a run makes one"
             " snapshot; nothing was committed, make a new graph with a run id of its own"
         )
-    return made
 
 
 def _mend_previous(run: Run) -> None:
@@ -316,7 +310,7 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
     """Raise SentenceBeamError unless an earlier attempt committed this run."""
     current = read_manifest(run.root)
     if current is not None and current.run == run.id:
-        _with_equal_units(current, data)
+        _check_equal_units(current, data)
         return
     standing = current.run if current else None
     if standing == run.previous and run.leased:
