@@ -12,13 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.columns import (
-    column,
-    lookup,
-    numbers,
-    numbers_of,
-    sum_by_place,
-)
+from sentence_beam.transforms.base.columns import column, lookup, numbers, numbers_of, sum_by_place
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.store.records import WORK_COUNTS

@@ -11,15 +11,8 @@ from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, is_word
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import calibrations, layout
-from sentence_beam.transforms.store.counts import (
-    RowCounts,
-    TokenCounts,
-    TokenEstimate,
-    WorkCounts,
-)
-from sentence_beam.transforms.store.entries import (
-    Input,
-)
+from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, TokenEstimate, WorkCounts
+from sentence_beam.transforms.store.entries import Input
 from sentence_beam.transforms.store.forms import check_forms, run_form
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger

@@ -8,12 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.columns import column, equals, numbers, total
-from sentence_beam.transforms.base.measures import (
-    OWN_FIGURES,
-    Sketch,
-    Summary,
-    summaries,
-)
+from sentence_beam.transforms.base.measures import OWN_FIGURES, Sketch, Summary, summaries
 from sentence_beam.transforms.calibration.moved import add_sums
 from sentence_beam.transforms.store.ledger import Ledger
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS

@@ -14,14 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.arrow_arrays import mask_array
-from sentence_beam.transforms.base.columns import (
-    column,
-    is_valid,
-    lookup,
-    numbers,
-    rows_at,
-    texts,
-)
+from sentence_beam.transforms.base.columns import column, is_valid, lookup, numbers, rows_at, texts
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.base.measures import Summary
 from sentence_beam.transforms.corpus.files import key_of

@@ -49,12 +49,10 @@ def hashes_in(batches: Iterable[pa.RecordBatch]) -> np.ndarray:
 
 def keep_hashes(root: str, shard: str, hashes: np.ndarray) -> None:
     """Write the hashes of a shard's ids, if they can be written: the next run tries again."""
-    path = storage.join(root, layout.ids(shard))
     data = hashes.astype(HASHES).tobytes()
-    whole = MARK + xxh3_64_digest(data) + data
     with contextlib.suppress(Exception):
-        if not storage.storage_of(path).put_if_absent(path, whole):  # a damaged one is there
-            storage.replace(path, whole)
+        path = storage.join(root, layout.ids(shard))
+        storage.ensure(path, MARK + xxh3_64_digest(data) + data)
 
 
 def kept_hashes(root: str, shard: str) -> np.ndarray | None:
