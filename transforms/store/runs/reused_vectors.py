@@ -51,22 +51,31 @@ class Found:
 NOTHING = Found(np.empty(0, np.int64))
 
 
-class Known:
-    """The units of the snapshot of `run` by file and bucket; none if `run` is None.
+class LastSnapshot:
+    """The vectors that a run in `space` may reuse from the snapshot of `run`, if any.
 
-    `digest` is that snapshot's, None if not known. Only the needed parts are read.
+    `digest` is that snapshot's, None if it is not known. Only the needed parts are read.
     """
 
-    def __init__(self, root: str, run: str | None, digest: str | None = None):
+    def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
         self._root = root
         self._run = run
+        self._wanted = space
         self._digest = digest
         self._committed: dict[str, bool] = {}
+        self._last: tuple[str, OldShards] | None = None
 
     @cached_property
     def manifest(self) -> Manifest | None:
         """The manifest of the snapshot; None without one."""
         return read_shared(self._root, self._run, self._digest)
+
+    @cached_property
+    def is_final(self) -> bool:
+        """Whether its final vectors are reused unchanged; else its pooled ones are."""
+        return self.manifest is None or (
+            self.manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
+        )
 
     def had(self, unit: UnitRecord) -> bool:
         """Return whether a unit in the store is of this snapshot or an earlier one.
@@ -106,34 +115,6 @@ class Known:
             for unit in self.manifest.units_of(Bucket(bits, number).name)
         ]
 
-
-class LastSnapshot:
-    """The vectors that a run in `space` may reuse from the snapshot of `run`, if any.
-
-    `digest` is that snapshot's, None if it is not known.
-    """
-
-    def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
-        self._root = root
-        self._wanted = space
-        self._known = Known(root, run, digest)
-        self._last: tuple[str, OldShards] | None = None
-
-    @cached_property
-    def is_final(self) -> bool:
-        """Whether its final vectors are reused unchanged; else its pooled ones are."""
-        manifest = self._known.manifest
-        return manifest is None or (
-            manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
-        )
-
-    def had(self, unit: UnitRecord) -> bool:
-        """Return whether a unit in the store is of this snapshot or an earlier one.
-
-        Otherwise it is of an interrupted run.
-        """
-        return self._known.had(unit)
-
     def of_unit(self, unit: UnitRows) -> "OldShards":
         """Return the shards that may have the texts of a unit.
 
@@ -143,16 +124,16 @@ class LastSnapshot:
         key = unit.file.relative if unit.file else unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
             if bucket is not None:
-                units = self._known.of_bucket(bucket)
+                units = self.of_bucket(bucket)
             else:
                 files = (unit.file,) if unit.file else unit.sources
-                units = self._known.of_files(files)
+                units = self.of_files(files)
             self._last = (key, self.shards(units))
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
         """Return the shards of some of its units."""
-        space = self._known.manifest.space if self._known.manifest else self._wanted
+        space = self.manifest.space if self.manifest else self._wanted
         return OldShards(self._root, space, units, self.is_final)
 
 
