@@ -91,7 +91,8 @@ class QueryEncoder:
         Raises SpaceMismatchError if it makes another space than the rows', in fields that are not
         to be ignored.
         """
-        root, space = self._manifest.root, self._manifest.space
+        root = self._manifest.root
+        space = self._manifest.space
         calibration = kept_calibration(root, space) if "calibration" not in ignoring else None
         with progress.stage(progress.LOADING):
             from sentence_beam.transforms.encoder import Encoder
@@ -128,9 +129,7 @@ class QueryEncoder:
                 f"{missing.request()}, which get none; say {missing.options} here, or in embed,"
                 " which remembers it, or --query-prompt '' if none is wanted"
             )
-        if self._manifest.space.prompt and self.prompt is None:
-            return NO_QUERY_PROMPT
-        return None
+        return NO_QUERY_PROMPT if self._manifest.space.prompt and self.prompt is None else None
 
     @property
     def _missing_prompt(self) -> TrainedPrompts | None:

@@ -110,9 +110,8 @@ class Ledger:
                 " rejected; nothing committed"
             )
         embedded, reused, duplicates = self.of_work("embedded", "reused", "duplicates")
-        rows, what = self.written, "rows"
-        if self.pieces is not None:
-            rows, what = self.pieces, "pieces"
+        rows = self.written if self.pieces is None else self.pieces
+        what = "rows" if self.pieces is None else "pieces"
         if rows != embedded + reused + duplicates + self.carried:
             raise LedgerError(
                 f"ledger: {rows} {what} written are not {embedded} embedded + {reused} reused"

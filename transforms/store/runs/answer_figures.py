@@ -135,9 +135,7 @@ def _describe_largest(figures: AnswerFigures) -> str:
 def _describe_now(example: ChangedQuery) -> str:
     if example.after is None:
         return "is none now"
-    if example.after == example.before:
-        return "still is"
-    return f"is {example.after} now"
+    return "still is" if example.after == example.before else f"is {example.after} now"
 
 
 def causes_in_words(causes: Mapping[str, int]) -> str:

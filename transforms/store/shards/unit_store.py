@@ -195,9 +195,7 @@ class UnitStore:
     def _compute_form(self, unit: PreparedUnit) -> str | None:
         kept = unit.rows.kept.schema if unit.rows.kept is not None else None
         ranges = self.ranges.digest if self.ranges else None
-        if self._form and unit.rows.ids:
-            return shard_form(self._form, kept, ranges)
-        return None
+        return shard_form(self._form, kept, ranges) if self._form and unit.rows.ids else None
 
     def _locate(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
         """Return the record of a unit whose shard has these bytes, with its checksum."""
