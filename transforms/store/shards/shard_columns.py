@@ -40,7 +40,7 @@ PIECE = "piece"  # the column that tells a shard whose rows are pieces
 _HIDDEN_OF_PIECES = ("doc_hash",)
 _PLACE_OF_PIECES = (PIECE, "start", "end")
 # All own columns, in the order of a shard. Schemas, hits, reuse, pushes, exports and checks of
-# --keep-columns follow from this list; `writing.shard_bytes` has their values.
+# --keep-columns follow from this list; `shard_bytes` has their values.
 OWN = (
     OwnColumn("id", pa.string(), is_pushed=True),
     OwnColumn("embedding", None, is_hidden=True, is_reused=True, is_pushed=True, is_added=True),
