@@ -226,9 +226,7 @@ def kind(path: str) -> str | None:
     """
     whole = _TEMPORARY.fullmatch(path)
     if whole is not None:
-        if kind(whole[1]) or whole[1] in BESIDE:
-            return "temporary"
-        return None
+        return "temporary" if kind(whole[1]) or whole[1] in BESIDE else None
     return next((name for name, pattern in _COMPILED.items() if pattern.fullmatch(path)), None)
 
 
@@ -288,9 +286,7 @@ def pushed_run(path: str) -> str | None:
     '20261122T153748_123Z-fff87f'
     """
     run = run_of(path)
-    if run is None or not path.startswith(push_scratch(run, "")):
-        return None
-    return run
+    return run if run and path.startswith(push_scratch(run, "")) else None
 
 
 def unit(path: str) -> str:
