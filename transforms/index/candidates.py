@@ -80,15 +80,15 @@ class Candidates:
                     np.full(stays.shape, step),
                 )
             )
-        return candidates._with(parts)._cut()
+        return candidates._replace_rows(parts)._cut()
 
     @property
     def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self._gains, self._positions, self._steps
 
-    def _with(self, parts: Sequence[tuple[np.ndarray, ...]]) -> Candidates:
+    def _replace_rows(self, parts: Sequence[tuple[np.ndarray, ...]]) -> Candidates:
         """Return the candidates with other rows, in parts."""
-        return Candidates(self.nprobes, self.depth, *_in_order(parts), self._bound)
+        return Candidates(self.nprobes, self.depth, *_join_sorted(parts), self._bound)
 
     def _cut(self) -> Candidates:
         """Return the best candidates at each nprobe, as many as the depth."""
@@ -102,19 +102,19 @@ class Candidates:
             late = (self._steps == step) & (ahead > self.depth)
             gains[late] = -np.inf
             positions[late] = -1
-        rows = _in_order([(gains, positions, self._steps)])
+        rows = _join_sorted([(gains, positions, self._steps)])
         return Candidates(self.nprobes, self.depth, *rows, bound)
 
     def merge(self, other: Candidates) -> Candidates:
         """Return the candidates of two groups of segments with the same grid and depth."""
         bound = np.maximum(self._bound, other._bound)
-        rows = _in_order([self._rows, other._rows])
+        rows = _join_sorted([self._rows, other._rows])
         return Candidates(self.nprobes, self.depth, *rows, bound)._cut()
 
     def only(self, stays: np.ndarray) -> Candidates:
         """Return the candidates for which `stays`, bool as `kept`, is True."""
         gains = np.where(stays, self._gains, np.float32(-np.inf))
-        return self._with([(gains, np.where(stays, self._positions, -1), self._steps)])
+        return self._replace_rows([(gains, np.where(stays, self._positions, -1), self._steps)])
 
     @property
     def kept(self) -> np.ndarray:
@@ -137,7 +137,7 @@ class Candidates:
         late = step >= len(nprobes)
         gains = np.where(late, np.float32(-np.inf), self._gains)
         positions = np.where(late, -1, self._positions)
-        rows = _in_order([(gains, positions, np.where(late, 0, step))])
+        rows = _join_sorted([(gains, positions, np.where(late, 0, step))])
         bound = self._bound[:, [self.nprobes.index(nprobe) for nprobe in nprobes]]
         return Candidates(nprobes, self.depth, *rows, bound)
 
@@ -185,7 +185,9 @@ class Candidates:
         return cls.from_arrays(unpack(data))
 
 
-def _in_order(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _join_sorted(
+    parts: Sequence[tuple[np.ndarray, ...]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Join parts of gains float32, positions int64 and places in the grid uint8, each [q, any].
 
     Rows are sorted best first, ties by position, missing rows last. The result is as wide as the

@@ -271,7 +271,7 @@ class FlatSegment(OpenSegment):
                 block = vectors[numbers]
             if len(block):
                 gains, rows = block_top_k(faiss, queries, block, k, metric, longest=self._longest)
-                best = merge_top_k(best, (gains, np.where(rows >= 0, numbers[rows], -1)), k)
+                best = merge_top_k([best, (gains, np.where(rows >= 0, numbers[rows], -1))], k)
         return best[0], self.positions(best[1])
 
     def decoded(self) -> tuple[np.ndarray, np.ndarray]:

@@ -39,9 +39,7 @@ def train(plan: IndexPlan, sample: np.ndarray) -> bytes:
         raise OptionError(
             f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer lists"
         )
-    lists = []
-    if plan.nlist:
-        lists.append(kmeans(sample, plan.nlist, plan.metric))
+    lists = [kmeans(sample, plan.nlist, plan.metric)] if plan.nlist else []
     step = -(-len(sample) // CODEC_ROWS)
     blocks = (sample[start :: step * 16] for start in range(0, step * 16, step))
     return assembled(plan, lists, blocks)
@@ -88,8 +86,7 @@ def _fill_quantizer(faiss: Any, quantizer: Any, lists: Iterable[np.ndarray], cou
 
 def _train_codec(index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> None:
     if hasattr(index, "sq"):
-        ends = _ends(index, blocks)
-        index.sq.train(ends)
+        index.sq.train(_find_ends(index, blocks))
         index.is_trained = True
         return
     if not hasattr(index, "pq"):  # other codes do not depend on the rows
@@ -102,7 +99,7 @@ def _train_codec(index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> N
         raise OptionError(f"--index {plan.factory}: {reason}; use auto") from error
 
 
-def _ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
+def _find_ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
     """The smallest and the largest value of each component that codes hold, float32 [2, d].
 
     A scalar quantizer learns nothing else, so it can be trained block by block.
@@ -113,10 +110,8 @@ def _ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
     for block in blocks:
         if not len(block):
             continue
-        if centroids is None:
-            values = block
-        else:
-            values = block - centroids[nearest_lists(index, block, 1)[1][:, 0]]
-        low = np.minimum(low, values.min(axis=0))
-        high = np.maximum(high, values.max(axis=0))
+        if centroids is not None:
+            block = block - centroids[nearest_lists(index, block, 1)[1][:, 0]]
+        low = np.minimum(low, block.min(axis=0))
+        high = np.maximum(high, block.max(axis=0))
     return np.stack([low, high])

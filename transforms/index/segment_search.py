@@ -9,8 +9,8 @@ import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.index.exact import (
-    best_first,
     gains_to_scores,
+    merge_top_k,
     no_results,
     pair_scores,
 )
@@ -106,9 +106,7 @@ class SegmentedIndex:
     @property
     def nlist(self) -> int:
         """The number of coarse lists; 0 if all segments are flat."""
-        if self._lists is None:
-            return 0
-        return int(self._lists.nlist)
+        return int(self._lists.nlist) if self._lists is not None else 0
 
     def search(
         self,
@@ -143,7 +141,7 @@ class SegmentedIndex:
     ) -> SearchResult:
         """Return the top k of each query, and all other rows with the score of the k-th."""
         results = self.search(queries, k + 1, nprobe=nprobe, least=least)
-        pending = np.flatnonzero(_goes_on(results, k))
+        pending = np.flatnonzero(_has_more_ties(results, k))
         depth = k + 1
         while len(pending):
             depth *= _WIDER
@@ -154,7 +152,7 @@ class SegmentedIndex:
             )
             for column, new in zip(results, wider, strict=True):
                 column[pending] = new
-            pending = pending[_goes_on(wider, k)]
+            pending = pending[_has_more_ties(wider, k)]
         results.row[:, k:][results.scores[:, k:] != results.scores[:, k - 1 : k]] = -1
         return results
 
@@ -179,16 +177,17 @@ class SegmentedIndex:
             return
         queries = as_vectors(queries, self._parts[0].index.d, "queries")
         with use_threads(None):
-            others = self._scan_flat(queries, k)
+            flat = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
+            others = merge_top_k([no_results(len(queries), k), *flat], k)
             best: TopK | None = None
             queries = self.turned(queries)
-            for coarse in self._coarse_steps(queries, nprobes):
+            for coarse in self._choose_lists(queries, nprobes):
                 new = self._scan_lists(queries, k, coarse, others)
-                best = new if best is None else merge([best, new], k)
+                best = new if best is None else merge_top_k([best, new], k)
                 yield new, best
                 others = no_results(len(queries), k)
 
-    def _coarse_steps(self, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
+    def _choose_lists(self, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
         """Return the lists that each nprobe adds to the previous one; None if it adds none."""
         if self._lists is None:
             return [None] * len(nprobes)
@@ -202,15 +201,11 @@ class SegmentedIndex:
             start = end
         return steps
 
-    def _scan_flat(self, queries: np.ndarray, k: int) -> TopK:
-        best = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
-        return merge([no_results(len(queries), k), *best], k)
-
     def _scan_lists(self, queries: np.ndarray, k: int, coarse: Coarse | None, others: TopK) -> TopK:
         if coarse is None:
             return others
         best = [part.top_k(queries, k, coarse) for part in self._parts if part.has_lists]
-        return merge([others, *best], k)
+        return merge_top_k([others, *best], k)
 
 
 def rerank(
@@ -234,13 +229,7 @@ def rerank(
         return result(*no_results(len(queries), k), metric)
     block = as_vectors(vectors(*split(wanted)), queries.shape[1], "rerank")
     gains = gains_to_scores(pair_scores(load_faiss(), queries, block, rows, metric), metric)
-    return result(*merge([(gains, positions), no_results(len(queries), k)], k), metric)
-
-
-def merge(parts: Sequence[TopK], k: int) -> TopK:
-    """Return the best k of several gains and positions [q, any], ties by position."""
-    gains, positions = zip(*parts, strict=True)
-    return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
+    return result(*merge_top_k([(gains, positions), no_results(len(queries), k)], k), metric)
 
 
 def positions_of(results: SearchResult) -> np.ndarray:
@@ -258,6 +247,6 @@ def result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResul
     return SearchResult(gains_to_scores(gains, metric), *split(positions))
 
 
-def _goes_on(results: SearchResult, k: int) -> np.ndarray:
+def _has_more_ties(results: SearchResult, k: int) -> np.ndarray:
     """Return whether rows that were not found may have the score of the k-th, bool [q]."""
     return (results.row[:, -1] >= 0) & (results.scores[:, -1] == results.scores[:, k - 1])

@@ -74,10 +74,10 @@ def test_the_best_come_first_and_ties_by_row() -> None:
     found = best_first(gains, rows, 3)
     assert found[0].tolist() == [[3, 3, 2], [0, -np.inf, -np.inf]]
     assert found[1].tolist() == [[7, 9, 1], [5, -1, -1]]
-    merged = merge_top_k((gains[:, :2], rows[:, :2]), (gains[:, 2:], rows[:, 2:]), 3)
+    merged = merge_top_k([(gains[:, :2], rows[:, :2]), (gains[:, 2:], rows[:, 2:])], 3)
     np.testing.assert_array_equal(merged[0], found[0])
     np.testing.assert_array_equal(merged[1], found[1])
-    unchanged = merge_top_k(found, no_results(2, 3), 3)
+    unchanged = merge_top_k([found, no_results(2, 3)], 3)
     np.testing.assert_array_equal(unchanged[1], found[1])
 
 
