@@ -158,7 +158,7 @@ class IndexUpdateJob:
 
     def update(self) -> IndexUpdate:
         """Return the update that `begin` recorded; a process reads it once."""
-        return _on_record(self)
+        return _read_update(self)
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
         """Return the plan by which the current index was trained."""
@@ -166,16 +166,16 @@ class IndexUpdateJob:
 
     def known_queries(self) -> KnownQueries:
         """Return the held-out texts of which anything is known; a process reads them once."""
-        return _known_queries(self)
+        return _read_known_queries(self)
 
 
 @functools.lru_cache(1)
-def _on_record(job: IndexUpdateJob) -> IndexUpdate:
+def _read_update(job: IndexUpdateJob) -> IndexUpdate:
     return job.folder.parsed(scratch.PLAN, lambda data: IndexUpdate.from_json(json.loads(data)))
 
 
 @functools.lru_cache(1)
-def _known_queries(job: IndexUpdateJob) -> KnownQueries:
+def _read_known_queries(job: IndexUpdateJob) -> KnownQueries:
     named = job.update().current.queries
     return KnownQueries.from_bytes(index_files.read(job.folder.stored(named.path), named.sha256))
 

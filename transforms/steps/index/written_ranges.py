@@ -16,7 +16,7 @@ from sentence_beam.transforms.index import ExactNeighbours, IndexPlan
 from sentence_beam.transforms.index.exact_vectors import RefineWriter, row_type
 from sentence_beam.transforms.index.index_kinds import cut_lists
 from sentence_beam.transforms.index.range_file import range_bytes
-from sentence_beam.transforms.index.segment import ListedRows
+from sentence_beam.transforms.index.segment import ListedRows, SegmentWriter
 from sentence_beam.transforms.steps.index import matching, scratch
 from sentence_beam.transforms.steps.index.index_folder import Folder, lines_of
 from sentence_beam.transforms.steps.index.index_recall import DEEP, Asking, leave_recall
@@ -92,7 +92,7 @@ def leave_listed(
     sizes[first : first + len(listed.sizes)] = listed.sizes
     starts = np.concatenate([[0], np.cumsum(sizes)])
     folder.put(scratch.listed_starts(source), starts.astype("<i8").tobytes())
-    records = np.empty(len(listed.rows), _record(listed.codes.shape[1]))
+    records = np.empty(len(listed.rows), _record_type(listed.codes.shape[1]))
     records["code"] = listed.codes
     records["row"] = listed.rows
     folder.put(scratch.listed_codes(source), records.tobytes())
@@ -104,7 +104,7 @@ def leave_listed(
         pa.array(numbers, pa.int32()),
     ]
     places = pa.table([*columns, rows_by_list.column("row")], schema=PLACES)
-    width = _slice_width(nlist)
+    width = _choose_slice_width(nlist)
     bounds = starts[np.minimum(np.arange(0, nlist + width, width), nlist)]
     tables = [
         places.slice(start, stop - start) for start, stop in itertools.pairwise(bounds.tolist())
@@ -115,11 +115,23 @@ def leave_listed(
         folder.put(scratch.listed_vectors(source), vectors[listed.rows].tobytes())
 
 
+def leave_written(
+    folder: Folder, number: int, nlist: int, writer: SegmentWriter, locator: pa.Table,
+    refine: RefineWriter | None, exact: ExactNeighbours,
+) -> ListedSource:  # fmt: skip
+    """Leave the rows of a writer as a source, and the queries' true neighbours among them."""
+    vectors = refine.rows() if refine else None
+    leave_listed(folder, number, writer.by_list(), 0, nlist, locator, vectors)
+    folder.put(scratch.listed_exact(number), exact.to_bytes())
+    closeness = (writer.closeness or 0.0) * writer.rows
+    return ListedSource(number, writer.rows, writer.code_size, closeness)
+
+
 def _read_listed(
     folder: Folder, source: ListedSource, span: RangeSpan, plan: IndexPlan
 ) -> SourcePart:
     """Return the rows of a source in the lists of a range."""
-    width = _slice_width(plan.nlist)
+    width = _choose_slice_width(plan.nlist)
     slice_first = span.first // width
     slices = (span.stop - 1) // width + 1 - slice_first
     low = slice_first * width
@@ -130,11 +142,11 @@ def _read_listed(
     begin = int(here[0])
     end = int(here[-1])
     name = scratch.listed_codes(source.number)
-    records = _records(folder, name, _record(source.code_size), begin, end)
+    records = _read_records(folder, name, _record_type(source.code_size), begin, end)
     vectors = None
     if plan.rerank:
         name = scratch.listed_vectors(source.number)
-        vectors = _records(folder, name, row_type(plan.dim), begin, end)
+        vectors = _read_records(folder, name, row_type(plan.dim), begin, end)
     places = PLACES.empty_table()
     if begin < end:
         name = scratch.listed_places(source.number)
@@ -152,18 +164,18 @@ def _read_listed(
     )
 
 
-def _records(folder: Folder, name: str, kind: np.dtype, start: int, stop: int) -> np.ndarray:
+def _read_records(folder: Folder, name: str, kind: np.dtype, start: int, stop: int) -> np.ndarray:
     """Return the records from `start` up to `stop` of a file of them."""
     if start == stop:
         return np.empty(0, kind)
     return np.frombuffer(folder.part(name, start * kind.itemsize, stop * kind.itemsize), kind)
 
 
-def _record(code_size: int) -> np.dtype:
+def _record_type(code_size: int) -> np.dtype:
     return np.dtype([("code", "u1", (code_size,)), ("row", "<u4")])
 
 
-def _slice_width(nlist: int) -> int:
+def _choose_slice_width(nlist: int) -> int:
     """Return the number of lists in a table of places."""
     return -(-nlist // SLICES)
 
@@ -234,7 +246,7 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan, asking: Asking
     """
     parts = [_read_listed(folder, source, span, plan) for source in span.sources]
     lists = np.concatenate([np.repeat(np.arange(len(part.sizes)), part.sizes) for part in parts])
-    places, shard, names = _places(parts)
+    places, shard, names = _join_places(parts)
     order = np.lexsort((places.column("row").to_numpy(), shard, lists))
     codes = np.concatenate([part.codes for part in parts])[order]
     sizes = np.bincount(lists, minlength=span.stop - span.first)
@@ -251,7 +263,7 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan, asking: Asking
         folder.checksum(path), refine=refine_file, lists=(span.first, span.stop),
         first_id=span.first_id, header_sha256=header.sha256,
     )  # fmt: skip
-    segment = folder.located(segment, _locator(places, shard, names, order))
+    segment = folder.located(segment, _make_locator(places, shard, names, order))
     origins = np.concatenate(
         [part.rows | source.number << 32 for source, part in zip(span.sources, parts, strict=True)]
     )
@@ -259,7 +271,7 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan, asking: Asking
     return segment
 
 
-def _places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[str]]:
+def _join_places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[str]]:
     """Return the places of all parts, and each row's shard, int64 [n], among sorted names."""
     names = sorted({name for part in parts for name in part.shards})
     number = {name: place for place, name in enumerate(names)}
@@ -270,7 +282,9 @@ def _places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[str]]:
     return places, np.concatenate(shard), names
 
 
-def _locator(places: pa.Table, shard: np.ndarray, names: list[str], order: np.ndarray) -> pa.Table:
+def _make_locator(
+    places: pa.Table, shard: np.ndarray, names: list[str], order: np.ndarray
+) -> pa.Table:
     rows = places.take(pa.array(order))
     column = locators.shard_column(shard[order], names)
     return pa.table(
