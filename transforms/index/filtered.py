@@ -96,25 +96,21 @@ class FilteredIndex:
     def _rank(self, queries: np.ndarray, k: int, depth: int, nprobe: int) -> SearchResult:
         """Return the top k by `vectors`; codes separate rows of similar distance badly."""
         assert self._vectors is not None
-        best = None
+        best = result(*no_results(len(queries), k), self._metric)
         pending = np.arange(len(queries))
         most = min(_DEEPEST * depth, self.rows)
         while pending.size:
             rest = queries[pending]
             candidates = result(*self._search_lists(rest, depth, nprobe), self._metric)
             ranked = rerank(rest, candidates, k, self._vectors, self._metric)
-            if best is None:
-                best = ranked
-            else:
-                previous = SearchResult(*(column[pending] for column in best))
-                changed = (positions_of(ranked) != positions_of(previous)).any(axis=1)
-                for column, new in zip(best, ranked, strict=True):
-                    column[pending] = new
-                pending = pending[changed]
+            previous = SearchResult(*(column[pending] for column in best))
+            changed = (positions_of(ranked) != positions_of(previous)).any(axis=1)
+            for column, new in zip(best, ranked, strict=True):
+                column[pending] = new
+            pending = pending[changed]
             if depth >= most:
                 break
             depth = min(_DEEPER * depth, most)
-        assert best is not None
         return best
 
     @cached_property
