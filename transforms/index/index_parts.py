@@ -202,9 +202,7 @@ class OpenSegment(Part):
     @property
     def _is_live(self) -> np.ndarray:
         """bool [n], False if a row is deleted."""
-        if self._keep is None:
-            return np.ones(self.index.ntotal, bool)
-        return self._keep
+        return np.ones(self.index.ntotal, bool) if self._keep is None else self._keep
 
     def only(self, wanted: Sequence[np.ndarray]) -> OpenSegment:
         part = copy.copy(self)

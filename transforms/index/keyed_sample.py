@@ -36,9 +36,7 @@ def held_out_keys(row_hashes: np.ndarray) -> np.ndarray:
 
 def sample_threshold(want: int, n_rows: int) -> int:
     """The threshold below which about `want` of `n_rows` keys lie: 0 (none) to 2**64 (all)."""
-    if want >= n_rows:
-        return _ALL
-    return max(want, 0) * _ALL // n_rows
+    return _ALL if want >= n_rows else max(want, 0) * _ALL // n_rows
 
 
 def select(keys: np.ndarray, threshold: int) -> np.ndarray:

@@ -63,10 +63,8 @@ def _estimate_list_bytes(plan: IndexPlan) -> int:
 
 def _count_comparisons(plan: IndexPlan, rows: int) -> float:
     """The number of compared pairs of vectors: to find lists, add rows, and measure recall."""
-    if plan.nlist <= ONE_LEVEL:
-        to_train = ITERATIONS * plan.nlist
-    else:
-        to_train = _CELL_PASSES * plan.nlist**0.5
+    one_level = plan.nlist <= ONE_LEVEL
+    to_train = ITERATIONS * plan.nlist if one_level else _CELL_PASSES * plan.nlist**0.5
     to_add = GRAPH_LINKS * 64 if plan.spec.graph else plan.nlist
     to_measure = min(HELD_OUT, rows // 10)
     return plan.train_rows * to_train + rows * (to_add + to_measure)

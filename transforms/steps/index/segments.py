@@ -28,12 +28,11 @@ from sentence_beam.transforms.steps.index.target_segments import (
     KEPT,
     SAME_RANGE,
     WRITTEN,
-    MatchedRows,
     TargetSegment,
     decision_of,
 )
 from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
-from sentence_beam.transforms.steps.index.update_rows import HELD, MOVED, NEW, BucketMatch, take
+from sentence_beam.transforms.steps.index.update_rows import HELD, MOVED, NEW, MatchedRows, take
 from sentence_beam.transforms.steps.index.written_ranges import (
     ListedSource,
     RangeSpan,
@@ -74,26 +73,25 @@ class RangeTarget:
 
 
 def decide(
-    matches: list[tuple[IndexUpdateJob, BucketMatch]],
+    matches: list[tuple[IndexUpdateJob, MatchedRows]],
 ) -> Iterator[tuple[IndexUpdateJob, TargetSegment]]:
     """Yield the segments of the updated index, each to be built.
 
     Leaves the queries, and the counts of the change.
     """
     job = matches[0][0]
-    buckets = [match for _, match in matches]
     update = job.update()
-    limit = most_rows(job.plan(update), update.rows)
-    decision = decision_of(update, MatchedRows.from_matches(update, buckets), limit)
-    leave_held_out_queries(
-        job, update, sorted({text for match in buckets for text in match.crowded})
-    )
+    matched = MatchedRows.from_matches(update, [match for _, match in matches])
+    decision = decision_of(update, matched, most_rows(job.plan(update), update.rows))
+    leave_held_out_queries(job, update, matched.crowded)
     change = json.dumps(decision.change.to_json(), sort_keys=True)
     job.folder.put(scratch.CHANGE, change.encode())
     yield from ((job, target) for target in decision.targets)
 
 
-def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
+def leave_held_out_queries(
+    job: IndexUpdateJob, update: IndexUpdate, crowded: Sequence[str]
+) -> None:
     """Leave the held-out texts to report on; `crowded` texts (hex) are so from now on."""
     queries = job.known_queries()
     vectors = np.empty((0, job.dim), np.float32)
@@ -217,9 +215,7 @@ def _list_new_rows(job: IndexUpdateJob, target: TargetSegment) -> ListedSource:
 
 def _keep(job: IndexUpdateJob, state: SegmentState) -> SegmentEntry:
     """Return a segment whose file stays; its locator too, if none of its rows changed."""
-    segment = state.segment
-    if state.touched:
-        segment = job.folder.located(segment, state.table)
+    segment = job.folder.located(state.segment, state.table) if state.touched else state.segment
     if segment.kind != HELD_OUT:
         index_recall.leave_gone(job.folder, segment.number, job.known_queries(), state.gone)
         asking = job.update().asking

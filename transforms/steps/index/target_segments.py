@@ -1,13 +1,12 @@
 """The segments of an updated index: which stay, and which are written, by counts alone."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.index.upkeep import REWRITTEN, IndexRows, choose_upkeep
 from sentence_beam.transforms.steps.index.update import BASE, DELTA, HELD_OUT, IndexUpdate
-from sentence_beam.transforms.steps.index.update_rows import BucketMatch
+from sentence_beam.transforms.steps.index.update_rows import MatchedRows
 from sentence_beam.transforms.store.index_entries import ChangeEntry
 
 KEPT = "kept"
@@ -39,34 +38,6 @@ class RowSource:
     rows: int
     segment: int | None = None
     group: int | None = None
-
-
-@dataclass(frozen=True)
-class MatchedRows:
-    """The counts of all matched buckets.
-
-    `deleted` rows by segment, `new` rows of the lists by group, rows that `moved`, and new rows
-    that are `held` out.
-    """
-
-    deleted: dict[int, int]
-    new: dict[int, int]
-    moved: int = 0
-    held: int = 0
-
-    @classmethod
-    def from_matches(cls, update: IndexUpdate, matches: Sequence[BucketMatch]) -> "MatchedRows":
-        """Return the sums over the buckets of an update."""
-        groups = range(len(update.added))
-        return cls(
-            deleted={
-                number: sum(match.deleted.get(number, 0) for match in matches)
-                for number in update.segments
-            },
-            new={group: sum(match.new.get(group, 0) for match in matches) for group in groups},
-            moved=sum(match.moved for match in matches),
-            held=sum(match.held for match in matches),
-        )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A step sends rows of each source apart. All rows for one reader (a bucket, a seg
 new rows) are gathered into a file, in the order of the sources.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,8 +116,8 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class BucketMatch:
-    """The counts of one matched bucket.
+class MatchedRows:
+    """The counts of one matched bucket, or of all buckets.
 
     `deleted` rows by segment, `new` rows of the lists by group, and rows that `moved`. `held` new
     rows are held out; `crowded` texts (hex) have too many copies from now on to be held out.
@@ -130,9 +130,24 @@ class BucketMatch:
     crowded: tuple[str, ...]
 
     @classmethod
-    def none(cls) -> "BucketMatch":
+    def none(cls) -> "MatchedRows":
         """Return the counts of no rows."""
         return cls({}, {}, 0, 0, ())
+
+    @classmethod
+    def from_matches(cls, update: IndexUpdate, matches: Sequence["MatchedRows"]) -> "MatchedRows":
+        """Return the sums over the buckets of an update."""
+        groups = range(len(update.added))
+        return cls(
+            deleted={
+                number: sum(match.deleted.get(number, 0) for match in matches)
+                for number in update.segments
+            },
+            new={group: sum(match.new.get(group, 0) for match in matches) for group in groups},
+            moved=sum(match.moved for match in matches),
+            held=sum(match.held for match in matches),
+            crowded=tuple(sorted({text for match in matches for text in match.crowded})),
+        )
 
 
 @progress.stage("index: reading what has changed")
@@ -190,7 +205,7 @@ def _read_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntr
 
 
 @progress.stage("index: matching rows")
-def match(job: IndexUpdateJob, bucket: int) -> tuple[BucketMatch, list[SentRows]]:
+def match(job: IndexUpdateJob, bucket: int) -> tuple[MatchedRows, list[SentRows]]:
     """Return the counts of one bucket, and its moved and deleted rows by segment, new ones by
     group.
     """
@@ -210,7 +225,7 @@ def match(job: IndexUpdateJob, bucket: int) -> tuple[BucketMatch, list[SentRows]
     unmatched[place] = False
     held_texts = _find_held_texts(job, update, bucket, moves)
     new, held, crowded = _sort_new_rows(job, update, added.filter(pa.array(unmatched)), held_texts)
-    counts = BucketMatch(
+    counts = MatchedRows(
         deleted={
             n: int(np.count_nonzero(table.column("shard").to_numpy() < 0))
             for n, table in moves.items()

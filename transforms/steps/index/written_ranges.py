@@ -48,17 +48,14 @@ class ListedSource:
 
 @dataclass(frozen=True)
 class SourcePart:
-    """Rows of a source in some consecutive lists, in the order of the lists.
+    """Rows of a source in some consecutive lists.
 
-    `sizes` int64 [lists], `codes` uint8 [n, code size], `rows` int64 [n] in the source, `shard`
-    int64 [n] numbers in `shards`; `vectors` [n] of `refine.row_type`, None if none are kept.
+    `places` [n] of `PLACES` have numbers of `shards`; `vectors` [n] of `row_type`, None if none are
+    kept.
     """
 
-    sizes: np.ndarray
-    codes: np.ndarray
-    rows: np.ndarray
+    listed: ListedRows
     places: pa.Table
-    shard: np.ndarray
     shards: list[str]
     vectors: np.ndarray | None
 
@@ -153,15 +150,8 @@ def _read_listed(
         tables = folder.tables(name, PLACES, slice_first, slices)
         places = pa.concat_tables(tables).slice(begin - int(starts[0]), end - begin)
     names = folder.parsed(scratch.listed_shards(source.number), lines_of)
-    return SourcePart(
-        np.diff(here),
-        records["code"],
-        records["row"].astype(np.int64),
-        places,
-        places.column("shard").to_numpy(),
-        names,
-        vectors,
-    )
+    listed = ListedRows(np.diff(here), records["code"], records["row"].astype(np.int64))
+    return SourcePart(listed, places, names, vectors)
 
 
 def _read_records(folder: Folder, name: str, kind: np.dtype, start: int, stop: int) -> np.ndarray:
@@ -245,10 +235,11 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan, asking: Asking
     Leaves its true neighbours of the queries, what it answers, and which of those are new.
     """
     parts = [_read_listed(folder, source, span, plan) for source in span.sources]
-    lists = np.concatenate([np.repeat(np.arange(len(part.sizes)), part.sizes) for part in parts])
+    listed = [part.listed for part in parts]
+    lists = np.concatenate([np.repeat(np.arange(len(rows.sizes)), rows.sizes) for rows in listed])
     places, shard, names = _join_places(parts)
     order = np.lexsort((places.column("row").to_numpy(), shard, lists))
-    codes = np.concatenate([part.codes for part in parts])[order]
+    codes = np.concatenate([rows.codes for rows in listed])[order]
     sizes = np.bincount(lists, minlength=span.stop - span.first)
     data, header = range_bytes(span.first, span.first_id, sizes, codes)
     path, sha256 = folder.write(data, "lists")
@@ -265,7 +256,7 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan, asking: Asking
     )  # fmt: skip
     segment = folder.located(segment, _make_locator(places, shard, names, order))
     origins = np.concatenate(
-        [part.rows | source.number << 32 for source, part in zip(span.sources, parts, strict=True)]
+        [rows.rows | part.number << 32 for part, rows in zip(span.sources, listed, strict=True)]
     )
     _leave_range_recall(folder, span, segment, origins[order], asking)
     return segment
@@ -275,9 +266,10 @@ def _join_places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[st
     """Return the places of all parts, and each row's shard, int64 [n], among sorted names."""
     names = sorted({name for part in parts for name in part.shards})
     number = {name: place for place, name in enumerate(names)}
-    shard = [
-        np.array([number[name] for name in part.shards], np.int64)[part.shard] for part in parts
-    ]
+    shard = []
+    for part in parts:
+        shards = np.array([number[name] for name in part.shards], np.int64)
+        shard.append(shards[part.places.column("shard").to_numpy()])
     places = pa.concat_tables([PLACES.empty_table(), *(part.places for part in parts)])
     return places, np.concatenate(shard), names
 

@@ -29,9 +29,7 @@ class Ended:
     @classmethod
     def from_made(cls, made: BlockRecord | Problem) -> "Ended":
         """Return the result of one block."""
-        if isinstance(made, Problem):
-            return cls(problem=made)
-        return cls((made,))
+        return cls(problem=made) if isinstance(made, Problem) else cls((made,))
 
     def merge(self, other: "Ended") -> "Ended":
         """Return the results of both; of two problems the one whose message sorts first."""

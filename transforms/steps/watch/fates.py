@@ -165,9 +165,7 @@ class Fates:
             return INDEX_LOST
         same = self._old_rows.same(answer, self._by_text)
         if not same:
-            if answer.id in self._old_rows.by_id:
-                return ROW_CHANGED
-            return NEW_ROW
+            return ROW_CHANGED if answer.id in self._old_rows.by_id else NEW_ROW
         before = self._score(query, [row.place for row in same])
         if self._is_moved(before, self.exact(query, answer)):
             return VECTOR_MOVED
