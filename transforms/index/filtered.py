@@ -69,12 +69,7 @@ class FilteredIndex:
         return self._block is not None
 
     def search(
-        self,
-        queries: np.ndarray,
-        k: int,
-        *,
-        nprobe: int | None = None,
-        depth: int | None = None,
+        self, queries: np.ndarray, k: int, *, nprobe: int | None = None, depth: int | None = None
     ) -> SearchResult:
         """Return the top k of each query float32 [q, d] among the wanted rows.
 

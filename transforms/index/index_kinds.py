@@ -44,12 +44,7 @@ class IndexPlan:
 
 
 def choose_index(
-    n_rows: int,
-    dim: int,
-    index: IndexSpec = AUTOMATIC,
-    *,
-    metric: str = "ip",
-    unit: bool = True,
+    n_rows: int, dim: int, index: IndexSpec = AUTOMATIC, *, metric: str = "ip", unit: bool = True
 ) -> IndexPlan:
     """The plan for `n_rows` vectors of `dim` components.
 

@@ -109,12 +109,7 @@ class SegmentedIndex:
         return int(self._lists.nlist) if self._lists is not None else 0
 
     def search(
-        self,
-        queries: np.ndarray,
-        k: int,
-        *,
-        nprobe: int | None = None,
-        least: int | None = None,
+        self, queries: np.ndarray, k: int, *, nprobe: int | None = None, least: int | None = None
     ) -> SearchResult:
         """Return the top k of each query, float32 [q, d], among `nprobe` lists and flat segments.
 

@@ -1,6 +1,6 @@
 """The training of an index: its sample, the lists, the codec.
 
-1. `sample.sample`: each group of shards leaves its rows of the sample, in parts of so many bytes.
+1. `training_sample.sample`: each group of shards leaves its rows, in parts of so many bytes.
 2. `divide`: few lists are one cell; if they are many, coarse cells are found.
 3. `assign`: each part's rows are sorted by their cells.
 4. `allot`: each cell gets lists in proportion to its rows.

@@ -5,13 +5,13 @@ The steps; those "for each" are spread over workers:
 1. `decisions.choose_work` finds the shards that the index does not know (added) and those that are
 missing (removed).
 
-2. `rows.read`, for each group of added shards and each segment: the segment's files are compared
-with their checksums; texts and ids are sent to the bucket of their hash. If no shard was added or
-removed, that is all.
+2. `update_rows.read`, for each group of added shards and each segment: the segment's files are
+compared with their checksums; texts and ids are sent to the bucket of their hash. If no shard was
+added or removed, that is all.
 
-3. `rows.match`, for each bucket: an added row with the text of a removed one takes its place, since
-its vector is the same; the other removed rows are deleted, the other added rows are new. They are
-sent to their segments and groups.
+3. `update_rows.match`, for each bucket: an added row with the text of a removed one takes its
+place, since its vector is the same; the other removed rows are deleted, the other added rows are
+new. They are sent to their segments and groups.
 
 4. `segments.decide`: which segments stay, which are written, which rows go into ranges of lists.
 

@@ -95,12 +95,7 @@ def leave_listed(
     folder.put(scratch.listed_codes(source), records.tobytes())
     rows_by_list = locator.take(pa.array(listed.rows))
     numbers, names = locators.shards_of(rows_by_list)
-    columns = [
-        rows_by_list.column("id"),
-        rows_by_list.column("row_hash"),
-        pa.array(numbers, pa.int32()),
-    ]
-    places = pa.table([*columns, rows_by_list.column("row")], schema=PLACES)
+    places = rows_by_list.set_column(2, PLACES.field("shard"), pa.array(numbers, pa.int32()))
     width = _choose_slice_width(nlist)
     bounds = starts[np.minimum(np.arange(0, nlist + width, width), nlist)]
     tables = [
@@ -277,12 +272,8 @@ def _join_places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[st
 def _make_locator(
     places: pa.Table, shard: np.ndarray, names: list[str], order: np.ndarray
 ) -> pa.Table:
-    rows = places.take(pa.array(order))
     column = locators.shard_column(shard[order], names)
-    return pa.table(
-        [rows.column("id"), rows.column("row_hash"), column, rows.column("row")],
-        schema=locators.SCHEMA,
-    )
+    return places.take(pa.array(order)).set_column(2, locators.SCHEMA.field("shard"), column)
 
 
 def _leave_range_recall(

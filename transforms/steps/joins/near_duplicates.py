@@ -9,12 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.index import TrainedIndex
-from sentence_beam.transforms.index.near_pairs import (
-    Components,
-    cosines,
-    near_pairs,
-    share_found,
-)
+from sentence_beam.transforms.index.near_pairs import Components, cosines, near_pairs, share_found
 from sentence_beam.transforms.search import Searcher, Selection
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.joins.store_vectors import (

@@ -9,11 +9,7 @@ import numpy as np
 from sentence_beam.transforms.steps.watch.ask import Asked, in_sample
 from sentence_beam.transforms.steps.watch.causes import Reason, reasons
 from sentence_beam.transforms.steps.watch.fates import Fates
-from sentence_beam.transforms.steps.watch.ranked_lists import (
-    numbered,
-    overlap,
-    rank_biased_overlap,
-)
+from sentence_beam.transforms.steps.watch.ranked_lists import numbered, overlap, rank_biased_overlap
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures, ChangedQuery
@@ -148,10 +144,7 @@ def compared_query(
 
 
 def _find_reasons(
-    fates: Fates,
-    number: int,
-    answers: tuple[Sequence[Answer], Sequence[Answer]],
-    places: Places,
+    fates: Fates, number: int, answers: tuple[Sequence[Answer], Sequence[Answer]], places: Places
 ) -> dict[int, Reason]:
     """Return the reasons of a query's lost answers by their places; ties have none."""
     before, after = answers
