@@ -189,7 +189,7 @@ def with_codes(plan: IndexPlan, trained: bytes, sample: np.ndarray) -> bytes:
     """
     lists = TrainedIndex.from_bytes(trained).index
     faiss = load_faiss()
-    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
     if plan.nlist:
         index.quantizer = lists.quantizer
         index.own_fields = True

@@ -72,7 +72,7 @@ def _find_top_k(part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK
     """Return the top k of a part; the lists that are read stay in memory meanwhile."""
     if not part.live:
         return no_results(len(queries), k)
-    metric = metric_name(load_faiss(), part.index.metric_type)
+    metric = metric_name(part.index)
     with part.held():
         part.check_lists(coarse.lists)
         codes = _Codes(part)
@@ -180,9 +180,7 @@ def _score_pairs(
         pairs = order[start : start + PAIRS]
         wanted, place = np.unique(flat[pairs], return_inverse=True)
         vectors, local = codes.decode_rows(wanted)
-        scores = pair_scores(
-            load_faiss(), queries[pairs // places.shape[1]], vectors, place[:, None], metric
-        )
+        scores = pair_scores(queries[pairs // places.shape[1]], vectors, place[:, None], metric)
         gains.reshape(-1)[pairs] = gains_to_scores(scores[:, 0], metric)
         rows.reshape(-1)[pairs] = local[place]
     return gains, rows

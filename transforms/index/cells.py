@@ -61,8 +61,7 @@ def nearest(
     if count == 1:
         best, places = nearest_row(rows, centroids, metric)
         return best[:, None], places[:, None]
-    faiss = load_faiss()
-    scores, numbers = faiss.knn(rows, centroids, count, metric=faiss_metric(faiss, metric))
+    scores, numbers = load_faiss().knn(rows, centroids, count, metric=faiss_metric(metric))
     if metric != "ip":
         scores = -scores
     return scores, numbers

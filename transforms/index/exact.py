@@ -9,7 +9,6 @@ is better: the score for ip, minus the score for l2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def exact_search(
     best = no_results(len(queries), k)
     for block, base in blocks:
         block = as_vectors(block, queries.shape[1], "block")
-        gains, rows = block_top_k(load_faiss(), queries, block, k, metric)
+        gains, rows = block_top_k(queries, block, k, metric)
         best = merge_top_k([best, (gains, np.where(rows >= 0, rows + base, -1))], k)
     return gains_to_scores(best[0], metric), best[1]
 
@@ -119,7 +118,6 @@ def _settle(
 
 
 def block_top_k(
-    faiss: Any,
     queries: np.ndarray,
     block: np.ndarray,
     k: int,
@@ -137,23 +135,24 @@ def block_top_k(
 
     def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         part = queries[which] if len(which) < len(queries) else queries
-        rows, least = _find_candidates(faiss, part, block, depth, metric)
+        rows, least = _find_candidates(part, block, depth, metric)
         bound = least + slack[which]
-        return gains_to_scores(pair_scores(faiss, part, block, rows, metric), metric), rows, bound
+        return gains_to_scores(pair_scores(part, block, rows, metric), metric), rows, bound
 
     return complete_top_k(scan, len(queries), k, len(block), margin)
 
 
 def _find_candidates(
-    faiss: Any, queries: np.ndarray, block: np.ndarray, depth: int, metric: str
+    queries: np.ndarray, block: np.ndarray, depth: int, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best rows int64 [q, depth] by a matrix product, and the least gain of each query.
 
     For few threads numpy's product and selection take a half to a fifth of the time of faiss's
     search, which shares the selection among threads.
     """
+    faiss = load_faiss()
     if len(block) > _PRODUCT_ROWS or faiss.omp_get_max_threads() > _PRODUCT_THREADS:
-        rough, rows = faiss.knn(queries, block, depth, metric=faiss_metric(faiss, metric))
+        rough, rows = faiss.knn(queries, block, depth, metric=faiss_metric(metric))
         return rows, gains_to_scores(rough[:, -1], metric)
     rows = np.empty((len(queries), depth), np.int64)
     least = np.empty(len(queries), np.float32)
@@ -189,7 +188,7 @@ def rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
 
 
 def pair_scores(
-    faiss: Any, queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str
+    queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str
 ) -> np.ndarray:
     """Return the score of query i with each of block's rows[i], float32 [q, m].
 
@@ -197,6 +196,7 @@ def pair_scores(
     """
     scores = np.empty(rows.shape, np.float32)
     rows = np.ascontiguousarray(rows, dtype=np.int64)
+    faiss = load_faiss()
     function = faiss.fvec_inner_products_by_idx if metric == "ip" else faiss.fvec_L2sqr_by_idx
     pointers = (faiss.swig_ptr(array) for array in (scores, queries, block, rows))
     function(*pointers, queries.shape[1], *rows.shape)

@@ -64,15 +64,14 @@ def short_reason(error: Exception) -> str:
 
 
 @contextmanager
-def use_threads(threads: int | None) -> Iterator[Any]:
-    """The module `faiss`, computing with `threads` OpenMP threads in the block; None: as before.
+def use_threads(threads: int) -> Iterator[Any]:
+    """The module `faiss`, computing with `threads` OpenMP threads in the block.
 
     OpenMP keeps the count per calling thread, so it is set at each call, never once at start-up.
     """
     faiss = load_faiss()
     before = faiss.omp_get_max_threads()
-    if threads is not None:
-        faiss.omp_set_num_threads(threads)
+    faiss.omp_set_num_threads(threads)
     try:
         yield faiss
     finally:

@@ -81,7 +81,7 @@ class FilteredIndex:
         queries = as_vectors(queries, self._parts[0].index.d, "queries")
         if self._block is not None:
             positions, vectors = self._block
-            gains, rows = block_top_k(load_faiss(), queries, vectors, k, self._metric)
+            gains, rows = block_top_k(queries, vectors, k, self._metric)
             return result(gains, np.where(rows >= 0, positions[rows], -1), self._metric)
         nprobe = nprobe or _NPROBE
         if self._vectors is None:
@@ -197,11 +197,10 @@ class FilteredIndex:
 
     def _find_nearest(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return scores and numbers [q, count] of each query's nearest lists with wanted rows."""
-        faiss = load_faiss()
         numbers, centres = self._lists
-        quantizer = faiss.downcast_index(self._parts_with_lists[0].index.quantizer)
-        metric = metric_name(faiss, quantizer.metric_type)
-        gains, places = block_top_k(faiss, queries, centres, count, metric, margin=1)
+        quantizer = load_faiss().downcast_index(self._parts_with_lists[0].index.quantizer)
+        metric = metric_name(quantizer)
+        gains, places = block_top_k(queries, centres, count, metric, margin=1)
         return gains_to_scores(gains, metric), numbers[places]
 
 

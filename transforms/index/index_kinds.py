@@ -163,9 +163,8 @@ def _choose_nprobe(n_rows: int) -> int:
 
 
 def _check_with_faiss(plan: IndexPlan) -> None:
-    faiss = load_faiss()
     try:
-        faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+        load_faiss().index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
     except RuntimeError as error:
         reason = short_reason(error)
         raise OptionError(

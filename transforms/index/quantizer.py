@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
+from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason, use_threads
 from sentence_beam.transforms.index.index_kinds import IndexPlan
 from sentence_beam.transforms.index.kmeans import kmeans
 from sentence_beam.transforms.index.metric_vectors import as_vectors, faiss_metric
@@ -54,9 +54,9 @@ def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.
     rows.
     """
     faiss = load_faiss()
-    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
     if plan.nlist:
-        _fill_quantizer(faiss, index.quantizer, lists, plan.nlist)
+        _fill_quantizer(index.quantizer, lists, plan.nlist)
     if plan.spec.is_trained:
         blocks = (as_vectors(block, plan.dim, "training sample") for block in blocks)
         _train_codec(index, plan, blocks)
@@ -69,17 +69,15 @@ def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.
         return path.read_bytes()
 
 
-def _fill_quantizer(faiss: Any, quantizer: Any, lists: Iterable[np.ndarray], count: int) -> None:
+def _fill_quantizer(quantizer: Any, lists: Iterable[np.ndarray], count: int) -> None:
     """Give a quantizer its centroids; the first ones again if there are fewer than `count`."""
-    quantizer = faiss.downcast_index(quantizer)
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)  # a graph grown by several threads differs from run to run
-    for block in lists:
-        quantizer.add(np.ascontiguousarray(block))
-    count_now = quantizer.ntotal
-    for first in range(count_now, count, count_now):
-        quantizer.add(quantizer.reconstruct_n(0, min(count_now, count - first)))
-    faiss.omp_set_num_threads(threads)
+    quantizer = load_faiss().downcast_index(quantizer)
+    with use_threads(1):  # a graph grown by several threads differs from run to run
+        for block in lists:
+            quantizer.add(np.ascontiguousarray(block))
+        count_now = quantizer.ntotal
+        for first in range(count_now, count, count_now):
+            quantizer.add(quantizer.reconstruct_n(0, min(count_now, count - first)))
     if hasattr(quantizer, "hnsw"):
         quantizer.hnsw.efSearch = _ASSIGN_EF_SEARCH
 

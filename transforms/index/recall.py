@@ -21,7 +21,6 @@ from sentence_beam.transforms.index.exact import (
     merge_top_k,
     no_results,
 )
-from sentence_beam.transforms.index.faiss_module import use_threads
 from sentence_beam.transforms.index.index_kinds import depth_for
 from sentence_beam.transforms.index.metric_vectors import as_vectors, check_metric
 
@@ -72,10 +71,7 @@ class ExactNeighbours:
         if not len(block) or not len(self.queries):
             return
         block = as_vectors(block, self.queries.shape[1], "block")
-        with use_threads(None) as faiss:
-            gains, rows = block_top_k(
-                faiss, self.queries, block, self._best[0].shape[1], self.metric
-            )
+        gains, rows = block_top_k(self.queries, block, self._best[0].shape[1], self.metric)
         best = positions[rows] if isinstance(positions, np.ndarray) else rows + positions
         self._add_best((gains, np.where(rows >= 0, best, -1)), self._bound)
 

@@ -151,7 +151,7 @@ def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip") -> 
     Held-out rows use it, and stores too small for lists.
     """
     faiss = load_faiss()
-    empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(faiss, metric)))
+    empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(metric)))
     writer = SegmentWriter(empty.tobytes())
     for block in blocks:
         writer.add(block)
@@ -244,6 +244,6 @@ def nearest_lists(index: Any, vectors: np.ndarray, nprobe: int) -> tuple[np.ndar
     if hasattr(quantizer, "hnsw"):
         depth = max(quantizer.hnsw.efSearch, 2 * nprobe)
         return quantizer.search(vectors, nprobe, params=faiss.SearchParametersHNSW(efSearch=depth))
-    metric = metric_name(faiss, quantizer.metric_type)
-    gains, lists = block_top_k(faiss, vectors, flat_rows(quantizer), nprobe, metric, margin=1)
+    metric = metric_name(quantizer)
+    gains, lists = block_top_k(vectors, flat_rows(quantizer), nprobe, metric, margin=1)
     return gains_to_scores(gains, metric), lists

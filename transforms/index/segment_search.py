@@ -14,7 +14,6 @@ from sentence_beam.transforms.index.exact import (
     no_results,
     pair_scores,
 )
-from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
 from sentence_beam.transforms.index.index_parts import Coarse, Part, TopK, open_segment
 from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_name
 from sentence_beam.transforms.index.range_readers import RangeFile
@@ -92,7 +91,7 @@ class SegmentedIndex:
         """The metric, `ip` or `l2`; `ip` without segments."""
         if not self._parts:
             return "ip"
-        return metric_name(load_faiss(), self._parts[0].index.metric_type)
+        return metric_name(self._parts[0].index)
 
     def turned(self, queries: np.ndarray) -> np.ndarray:
         """Return queries float32 [q, d] rotated as the lists were built; unchanged without lists.
@@ -171,16 +170,15 @@ class SegmentedIndex:
             yield from [(no_results(len(queries), k),) * 2] * len(nprobes)
             return
         queries = as_vectors(queries, self._parts[0].index.d, "queries")
-        with use_threads(None):
-            flat = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
-            others = merge_top_k([no_results(len(queries), k), *flat], k)
-            best: TopK | None = None
-            queries = self.turned(queries)
-            for coarse in self._choose_lists(queries, nprobes):
-                new = self._scan_lists(queries, k, coarse, others)
-                best = new if best is None else merge_top_k([best, new], k)
-                yield new, best
-                others = no_results(len(queries), k)
+        flat = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
+        others = merge_top_k([no_results(len(queries), k), *flat], k)
+        best: TopK | None = None
+        queries = self.turned(queries)
+        for coarse in self._choose_lists(queries, nprobes):
+            new = self._scan_lists(queries, k, coarse, others)
+            best = new if best is None else merge_top_k([best, new], k)
+            yield new, best
+            others = no_results(len(queries), k)
 
     def _choose_lists(self, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
         """Return the lists that each nprobe adds to the previous one; None if it adds none."""
@@ -223,7 +221,7 @@ def rerank(
     if not wanted.size:
         return result(*no_results(len(queries), k), metric)
     block = as_vectors(vectors(*split(wanted)), queries.shape[1], "rerank")
-    gains = gains_to_scores(pair_scores(load_faiss(), queries, block, rows, metric), metric)
+    gains = gains_to_scores(pair_scores(queries, block, rows, metric), metric)
     return result(*merge_top_k([(gains, positions), no_results(len(queries), k)], k), metric)
 
 

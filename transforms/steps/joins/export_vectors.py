@@ -117,7 +117,7 @@ def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
             plain = TrainedIndex.from_bytes(index_files.read(path, entry.trained.sha256)).whole
             factory = entry.factory
         else:
-            plain = faiss.IndexFlat(manifest.space.dim, faiss_metric(faiss, scored_by(metric)))
+            plain = faiss.IndexFlat(manifest.space.dim, faiss_metric(scored_by(metric)))
             factory = "Flat"
         index = faiss.IndexIDMap2(plain)
         for batch in _read_blocks(selection, [*ids.names, "embedding"]):
