@@ -24,18 +24,18 @@ class Candidates:
         nprobes: Sequence[int],
         depth: int,
         gains: np.ndarray,
-        positions: np.ndarray,
+        kept: np.ndarray,
         steps: np.ndarray,
         bound: np.ndarray,
     ):
-        """`gains` float32, `positions` int64 and `steps` uint8, places in the grid: [q, any].
+        """`gains` float32, `kept` positions int64 and `steps` uint8, places in the grid: [q, any].
 
         Best first; missing rows have position -1. `bound` float32 [q, grid].
         """
         self.nprobes = list(nprobes)
         self.depth = depth
         self._gains = gains
-        self._positions = positions
+        self.kept = kept
         self._steps = steps
         self._bound = bound
 
@@ -84,7 +84,7 @@ class Candidates:
 
     @property
     def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self._gains, self._positions, self._steps
+        return self._gains, self.kept, self._steps
 
     def _replace_rows(self, parts: Sequence[tuple[np.ndarray, ...]]) -> Candidates:
         """Return the candidates with other rows, in parts."""
@@ -92,7 +92,7 @@ class Candidates:
 
     def _cut(self) -> Candidates:
         """Return the best candidates at each nprobe, as many as the depth."""
-        gains, positions, bound = self._gains.copy(), self._positions.copy(), self._bound.copy()
+        gains, positions, bound = self._gains.copy(), self.kept.copy(), self._bound.copy()
         for step in range(len(self.nprobes)):
             searched = (self._steps <= step) & (positions >= 0)
             ahead = np.cumsum(searched, axis=1)
@@ -114,12 +114,7 @@ class Candidates:
     def only(self, stays: np.ndarray) -> Candidates:
         """Return the candidates for which `stays`, bool as `kept`, is True."""
         gains = np.where(stays, self._gains, np.float32(-np.inf))
-        return self._replace_rows([(gains, np.where(stays, self._positions, -1), self._steps)])
-
-    @property
-    def kept(self) -> np.ndarray:
-        """The positions of all candidates, int64 [q, any], -1 for missing ones."""
-        return self._positions
+        return self._replace_rows([(gains, np.where(stays, self.kept, -1), self._steps)])
 
     def of(self, place: np.ndarray) -> Candidates:
         """Return the candidates of some queries, by numbers int64 [m]; of -1 there are none."""
@@ -136,7 +131,7 @@ class Candidates:
         step = np.searchsorted(nprobes, self.nprobes)[self._steps]
         late = step >= len(nprobes)
         gains = np.where(late, np.float32(-np.inf), self._gains)
-        positions = np.where(late, -1, self._positions)
+        positions = np.where(late, -1, self.kept)
         rows = _join_sorted([(gains, positions, np.where(late, 0, step))])
         bound = self._bound[:, [self.nprobes.index(nprobe) for nprobe in nprobes]]
         return Candidates(nprobes, self.depth, *rows, bound)
@@ -144,17 +139,17 @@ class Candidates:
     def positions(self, nprobe: int, depth: int | None = None) -> np.ndarray:
         """Return positions int64 [q, depth] at one nprobe of the grid (None: the kept depth)."""
         depth = depth or self.depth
-        is_searched = (self._steps <= self.nprobes.index(nprobe)) & (self._positions >= 0)
+        is_searched = (self._steps <= self.nprobes.index(nprobe)) & (self.kept >= 0)
         place = np.cumsum(is_searched, axis=1) - 1
         query, column = np.nonzero(is_searched & (place < depth))
         positions = np.full((len(is_searched), depth), -1)
-        positions[query, place[query, column]] = self._positions[query, column]
+        positions[query, place[query, column]] = self.kept[query, column]
         return positions
 
     def settled(self, nprobe: int, depth: int) -> np.ndarray:
         """Return whether a query's best `depth` at one nprobe are known, bool [q]."""
         step = self.nprobes.index(nprobe)
-        searched = (self._steps <= step) & (self._positions >= 0)
+        searched = (self._steps <= step) & (self.kept >= 0)
         last = searched & (np.cumsum(searched, axis=1) == depth)
         gain = np.where(last, self._gains, np.float32(-np.inf)).max(axis=1, initial=-np.inf)
         return gain >= self._bound[:, step]

@@ -39,13 +39,15 @@ class SearchResult(NamedTuple):
 class SegmentedIndex:
     """Opened segments, with the scores and the order of one index that holds all their rows.
 
-    Ties are broken by (segment, row). Flat segments are always scanned in full.
+    Ties are broken by (segment, row). Flat segments are always scanned in full. `parts` are in the
+    order of their files; all ranges are the first part. `trained` is the index that segments share;
+    None if it was not given.
     """
 
     def __init__(self, parts: Sequence[Part], trained: TrainedIndex | None = None):
-        self._parts = list(parts)
-        self._trained = trained
-        self._lists = next((part.index for part in self._parts if part.has_lists), None)
+        self.parts = list(parts)
+        self.trained = trained
+        self._lists = next((part.index for part in self.parts if part.has_lists), None)
 
     @classmethod
     def open(
@@ -72,35 +74,25 @@ class SegmentedIndex:
         return cls(parts, trained)
 
     @property
-    def parts(self) -> Sequence[Part]:
-        """The opened segments, in the order of their files; all ranges are the first part."""
-        return self._parts
-
-    @property
-    def trained(self) -> TrainedIndex | None:
-        """The trained index that segments share; None if it was not given."""
-        return self._trained
-
-    @property
     def rows(self) -> int:
         """The number of rows that are not deleted."""
-        return sum(part.live for part in self._parts)
+        return sum(part.live for part in self.parts)
 
     @property
     def metric(self) -> str:
         """The metric, `ip` or `l2`; `ip` without segments."""
-        if not self._parts:
+        if not self.parts:
             return "ip"
-        return metric_name(self._parts[0].index)
+        return metric_name(self.parts[0].index)
 
     def turned(self, queries: np.ndarray) -> np.ndarray:
         """Return queries float32 [q, d] rotated as the lists were built; unchanged without lists.
 
         Lists that were built without rotation leave them unchanged too.
         """
-        if self._trained is None or self._lists is None:
+        if self.trained is None or self._lists is None:
             return queries
-        return self._trained.turned(queries)
+        return self.trained.turned(queries)
 
     @property
     def nlist(self) -> int:
@@ -166,11 +158,11 @@ class SegmentedIndex:
             raise OptionError(
                 f"search: k={k} and nprobe={list(nprobes)} have to be positive, nprobe ascending"
             )
-        if not self._parts:
+        if not self.parts:
             yield from [(no_results(len(queries), k),) * 2] * len(nprobes)
             return
-        queries = as_vectors(queries, self._parts[0].index.d, "queries")
-        flat = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
+        queries = as_vectors(queries, self.parts[0].index.d, "queries")
+        flat = [part.top_k(queries, k, None) for part in self.parts if not part.has_lists]
         others = merge_top_k([no_results(len(queries), k), *flat], k)
         best: TopK | None = None
         queries = self.turned(queries)
@@ -197,7 +189,7 @@ class SegmentedIndex:
     def _scan_lists(self, queries: np.ndarray, k: int, coarse: Coarse | None, others: TopK) -> TopK:
         if coarse is None:
             return others
-        best = [part.top_k(queries, k, coarse) for part in self._parts if part.has_lists]
+        best = [part.top_k(queries, k, coarse) for part in self.parts if part.has_lists]
         return merge_top_k([others, *best], k)
 
 
