@@ -47,9 +47,7 @@ def join_words(words: Iterable[str]) -> str:
         return NO_TYPE
     if len(distinct) == 1:
         return distinct.pop()
-    if distinct == {"int", "float"}:
-        return "float"
-    return STR.word
+    return "float" if distinct == {"int", "float"} else STR.word
 
 
 def is_word(code: str) -> bool:
@@ -82,9 +80,7 @@ def _reader(kind: pa.DataType) -> Callable[[str], Any]:
         except (pa.ArrowException, TypeError, InvalidOperation, RecursionError) as error:
             raise ValueError from error
 
-    if is_string(kind):
-        return str
-    return read
+    return str if is_string(kind) else read
 
 
 def _parser(kind: pa.DataType) -> Callable[[str], Any]:

@@ -83,15 +83,11 @@ def _compiled(globs: frozenset[str], hidden: bool, marked: bool = True) -> tuple
 def _reason(path: str, hidden: bool) -> str:
     name = path.rstrip("/").rpartition("/")[2]
     if name.startswith(".") and not hidden:
-        if path.endswith("/"):
-            return HIDDEN_FOLDER
-        return HIDDEN
+        return HIDDEN_FOLDER if path.endswith("/") else HIDDEN
     return reason_for_ending(path)
 
 
 def reason_for_ending(path: str) -> str:
     """The ending of a path's name in lower case, or that it has none."""
     _, dot, ending = path.rpartition("/")[2].lstrip(".").rpartition(".")
-    if not dot:
-        return NO_ENDING
-    return f".{ending.lower()}"
+    return f".{ending.lower()}" if dot else NO_ENDING

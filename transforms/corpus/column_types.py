@@ -65,9 +65,7 @@ class KeptColumn(NamedTuple):
         name = self.name
         if name.strip() != name or name.startswith('"') or set(name) & set(",:"):
             name = '"' + name.replace('"', '""') + '"'
-        if not self.kind:
-            return name
-        return f"{name}:{self.kind}"
+        return f"{name}:{self.kind}" if self.kind else name
 
 
 def _read_int(text: str) -> int:
@@ -104,9 +102,7 @@ def _read_timestamp(text: str) -> datetime:
     if text.endswith((" UTC", " utc")):
         text = text[:-4].rstrip()
     moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
-    return moment.astimezone(UTC)
+    return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 TYPES = {

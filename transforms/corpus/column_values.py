@@ -95,9 +95,7 @@ def kept_faults(column: pa.Array) -> Reasons:
     if pa.types.is_fixed_size_list(column.type) and column.null_count:
         return _reasons(column.is_null().to_pylist(), KEPT_NULL_LIST)
     faults = _not_decoding(column)
-    if faults is None:
-        return None
-    return _reasons(faults, KEPT_NOT_UTF8)
+    return _reasons(faults, KEPT_NOT_UTF8) if faults is not None else None
 
 
 def _not_decoding(column: pa.Array) -> list[bool] | None:

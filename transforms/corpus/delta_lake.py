@@ -59,9 +59,7 @@ def _path_in(root: str, path: str) -> str:
     The log's paths are URL-encoded once and relative to the table; those of a clone are URLs.
     """
     decoded = unquote(path)
-    if "://" in decoded:
-        return local_path(decoded)
-    return f"{root}/{decoded}"
+    return local_path(decoded) if "://" in decoded else f"{root}/{decoded}"
 
 
 def _check_vectors(pattern: str, table: Any, paths: list[str]) -> None:

@@ -223,6 +223,4 @@ _READERS: dict[str, Callable[..., Any]] = {
 
 def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
     """A sequential reader of a file's uncompressed bytes."""
-    if file.compression:
-        return cast(BinaryIO, _READERS[file.compression](raw))
-    return raw
+    return cast(BinaryIO, _READERS[file.compression](raw)) if file.compression else raw

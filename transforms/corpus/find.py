@@ -214,9 +214,7 @@ class Finder:
         """
         matched = storage.storage_of(pattern).match(pattern, self.hidden)
         glob = Glob(pattern, self.hidden)
-        marked: set[str] = set()
-        if not glob.is_literal:
-            marked = self._marked(pattern, matched, is_marked)
+        marked: set[str] = set() if glob.is_literal else self._marked(pattern, matched, is_marked)
         links = []
         for path in matched.broken:
             if path in marked:
@@ -267,9 +265,7 @@ class Finder:
 
     def _name_of(self, folder: str) -> str:
         """Return the name of a folder in messages, after the pattern if that is another."""
-        if folder == self.pattern:
-            return folder
-        return f"{self.pattern}: {folder}"
+        return folder if folder == self.pattern else f"{self.pattern}: {folder}"
 
 
 def _list_files(finder: Finder) -> tuple[FolderFiles, str]:

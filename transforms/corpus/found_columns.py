@@ -241,9 +241,7 @@ def _ends_in_name(name: str) -> bool:
 def find_id(samples: FirstRows) -> str | None:
     """Return the column of `ID_NAMES` with an id in each row, None if there is no such column."""
     named = [name for name in ID_NAMES if _has_ids(samples, name)]
-    if len(named) != 1:
-        return None
-    return named[0]
+    return named[0] if len(named) == 1 else None
 
 
 def find_other_id(samples: FirstRows, text: str | None) -> str | None:

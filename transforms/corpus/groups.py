@@ -49,9 +49,7 @@ class GroupSpan:
     def rows(self) -> int | None:
         """The rows of all files; None if a file's rows are not known."""
         counts = [span.rows for span in self.spans]
-        if None in counts:
-            return None
-        return sum(filter(None, counts))
+        return None if None in counts else sum(filter(None, counts))
 
     @property
     def tokens(self) -> int:
@@ -64,9 +62,7 @@ AnySpan = Span | GroupSpan
 
 def spans_of(span: AnySpan) -> tuple[Span, ...]:
     """Return the spans of single files in a span."""
-    if isinstance(span, GroupSpan):
-        return span.spans
-    return (span,)
+    return span.spans if isinstance(span, GroupSpan) else (span,)
 
 
 def tokens_by_size(sizes: np.ndarray, is_plain: np.ndarray) -> np.ndarray:
@@ -111,9 +107,7 @@ def bits_of(unit: str) -> int | None:
     (6, None, None)
     """
     match = NAME.fullmatch(unit)
-    if match is None:
-        return None
-    return int(match[1])
+    return int(match[1]) if match is not None else None
 
 
 def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
@@ -162,9 +156,7 @@ def _join(
 
 def _join_kept(parts: list[UnitRows]) -> pa.Table | None:
     tables = [part.kept for part in parts if part.kept is not None]
-    if not tables:
-        return None
-    return pa.concat_tables(tables)
+    return pa.concat_tables(tables) if tables else None
 
 
 def _join_prefixes(parts: list[UnitRows]) -> list[tuple[str, ...]] | None:

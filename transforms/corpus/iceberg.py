@@ -128,9 +128,7 @@ def _iceberg_partitions(table: Any, files: list[Any]) -> pa.Table:
     places = {}
     for number, spec_fields in specs.items():
         places[number] = {field.field_id: place for place, field in enumerate(spec_fields)}
-    fields = table.spec().fields
-    if specs:
-        fields = specs[max(specs)]
+    fields = specs[max(specs)] if specs else table.spec().fields
     columns = {}
     for field in fields:
         kind = _partition_type(field, sources[field.source_id])
@@ -148,9 +146,7 @@ def _partition_type(field: Any, source: Any) -> pa.DataType | None:
     kind = schema_to_pyarrow(field.transform.result_type(source.field_type))
     if str(field.transform) == "void" or isinstance(kind, pa.BaseExtensionType):
         return None
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    return kind
+    return pa.string() if pa.types.is_large_string(kind) else kind
 
 
 def _check_names(pattern: str, table: Any, schema: Any, paths: list[str]) -> None:

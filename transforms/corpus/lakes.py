@@ -58,9 +58,7 @@ def hint_for_table(folder: str, hudi: Iterable[str]) -> str | None:
             " spark.read.format('hudi').load(TABLE).write.parquet(FOLDER)"
         )
     table_input = input_of_table(folder)
-    if table_input is None:
-        return None
-    return f"say --input {table_input}"
+    return f"say --input {table_input}" if table_input is not None else None
 
 
 def hudi_folders(matched: Matched) -> list[str]:

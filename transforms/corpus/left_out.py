@@ -76,9 +76,7 @@ def is_document(path: str, file_format: str) -> bool:
 def _below(folders: Iterable[str], files: Sequence[Entry]) -> list[str]:
     """Return the paths of the files that are below one of the folders."""
     starts = tuple(f"{folder}/" for folder in folders)
-    if not starts:
-        return []
-    return [entry.path for entry in files if entry.path.startswith(starts)]
+    return [entry.path for entry in files if entry.path.startswith(starts)] if starts else []
 
 
 def _stores(folders: Iterable[str]) -> list[str]:

@@ -25,9 +25,7 @@ def value_at(row: dict[str, Any], name: str) -> Any:
         return row.get(name)
     head, _, rest = name.partition(".")
     inner = row.get(head)
-    if not isinstance(inner, dict):
-        return None
-    return value_at(inner, rest)
+    return value_at(inner, rest) if isinstance(inner, dict) else None
 
 
 def value_as_text(value: Any) -> str | None:

@@ -43,9 +43,7 @@ def gather_rows(columns: Columns, positions: Iterable[int], parsed: list[ParsedR
 def fill_prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[str, ...]:
     """Return the prefix of the pieces of a row with these values, split around its headings."""
     template = columns.before_pieces
-    if template is None:
-        return ("",)
-    return template.around_headings(value)
+    return template.around_headings(value) if template is not None else ("",)
 
 
 def measure_texts(parsed: list[ParsedRow]) -> np.ndarray:
@@ -54,16 +52,12 @@ def measure_texts(parsed: list[ParsedRow]) -> np.ndarray:
 
 
 def _size_of(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return len(text.encode())
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def make_id(file: InputFile, columns: Columns, number: int) -> str | None:
     """Make the id of a row; None if ids come from a column."""
-    if columns.id:
-        return None
-    return f"{file.relative}#{number}"
+    return None if columns.id else f"{file.relative}#{number}"
 
 
 def _kept_table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -44,9 +44,7 @@ def in_context(
 def _between(first: Piece, second: Piece) -> str:
     """The replacement of the characters between two pieces, which no piece has."""
     gap = second.start - first.end
-    if gap > 1:
-        return "\n\n"
-    return " " * max(gap, 0)
+    return "\n\n" if gap > 1 else " " * max(gap, 0)
 
 
 def passage(text: str, start: int, end: int, query: str, width: int) -> str:

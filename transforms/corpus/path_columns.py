@@ -12,9 +12,7 @@ from sentence_beam.transforms.corpus.path_values import path_values
 def with_path_columns(own: FileColumns) -> FileColumns:
     """Return the columns of a file with those that its path has."""
     values = path_values(own.file.path)
-    if not values:
-        return own
-    return PathColumns(own.file, own, values)
+    return PathColumns(own.file, own, values) if values else own
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,7 @@ class PathColumns(FileColumns):
 
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         own = self.own.existing(self._without(names))
-        if own is None:
-            return None
-        return (*own, *self._of_path(names))
+        return (*own, *self._of_path(names)) if own is not None else None
 
     def first_keys(self) -> list[str] | None:
         return self.own.first_keys()

@@ -53,6 +53,4 @@ def with_path_values(batch: pa.RecordBatch, values: Mapping[str, str | None]) ->
         if name not in batch.schema.names:
             names.append(name)
             columns.append(pa.repeat(pa.scalar(value, pa.string()), batch.num_rows))
-    if len(names) == batch.num_columns:
-        return batch
-    return pa.RecordBatch.from_arrays(columns, names)
+    return batch if len(names) == batch.num_columns else pa.RecordBatch.from_arrays(columns, names)

@@ -98,9 +98,7 @@ def _pieces_or_error(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces |
 
 def prefix_of(rows: UnitRows, number: int, headings: str) -> str:
     """Return the prefix of a document's piece below these headings."""
-    if rows.prefixes is None:
-        return ""
-    return headings.join(rows.prefixes[number])
+    return headings.join(rows.prefixes[number]) if rows.prefixes is not None else ""
 
 
 def _repeat_documents(rows: UnitRows, document: np.ndarray) -> UnitRows:
@@ -177,15 +175,11 @@ def take_rows(rows: UnitRows, places: np.ndarray) -> UnitRows:
 
 
 def _take(values: list[Item] | None, places: list[int]) -> list[Item] | None:
-    if values is None:
-        return None
-    return [values[i] for i in places]
+    return [values[i] for i in places] if values is not None else None
 
 
 def _take_rows(table: pa.Table | None, places: np.ndarray) -> pa.Table | None:
-    if table is None:
-        return None
-    return table.take(pa.array(places))
+    return table.take(pa.array(places)) if table is not None else None
 
 
 def numbered(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:

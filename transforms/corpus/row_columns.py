@@ -143,9 +143,7 @@ def _is_used(name: str, columns: Columns | None) -> bool:
 
 
 def _if_used(name: str, values: Any, columns: Columns | None) -> Any:
-    if _is_used(name, columns):
-        return values
-    return pa.nulls(len(values))
+    return values if _is_used(name, columns) else pa.nulls(len(values))
 
 
 def _of_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
@@ -245,9 +243,7 @@ def texts_of(
 def _value_or_none(value: Any) -> Any:
     """Return a value of a column; None for those by which pandas says that it is missing."""
     value = plain_value(value)
-    if type(value).__name__ in ("NAType", "NaTType") or value != value:
-        return None
-    return value
+    return None if type(value).__name__ in ("NAType", "NaTType") or value != value else value
 
 
 def _any_as_text(value: Any) -> tuple[str | None, None]:

@@ -15,9 +15,7 @@ HEAD = 1 << 22  # uncompressed bytes from which the rows of a span are estimated
 
 def count_rows(span: Span) -> int:
     """The number of rows in a span. Raises SentenceBeamError naming an unreadable file."""
-    if span.rows is not None:
-        return span.rows
-    return reader_of(span.file).count_rows(span)
+    return span.rows if span.rows is not None else reader_of(span.file).count_rows(span)
 
 
 def count_up_to(span: Span, most: int) -> int:

@@ -112,15 +112,11 @@ class UnitRows:
     @property
     def relative(self) -> str:
         """The relative path of the file; "" for rows of several files."""
-        if self.file is None:
-            return ""
-        return self.file.relative
+        return self.file.relative if self.file is not None else ""
 
     def file_of(self, row: int) -> str:
         """The relative path of the file that a row is from."""
-        if self.files is not None:
-            return self.files[row]
-        return self.relative
+        return self.files[row] if self.files is not None else self.relative
 
     def reject(self, row: int, reason: str) -> Rejected:
         """Return a row as a rejected one."""

@@ -34,9 +34,7 @@ def _numbers(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if pa.types.is_floating(a) and pa.types.is_floating(b):
         return max(a, b, key=lambda kind: kind.bit_width)
     if pa.types.is_integer(a) and pa.types.is_floating(b):
-        if 2 * a.bit_width <= b.bit_width:
-            return b
-        return pa.float64()
+        return b if 2 * a.bit_width <= b.bit_width else pa.float64()
     if pa.types.is_decimal(a) and pa.types.is_floating(b):
         return pa.float64()
     if pa.types.is_decimal(a) and pa.types.is_integer(b):
@@ -63,9 +61,7 @@ def _decimal(whole: int, scale: int) -> pa.DataType:
     digits = max(1, whole + scale)
     if digits > _MOST_DIGITS:
         return pa.float64()
-    if digits > 38:
-        return pa.decimal256(digits, scale)
-    return pa.decimal128(digits, scale)
+    return pa.decimal256(digits, scale) if digits > 38 else pa.decimal128(digits, scale)
 
 
 def _moments(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -86,9 +82,7 @@ def _clocks(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """Times of day, and durations."""
     if pa.types.is_time(a) and pa.types.is_time(b):
         unit = _finer(a.unit, b.unit)
-        if unit in UNITS[:2]:
-            return pa.time32(unit)
-        return pa.time64(unit)
+        return pa.time32(unit) if unit in UNITS[:2] else pa.time64(unit)
     if pa.types.is_duration(a) and pa.types.is_duration(b):
         return pa.duration(_finer(a.unit, b.unit))
     return None
@@ -100,9 +94,7 @@ def _finer(one: str, other: str) -> str:
 
 def _bytes(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     is_all_bytes = all(is_bytes(kind) or pa.types.is_fixed_size_binary(kind) for kind in (a, b))
-    if is_all_bytes:
-        return pa.binary()
-    return None
+    return pa.binary() if is_all_bytes else None
 
 
 def _nested(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -126,9 +118,7 @@ def _structs(a: pa.StructType, b: pa.StructType) -> pa.DataType | None:
         if field.name in kinds:
             kind = _join_inside(kinds[field.name], kind)
         kinds[field.name] = kind
-    if None in kinds.values():
-        return None
-    return pa.struct(list(kinds.items()))
+    return None if None in kinds.values() else pa.struct(list(kinds.items()))
 
 
 def _join_inside(a: pa.DataType | None, b: pa.DataType | None) -> pa.DataType | None:

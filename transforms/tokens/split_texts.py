@@ -94,9 +94,7 @@ def splitter_of(tokenizer: Tokenizer) -> Splitter | None:
         splitter = split_at_blanks
         allowed = _SPM_NORMALIZERS
         normalizers = [step for step in normalizers if step != _ONE_BLANK]
-    if all(step["type"] in allowed for step in normalizers):
-        return splitter
-    return None
+    return splitter if all(step["type"] in allowed for step in normalizers) else None
 
 
 def _steps(part: Any, name: str) -> list[dict[str, Any]]:
@@ -104,9 +102,7 @@ def _steps(part: Any, name: str) -> list[dict[str, Any]]:
     if part is None:
         return []
     state = json.loads(part.__getstate__())
-    if state["type"] != "Sequence":
-        return [state]
-    return list(state[name])
+    return list(state[name]) if state["type"] == "Sequence" else [state]
 
 
 def _splits_as_bert(steps: list[dict[str, Any]]) -> bool:

@@ -50,9 +50,7 @@ class Headings:
         The result is "" before the first heading.
         """
         number = bisect_right(self._starts, place)
-        if number == 0:
-            return ""
-        return self._paths[number - 1]
+        return "" if number == 0 else self._paths[number - 1]
 
     @property
     def paths(self) -> set[str]:

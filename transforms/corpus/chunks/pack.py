@@ -49,9 +49,7 @@ class Atoms:
 
     def start(self, first: int) -> int:
         """Return the place at which an atom begins, blanks included."""
-        if first == 0:
-            return 0
-        return int(self.places[first - 1])
+        return 0 if first == 0 else int(self.places[first - 1])
 
 
 def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
@@ -96,9 +94,7 @@ def choose_sentence(atoms: Atoms, first: int, after: int, budget: int) -> int:
     """Choose the first end of a sentence; without one in the budget, as `choose_last`."""
     stop = _reach(atoms, first, after, budget)
     ends = np.flatnonzero(atoms.levels[after:stop] >= Level.INNER)
-    if not len(ends):
-        return choose_last(atoms, first, after, budget)
-    return after + int(ends[0]) + 1
+    return after + int(ends[0]) + 1 if len(ends) else choose_last(atoms, first, after, budget)
 
 
 def first_of_next(atoms: Atoms, first: int, stop: int, overlap: int, budget: int) -> int:
@@ -117,9 +113,7 @@ def first_of_next(atoms: Atoms, first: int, stop: int, overlap: int, budget: int
     least = max(int(atoms.total[stop]) - overlap, int(atoms.total[next_end]) - budget)
     earliest = max(int(np.searchsorted(atoms.total, least, "left")), first + 1)
     starts = np.flatnonzero(atoms.levels[earliest - 1 : stop - 1] >= Level.SENTENCE)
-    if not len(starts):
-        return stop
-    return earliest + int(starts[0])
+    return earliest + int(starts[0]) if len(starts) else stop
 
 
 def _next_boundary(atoms: Atoms, stop: int) -> int:

@@ -29,9 +29,7 @@ class TokenCounter:
         self._tokenizer = own
         kinds = (type(own.model).__name__, type(own.pre_tokenizer).__name__)
         self.adds_up = kinds == ("WordPiece", "BertPreTokenizer")
-        self._words = None
-        if is_split_at_words(own):
-            self._words = WordPieces(own)
+        self._words = WordPieces(own) if is_split_at_words(own) else None
 
     def count(self, texts: Iterable[str]) -> np.ndarray:
         """Return the number of tokens of each text, [n] int64; reads the texts in batches."""

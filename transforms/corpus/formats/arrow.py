@@ -110,9 +110,7 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(_as_bytes(kind.value_type), kind.list_size)
     make_list = LISTS.get(kind.id)
-    if make_list is None:
-        return kind
-    return make_list(_as_bytes(kind.value_type))
+    return make_list(_as_bytes(kind.value_type)) if make_list is not None else kind
 
 
 def _check_end(raw: BinaryIO) -> None:

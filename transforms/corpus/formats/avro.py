@@ -117,23 +117,17 @@ def _type(kind: Any) -> pa.DataType | None:
 
 def _union_type(kinds: list[Any]) -> pa.DataType | None:
     others = [kind for kind in kinds if kind != "null"]
-    if len(others) != 1:
-        return None
-    return _type(others[0])
+    return _type(others[0]) if len(others) == 1 else None
 
 
 def _list_type(kind: dict[str, Any]) -> pa.DataType | None:
     inside = _type(kind["items"])
-    if inside is None:
-        return None
-    return pa.list_(inside)
+    return pa.list_(inside) if inside is not None else None
 
 
 def _struct_type(kind: dict[str, Any]) -> pa.DataType | None:
     fields = [(field["name"], _type(field["type"])) for field in kind["fields"]]
-    if any(inside is None for _, inside in fields):
-        return None
-    return pa.struct(fields)
+    return None if any(inside is None for _, inside in fields) else pa.struct(fields)
 
 
 def _batches(raw: BinaryIO, names: list[str], span: Span) -> Iterator[pa.RecordBatch]:

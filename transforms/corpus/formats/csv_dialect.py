@@ -143,9 +143,7 @@ def _nulls(syntax: CsvSyntax) -> frozenset[str]:
 def _separator(samples: Samples, skip: int) -> str | None:
     """Return the delimiter that Excel's first line `sep=;` names; None without one."""
     match = SEPARATOR.fullmatch(next(_lines_after(samples, skip), ""))
-    if match is None:
-        return None
-    return match[1]
+    return match[1] if match is not None else None
 
 
 def _delimiters(

@@ -82,9 +82,7 @@ class CsvLines:
             return BadRow(self._read(lines[0], lines), TOO_LONG)
         if len(lines) > 1 and self._holds_rows(lines):
             return BadRow(self._read(lines[0], lines), HOLDS_ROWS, len(lines))
-        if self._has_marks:
-            return [self._read(value, lines) for value in values]
-        return values
+        return [self._read(value, lines) for value in values] if self._has_marks else values
 
     def step_back(self) -> BadRow:
         """Begin again after the first line of a row with wrong quotes, and return that line."""
@@ -95,9 +93,7 @@ class CsvLines:
 
     def open_rows(self) -> int:
         """Return the number of lines in a row without an end if they are rows; else 0."""
-        if len(self.row) > 1 and self._holds_rows(self.row):
-            return len(self.row)
-        return 0
+        return len(self.row) if len(self.row) > 1 and self._holds_rows(self.row) else 0
 
     def __iter__(self) -> Iterator[str]:
         row = self.row
@@ -253,8 +249,5 @@ class Quotes:
         if opening >= 0:
             self._state = "quoted"
             return opening + 2
-        if piece.endswith((self._opening[0], *NEWLINES)):
-            self._state = "field"
-        else:
-            self._state = "plain"
+        self._state = "field" if piece.endswith((self._opening[0], *NEWLINES)) else "plain"
         return len(piece)

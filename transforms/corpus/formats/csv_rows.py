@@ -99,9 +99,7 @@ def rows_in(lines: CsvLines, dialect: Dialect, goes_on: bool = False) -> Iterato
 
 def _filled(rows: Iterator[list[str]], dialect: Dialect) -> Iterator[list[str]]:
     """Yield the rows without empty ones, which only files of one column have."""
-    if len(dialect.header) > 1:
-        return filter(None, rows)
-    return (row or [""] for row in rows)
+    return filter(None, rows) if len(dialect.header) > 1 else (row or [""] for row in rows)
 
 
 def _blocks(rows: Iterator[list[str]]) -> Iterator[list[list[str]]]:

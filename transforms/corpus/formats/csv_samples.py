@@ -45,9 +45,7 @@ class Samples:
     @property
     def line_end(self) -> str:
         """The end of lines, as in `Dialect.line_end`."""
-        if "\r" in self.head and "\n" not in self.head:
-            return ""
-        return "\n"
+        return "" if "\r" in self.head and "\n" not in self.head else "\n"
 
 
 def read_samples(file: InputFile) -> Samples:
@@ -90,9 +88,7 @@ def _read_parts(file: InputFile, raw: BinaryIO) -> Samples:
 def _errors(encoding: str) -> str:
     """Python's word for decoding a head, whose last character may be cut."""
     errors = errors_of(encoding)
-    if errors == "strict":
-        return "replace"
-    return errors
+    return "replace" if errors == "strict" else errors
 
 
 def _blocks(reader: Any, size: int) -> Iterator[bytes]:

@@ -40,9 +40,7 @@ def _by_nul_bytes(head: bytes) -> str | None:
         return encoding
     upper = head[encoding == "utf-16-le" :: 2].replace(b"\0", b"")
     has_alphabet = 2 * sum(byte < SPACE for byte in upper) > len(upper)
-    if share >= SELDOM and (has_alphabet or not _is_utf8(head)):
-        return encoding
-    return None
+    return encoding if share >= SELDOM and (has_alphabet or not _is_utf8(head)) else None
 
 
 def _is_utf8(head: bytes) -> bool:
@@ -59,9 +57,7 @@ def errors_of(encoding: str) -> str:
 
     In UTF-8 they become lone surrogates, so that their rows are rejected.
     """
-    if encoding.startswith("utf-8"):
-        return "surrogateescape"
-    return "strict"
+    return "surrogateescape" if encoding.startswith("utf-8") else "strict"
 
 
 def not_utf8(names: Iterable[str]) -> str:
@@ -69,9 +65,7 @@ def not_utf8(names: Iterable[str]) -> str:
     characters = set("".join(names))
     if any("\udc80" <= character <= "\udcff" for character in characters):
         return "; the file is not UTF-8, convert it"
-    if "\0" in characters:
-        return "; the file is not UTF-8 text, its names have NUL bytes"
-    return ""
+    return "; the file is not UTF-8 text, its names have NUL bytes" if "\0" in characters else ""
 
 
 def refuse_utf16(file: InputFile, head: bytes) -> None:

@@ -95,9 +95,7 @@ class KeyColumns(FileColumns):
 
     def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """Return the types of all values: the first megabyte may have whole numbers alone."""
-        if not keep:
-            return ()
-        return tuple(_words_of(self.json.objects(self.file), keep).items())
+        return tuple(_words_of(self.json.objects(self.file), keep).items()) if keep else ()
 
     def first_values(self, rows: int) -> dict[str, list[Any]]:
         first = self.rows[:rows]

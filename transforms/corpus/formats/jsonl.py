@@ -73,9 +73,7 @@ def _object_or_reason(line: bytes) -> dict[str, Any] | str:
         value = _parse(line.decode())
     except UnicodeDecodeError:
         return NOT_UTF8
-    if not isinstance(value, dict):
-        return NOT_JSON
-    return value
+    return value if isinstance(value, dict) else NOT_JSON
 
 
 def _parse(source: str) -> Any:

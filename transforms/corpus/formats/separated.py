@@ -274,9 +274,7 @@ class _ValueReader:
 
 def _or_empty(dialect: Dialect, value: str) -> str:
     """Return a value; "" if it is null."""
-    if value in dialect.nulls:
-        return ""
-    return value
+    return "" if value in dialect.nulls else value
 
 
 def _kept(columns: Columns, name: str, value: str) -> str | None:

@@ -143,16 +143,12 @@ class _BegunLine:
     def line(self) -> bytes:
         """The line so far, as a CutLine if parts are missing."""
         data = b"".join(self._parts)
-        if self.is_long:
-            return CutLine(data)
-        return data
+        return CutLine(data) if self.is_long else data
 
 
 def _read_size(position: int, stop: int | None) -> int:
     """The size of the next read: not far beyond the range's end, since storage may be remote."""
-    if stop is None:
-        return BLOCK
-    return min(BLOCK, max(stop - position, BLOCK // 16))
+    return min(BLOCK, max(stop - position, BLOCK // 16)) if stop is not None else BLOCK
 
 
 def _within(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes]]:
@@ -171,6 +167,4 @@ def _within(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes
 
 
 def _cut_long(line: bytes) -> bytes:
-    if len(line) <= MOST_BYTES:
-        return line
-    return CutLine(line[:BEGINNING])
+    return line if len(line) <= MOST_BYTES else CutLine(line[:BEGINNING])
