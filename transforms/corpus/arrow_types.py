@@ -67,12 +67,12 @@ def type_of(code: str) -> ColumnType:
     else:
         data = base64.b85decode(code.removeprefix(_BYTES))
         kind = pa.ipc.read_schema(pa.py_buffer(data)).field(0).type
-    return ColumnType(str(kind), kind, _reader(kind))
+    return ColumnType(str(kind), kind, _make_reader(kind))
 
 
-def _reader(kind: pa.DataType) -> Callable[[str], Any]:
+def _make_reader(kind: pa.DataType) -> Callable[[str], Any]:
     """Return the function that reads a text as a value of an Arrow type, a scalar of Arrow."""
-    parse = _parser(kind)
+    parse = _choose_parser(kind)
 
     def read(text: str) -> Any:
         try:
@@ -83,7 +83,7 @@ def _reader(kind: pa.DataType) -> Callable[[str], Any]:
     return str if is_string(kind) else read
 
 
-def _parser(kind: pa.DataType) -> Callable[[str], Any]:
+def _choose_parser(kind: pa.DataType) -> Callable[[str], Any]:
     """Return the function that makes Python's value of a text; Arrow checks that it fits."""
     if pa.types.is_integer(kind):
         return _parse_int

@@ -35,14 +35,14 @@ class Beside:
 
         Paths that other `globs` of the run take are not counted.
         """
-        all_globs = _compiled(globs, hidden)
+        all_globs = _compile(globs, hidden)
         folders: dict[str, Counter[str]] = {}
         for path in paths:
             if path not in globs and not any(
                 glob.takes(path) or glob.enters(path) for glob in all_globs
             ):
-                folders.setdefault(folder_of(path), Counter())[_reason(path, hidden)] += 1
-        unmarked = _compiled(globs, hidden, marked=False)
+                folders.setdefault(folder_of(path), Counter())[_find_reason(path, hidden)] += 1
+        unmarked = _compile(globs, hidden, marked=False)
         for path, reason in left_out.items():
             is_taken = reason == MARKED and any(glob.takes(path) for glob in unmarked)
             if path not in globs and not is_taken:
@@ -75,12 +75,12 @@ def merged(elements: Iterable[Any]) -> Beside:
 
 
 @functools.lru_cache(2)
-def _compiled(globs: frozenset[str], hidden: bool, marked: bool = True) -> tuple[Glob, ...]:
+def _compile(globs: frozenset[str], hidden: bool, marked: bool = True) -> tuple[Glob, ...]:
     """The globs that have a wildcard."""
     return tuple(Glob(glob, hidden, marked) for glob in globs if literal_part(glob) != glob)
 
 
-def _reason(path: str, hidden: bool) -> str:
+def _find_reason(path: str, hidden: bool) -> str:
     name = path.rstrip("/").rpartition("/")[2]
     if name.startswith(".") and not hidden:
         return HIDDEN_FOLDER if path.endswith("/") else HIDDEN

@@ -143,11 +143,11 @@ def with_values(message: str, columns: FileColumns) -> str:
     if not listed:
         return message
     values = columns.first_values(SAMPLED)
-    shown = [f"{_quote(name)}{_shown(values.get(name, ()))}" for name in names]
+    shown = [f"{_quote(name)}{_show_value(values.get(name, ()))}" for name in names]
     return f"{before}: {', '.join(shown)}{after}"
 
 
-def _shown(values: Sequence[Any]) -> str:
+def _show_value(values: Sequence[Any]) -> str:
     """Return the beginning of the first value after a blank, for a list; "" without one."""
     value = next((value for value in values if value not in (None, "")), None)
     if value is None:

@@ -151,7 +151,7 @@ def parse_columns(text: str) -> tuple[KeptColumn, ...]:
 
 def _check_type(word: str | None) -> str | None:
     if word is not None and word not in TYPES:
-        raise _no_type(word)
+        raise _make_type_error(word)
     return word
 
 
@@ -162,18 +162,18 @@ def _parse_plain(text: str) -> KeptColumn:
         return KeptColumn(text)
     if word in TYPES:
         return KeptColumn(name, word)
-    if _nearest_type(word):
-        raise _no_type(word, f" If {text} is a column's name, put it in double quotes")
+    if _find_nearest_type(word):
+        raise _make_type_error(word, f" If {text} is a column's name, put it in double quotes")
     return KeptColumn(text)
 
 
-def _nearest_type(word: str) -> str | None:
+def _find_nearest_type(word: str) -> str | None:
     return MEANT.get(word.lower()) or nearest(word.lower(), TYPES)
 
 
-def _no_type(word: str, otherwise: str = "") -> OptionError:
+def _make_type_error(word: str, otherwise: str = "") -> OptionError:
     near = ""
-    meant = _nearest_type(word)
+    meant = _find_nearest_type(word)
     if meant:
         near = f"; did you mean {meant}?"
     return OptionError(

@@ -42,14 +42,14 @@ def values_as_text(column: pa.Array) -> tuple[list[str | None], Reasons]:
     column = plain(column)
     if not pa.types.is_nested(column.type):
         return decoded(as_strings(column))
-    faults = _not_decoding(column)
+    faults = _find_undecodable(column)
     if faults is None:
         return [value_as_text(value) for value in column.to_pylist()], None
     texts: list[str | None] = []
     for value, fault in zip(column, faults, strict=True):
         text = value_as_text(value.as_py()) if not fault else None
         texts.append(text)
-    return texts, _reasons(faults, NOT_UTF8)
+    return texts, _give_reason(faults, NOT_UTF8)
 
 
 def as_strings(column: pa.Array) -> pa.Array:
@@ -93,12 +93,12 @@ def first_reasons(reasons: Reasons, others: Reasons) -> Reasons:
 def kept_faults(column: pa.Array) -> Reasons:
     """Reasons against kept values that readers of the shard could not decode."""
     if pa.types.is_fixed_size_list(column.type) and column.null_count:
-        return _reasons(column.is_null().to_pylist(), KEPT_NULL_LIST)
-    faults = _not_decoding(column)
-    return _reasons(faults, KEPT_NOT_UTF8) if faults is not None else None
+        return _give_reason(column.is_null().to_pylist(), KEPT_NULL_LIST)
+    faults = _find_undecodable(column)
+    return _give_reason(faults, KEPT_NOT_UTF8) if faults is not None else None
 
 
-def _not_decoding(column: pa.Array) -> list[bool] | None:
+def _find_undecodable(column: pa.Array) -> list[bool] | None:
     """Whether each value has text that is not UTF-8; None if none has."""
     try:
         column.validate(full=True)
@@ -107,7 +107,7 @@ def _not_decoding(column: pa.Array) -> list[bool] | None:
         return [not _decodes(value) for value in column]
 
 
-def _reasons(is_bad: list[bool], reason: str) -> list[str | None]:
+def _give_reason(is_bad: list[bool], reason: str) -> list[str | None]:
     reasons: list[str | None] = [None] * len(is_bad)
     for place, bad in enumerate(is_bad):
         if bad:

@@ -82,16 +82,16 @@ def find_inputs(
     """
     if is_table(pattern):
         files = [
-            _input_file(entry, relative, file_format)
+            _make_input(entry, relative, file_format)
             for entry, relative in table_entries(pattern, part)
         ]
         return Inputs(files, [], [], {})
     pattern = storage.absolute(pattern)
     listed, root = _list_files(Finder(pattern, file_format, hidden, broken_too, store))
     if not listed.entries:
-        raise OptionError(_nothing_matches(pattern, listed.left_out))
+        raise OptionError(_describe_no_match(pattern, listed.left_out))
     files = [
-        _input_file(entry, entry.path.removeprefix(root), file_format) for entry in listed.entries
+        _make_input(entry, entry.path.removeprefix(root), file_format) for entry in listed.entries
     ]
     if syntax != AS_FOUND:
         files = [replace(file, syntax=syntax) for file in files]
@@ -214,7 +214,7 @@ class Finder:
         """
         matched = storage.storage_of(pattern).match(pattern, self.hidden)
         glob = Glob(pattern, self.hidden)
-        marked: set[str] = set() if glob.is_literal else self._marked(pattern, matched, is_marked)
+        marked = self._find_marked(pattern, matched, is_marked) if not glob.is_literal else set()
         links = []
         for path in matched.broken:
             if path in marked:
@@ -229,7 +229,7 @@ class Finder:
             reasons |= others
         return matched._replace(files=sort_by_path([*files, *links])), reasons
 
-    def _marked(self, pattern: str, matched: Matched, is_marked: bool) -> set[str]:
+    def _find_marked(self, pattern: str, matched: Matched, is_marked: bool) -> set[str]:
         """Return the matching paths whose names begin with `_`, except documents."""
         unmarked = Glob(pattern, self.hidden, marked=False)
         paths = [*(entry.path for entry in matched.files), *matched.broken]
@@ -329,7 +329,7 @@ def special_file(path: str) -> SentenceBeamError:
     )
 
 
-def _nothing_matches(pattern: str, left_out: dict[str, str]) -> str:
+def _describe_no_match(pattern: str, left_out: dict[str, str]) -> str:
     """Return the message for a pattern without files to read."""
     if left_out:
         counts = Counter(left_out.values())
@@ -348,7 +348,7 @@ def _nothing_matches(pattern: str, left_out: dict[str, str]) -> str:
     return f"--input {pattern}: no file matches, and it is no folder with files; check the path"
 
 
-def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputFile:
+def _make_input(entry: storage.Entry, relative: str, file_format: str) -> InputFile:
     if not is_utf8(entry.path):  # ids and manifests could not hold it
         raise OptionError(
             f"--input {entry.path!a}: the name is not UTF-8; rename the file or narrow --input"

@@ -96,7 +96,7 @@ def find_in_rows(samples: FirstRows, text: bool, ids: bool) -> FoundColumns:
         return FoundColumns()
     found_id = find_id(samples) if ids else None
     found_text = find_text(samples, found_id) if text else None
-    texts = _texts_in(samples) if text and found_text is None else ()
+    texts = _find_texts(samples) if text and found_text is None else ()
     other = find_other_id(samples, found_text) if ids and found_id is None else None
     return FoundColumns(found_text, found_id, texts, other, ids)
 
@@ -124,7 +124,7 @@ def check_text(files: Sequence[InputFile], texts: Sequence[str] = ()) -> None:
 
     The message names the columns, with a value each, and a template that joins the first `texts`.
     """
-    for file in _some(files):
+    for file in _choose_files(files):
         if not reader_of(file).has_columns:
             continue
         columns = columns_of(file)
@@ -145,20 +145,20 @@ def _joining(texts: Sequence[str]) -> str:
     return f"; name the one with the text, or join several, as in --text-template '{template}'"
 
 
-def _some(files: Sequence[InputFile]) -> Sequence[InputFile]:
+def _choose_files(files: Sequence[InputFile]) -> Sequence[InputFile]:
     """Return the files to open."""
     return files[:: max(1, -(-len(files) // FILES))]
 
 
 def read_samples(files: Sequence[InputFile]) -> FirstRows:
     """Return the first rows of files; none if a file of plain text is among them."""
-    opened = _some(files)
+    opened = _choose_files(files)
     if not all(reader_of(file).has_columns for file in opened):
         return FirstRows()
     rows = max(LEAST_ROWS, ROWS // max(1, len(opened)))
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         samples = list(pool.map(lambda file: _read_sample(file, rows), opened))
-    return _joined([sample for sample in samples if sample.values])
+    return _join_samples([sample for sample in samples if sample.values])
 
 
 def _read_sample(file: InputFile, rows: int) -> FirstRows:
@@ -176,7 +176,7 @@ def _is_own(name: str) -> bool:
     return not _INDEX.fullmatch(name)
 
 
-def _joined(samples: Iterable[FirstRows]) -> FirstRows:
+def _join_samples(samples: Iterable[FirstRows]) -> FirstRows:
     values: dict[str, list[Any]] = {}
     names: list[frozenset[str]] = []
     nulls: frozenset[str] = frozenset()
@@ -196,7 +196,7 @@ def find_text(samples: FirstRows, ids: str | None = None) -> str | None:
     if len(strings) == 1:
         return strings[0] if _reads_like_text(strings[0], strings, samples) else None
     for is_named in (_is_text, _has_name, _ends_in_name):
-        candidates = _named(strings, is_named)
+        candidates = _choose_named(strings, is_named)
         if len(candidates) > 1:
             return None
         if candidates and _reads_like_text(candidates[0], strings, samples):
@@ -212,11 +212,11 @@ def _reads_like_text(name: str, strings: Sequence[str], samples: FirstRows) -> b
     return all(_mean_length(samples.values[other]) <= length for other in strings)
 
 
-def _texts_in(samples: FirstRows) -> tuple[str, ...]:
+def _find_texts(samples: FirstRows) -> tuple[str, ...]:
     return tuple(name for name, some in samples.values.items() if _are_texts(some))
 
 
-def _named(strings: Sequence[str], is_named: Callable[[str], bool]) -> Sequence[str]:
+def _choose_named(strings: Sequence[str], is_named: Callable[[str], bool]) -> Sequence[str]:
     """Return the columns with such a name; those inside of others only if there are no others."""
     named = [name for name in strings if is_named(name.rpartition(".")[2])]
     return [name for name in named if "." not in name] or named
@@ -266,13 +266,13 @@ def _has_ids(samples: FirstRows, name: str) -> bool:
     return not are_flags and len(set(values)) == len(values)
 
 
-def _filled(values: Sequence[Any]) -> list[Any]:
+def _drop_empty(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if value is not None and value != ""]
 
 
 def _are_strings(values: Sequence[Any]) -> bool:
     """Whether most values are strings, and neither numbers, dates nor flags written as such."""
-    filled = _filled(values)
+    filled = _drop_empty(values)
     return 2 * sum(map(_is_string, filled)) > len(filled)
 
 
@@ -284,7 +284,7 @@ def _is_string(value: Any) -> bool:
 
 def _are_texts(values: Sequence[Any]) -> bool:
     """Whether most values have several words."""
-    filled = _filled(values)
+    filled = _drop_empty(values)
     return 2 * sum(map(_has_words, filled)) > len(filled)
 
 
@@ -302,5 +302,5 @@ def _has_words(value: Any) -> bool:
 
 
 def _mean_length(values: Sequence[Any]) -> float:
-    lengths = [len(value) for value in _filled(values) if isinstance(value, str)]
+    lengths = [len(value) for value in _drop_empty(values) if isinstance(value, str)]
     return sum(lengths) / max(1, len(lengths))

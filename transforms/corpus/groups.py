@@ -143,11 +143,11 @@ def _join(
         file=None,
         start=bounds[0],
         stop=bounds[1],
-        ids=_all(part.ids for part in parts),
-        texts=_all(part.texts for part in parts),
-        positions=_all(part.positions for part in parts),
+        ids=_chain(part.ids for part in parts),
+        texts=_chain(part.texts for part in parts),
+        positions=_chain(part.positions for part in parts),
         kept=_join_kept(parts),
-        rejects=_all(part.rejects for part in parts),
+        rejects=_chain(part.rejects for part in parts),
         files=[part.relative for part in parts for _ in part.ids],
         prefixes=_join_prefixes(parts),
         sources=tuple(span.file for span in group.spans),
@@ -162,8 +162,8 @@ def _join_kept(parts: list[UnitRows]) -> pa.Table | None:
 def _join_prefixes(parts: list[UnitRows]) -> list[tuple[str, ...]] | None:
     if not any(part.prefixes for part in parts):
         return None
-    return _all(part.prefixes or [] for part in parts)
+    return _chain(part.prefixes or [] for part in parts)
 
 
-def _all(parts: Iterable[list[Item]]) -> list[Item]:
+def _chain(parts: Iterable[list[Item]]) -> list[Item]:
     return list(chain.from_iterable(parts))

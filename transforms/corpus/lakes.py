@@ -34,10 +34,10 @@ def is_table(pattern: str) -> bool:
 
 def input_of_table(folder: str) -> str | None:
     """Return the `--input` that reads a folder as a table; None if the folder is not a table."""
-    if any(_LOG_FILE.fullmatch(name) for name in _names_in(f"{folder}/{DELTA_LOG}")):
+    if any(_LOG_FILE.fullmatch(name) for name in _list_names(f"{folder}/{DELTA_LOG}")):
         return f"{DELTA}{folder}"
     numbers = {}
-    for name in _names_in(f"{folder}/{FOLDER}"):
+    for name in _list_names(f"{folder}/{FOLDER}"):
         match = _METADATA_FILE.fullmatch(name)
         if match:
             numbers[name] = int(match[1] or match[2])
@@ -97,7 +97,7 @@ def tables_inside(matched: Matched) -> list[str]:
     ]
 
 
-def _names_in(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     return [
         entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder)
     ]
@@ -129,7 +129,7 @@ def table_entries(pattern: str, part: LakePart = WHOLE) -> Iterator[tuple[Entry,
             f"--input-filter: no data file of {pattern} is in a partition with {part.filter}"
         )
     if not paths:
-        raise _no_data_file(pattern)
+        raise _make_empty_error(pattern)
     store = storage.storage_of(root)
     listed: dict[str, Entry] = {}
     if not storage.is_local(root):
@@ -154,7 +154,7 @@ def version_of(pattern: str, requested: int | None = None) -> int:
     if requested is not None:
         return requested
     if current is None:
-        raise _no_data_file(pattern)
+        raise _make_empty_error(pattern)
     return int(current.snapshot_id)
 
 
@@ -170,5 +170,5 @@ def _requiring_packages(pattern: str) -> Iterator[None]:
         ) from error
 
 
-def _no_data_file(pattern: str) -> OptionError:
+def _make_empty_error(pattern: str) -> OptionError:
     return OptionError(f"--input {pattern}: the table has no data file; check the name")

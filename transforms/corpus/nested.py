@@ -56,14 +56,14 @@ def column_at(batch: pa.RecordBatch, name: str) -> pa.Array:
     if name in batch.schema.names:
         return batch.column(name)
     head, _, rest = name.partition(".")
-    return _field_at(batch.column(head), rest)
+    return _find_field(batch.column(head), rest)
 
 
-def _field_at(array: pa.Array, name: str) -> pa.Array:
+def _find_field(array: pa.Array, name: str) -> pa.Array:
     if any(field.name == name for field in array.type):
         return pc.struct_field(array, name)
     head, _, rest = name.partition(".")
-    return _field_at(pc.struct_field(array, head), rest)
+    return _find_field(pc.struct_field(array, head), rest)
 
 
 def roots(schema: pa.Schema, names: list[str]) -> list[str]:

@@ -34,7 +34,7 @@ def gather_rows(columns: Columns, positions: Iterable[int], parsed: list[ParsedR
     rows.ids += ids
     rows.reasons += reasons
     if columns.keep:
-        rows.kept.append(_kept_table(columns, kept))
+        rows.kept.append(_make_kept_table(columns, kept))
     if columns.before_pieces:
         rows.prefixes += prefixes
     return rows
@@ -60,7 +60,7 @@ def make_id(file: InputFile, columns: Columns, number: int) -> str | None:
     return None if columns.id else f"{file.relative}#{number}"
 
 
-def _kept_table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _make_kept_table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     arrays = {}
     for name in columns.keep:
         kind = columns.kinds.get(name, STR)

@@ -25,13 +25,13 @@ def path_values(path: str) -> Mapping[str, str | None]:
         name, sign, value = folder.partition("=")
         if not (name and sign):
             continue
-        values[_decoded(name)] = _decoded(value)
-        if values[_decoded(name)] in NULLS:
-            values[_decoded(name)] = None
+        values[_decode(name)] = _decode(value)
+        if values[_decode(name)] in NULLS:
+            values[_decode(name)] = None
     return MappingProxyType(values)
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     """Return a URL-encoded text, unchanged if it decodes to bytes that are not UTF-8."""
     try:
         return unquote(text, errors="strict")

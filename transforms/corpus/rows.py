@@ -180,7 +180,7 @@ def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, floa
 
 def unit_of(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
     """Return rows of a span as a unit, the bad ones apart with a reason."""
-    faults = _faults(rows, reader_of(span.file).blank_reason)
+    faults = _find_faults(rows, reader_of(span.file).blank_reason)
     rejects = [_reject(rows, place, reason, span.file) for place, reason in faults.items()]
     if faults:
         rows = _take([place for place in range(len(rows.ids)) if place not in faults], rows)
@@ -217,7 +217,7 @@ def _take(places: list[int], rows: Rows) -> Rows:
     )
 
 
-def _faults(rows: Rows, empty: str) -> dict[int, str]:
+def _find_faults(rows: Rows, empty: str) -> dict[int, str]:
     """The reasons against bad rows, by their places.
 
     `empty` is the reason against a blank text.
@@ -228,7 +228,7 @@ def _faults(rows: Rows, empty: str) -> dict[int, str]:
     columns = zip(rows.reasons, rows.texts, rows.ids, strict=True)
     for place, (reason, text, row_id) in enumerate(columns):
         if reason or row_id is None or not text or text.isspace():
-            faults[place] = reason or _fault(text, row_id, empty)
+            faults[place] = reason or _name_fault(text, row_id, empty)
     return faults
 
 
@@ -239,7 +239,7 @@ def _are_all_good(rows: Rows) -> bool:
     return not any(map(str.isspace, cast(list[str], rows.texts)))
 
 
-def _fault(text: str | None, row_id: str | None, empty: str) -> str:
+def _name_fault(text: str | None, row_id: str | None, empty: str) -> str:
     if text is None:
         return NULL_TEXT
     if row_id is None:

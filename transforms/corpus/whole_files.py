@@ -26,12 +26,12 @@ def read_file(file: InputFile) -> bytes:
     order mark of UTF-16; OptionError if the file is too large.
     """
     with open_unchanged(file) as raw:
-        data = b"".join(whole(file, _parts(file, decompressed(file, raw))))
+        data = b"".join(whole(file, _read_parts(file, decompressed(file, raw))))
     refuse_utf16(file, data)
     return data.removeprefix(BOM)
 
 
-def _parts(file: InputFile, reader: BinaryIO) -> Iterator[bytes]:
+def _read_parts(file: InputFile, reader: BinaryIO) -> Iterator[bytes]:
     size = 0
     while part := reader.read(BLOCK):
         size += len(part)

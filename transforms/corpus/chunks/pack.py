@@ -61,7 +61,7 @@ def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
     if stop == len(atoms):
         return stop
     levels = atoms.levels[after:stop]
-    half = _half(atoms, first, after, budget)
+    half = _find_half(atoms, first, after, budget)
     best = int(levels.max())
     for level, at_half in _PREFERRED:
         if level > best:
@@ -70,7 +70,7 @@ def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
         for place in np.flatnonzero(levels[least:] >= level)[::-1].tolist():
             if is_boundary(atoms.text, int(atoms.places[after + least + place])):
                 return after + least + place + 1
-    return _next_boundary(atoms, stop)
+    return _find_next_boundary(atoms, stop)
 
 
 def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
@@ -82,7 +82,7 @@ def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
     stop = _reach(atoms, first, after, budget)
     if stop == len(atoms):
         return stop
-    half = after + _half(atoms, first, after, budget)
+    half = after + _find_half(atoms, first, after, budget)
     levels = atoms.levels[half:stop]
     if not len(levels) or levels.max() < Level.SENTENCE:
         return choose_last(atoms, first, after, budget)
@@ -116,7 +116,7 @@ def first_of_next(atoms: Atoms, first: int, stop: int, overlap: int, budget: int
     return earliest + int(starts[0]) if len(starts) else stop
 
 
-def _next_boundary(atoms: Atoms, stop: int) -> int:
+def _find_next_boundary(atoms: Atoms, stop: int) -> int:
     """Return the atom after the grapheme cluster at the start of atom `stop`.
 
     A cluster of more than LONGEST characters may be cut: the result is then `stop`.
@@ -136,7 +136,7 @@ def _reach(atoms: Atoms, first: int, after: int, budget: int) -> int:
     return max(stop, after + 1)
 
 
-def _half(atoms: Atoms, first: int, after: int, budget: int) -> int:
+def _find_half(atoms: Atoms, first: int, after: int, budget: int) -> int:
     """Return how many atoms from `after` on end before half of the budget."""
     reached = int(np.searchsorted(atoms.total, atoms.total[first] + budget // 2, "left"))
     return max(0, reached - 1 - after)

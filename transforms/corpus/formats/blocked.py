@@ -58,7 +58,7 @@ class BlockedFormat(TableFormat):
         head = next((batch for batch in batches if batch.num_rows), None)
         if head is None:
             return rows_of_span(0, 0, unit_tokens)
-        size = sum(_text_bytes(column_at(head, name)) for name in existing)
+        size = sum(_count_text_bytes(column_at(head, name)) for name in existing)
         return rows_of_span(size, head.num_rows, unit_tokens)
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
@@ -67,16 +67,16 @@ class BlockedFormat(TableFormat):
         stored = self.table_blocks(file)
         if stored is None:
             return self.whole(file) if self.has_rows(file) else []
-        return list(_spans(file, stored, file.cut, unit_tokens))
+        return list(_make_spans(file, stored, file.cut, unit_tokens))
 
     @abstractmethod
     def whole(self, file: InputFile) -> list[Span]:
         """The one span of a file that is not cut."""
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, self._blocks_of(span, columns))
+        return until_stop(span, self._read_blocks(span, columns))
 
-    def _blocks_of(self, span: Span, columns: Columns) -> Iterator[Block]:
+    def _read_blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
         file = span.file
         schema = schema_of(self, file)
         existing = [name for name in columns.wanted if type_at(schema, name) is not None]
@@ -93,14 +93,14 @@ def smallest_column(schema: pa.Schema) -> int:
     return next((place for place in places if pa.types.is_primitive(schema.types[place])), 0)
 
 
-def _text_bytes(column: pa.Array) -> int:
+def _count_text_bytes(column: pa.Array) -> int:
     """The bytes of a column's texts; of values that become text, those that they take now."""
     if not (is_string(column.type) or is_bytes(column.type)):
         return int(column.nbytes)
     return pc.sum(pc.binary_length(as_strings(column))).as_py() or 0
 
 
-def _spans(
+def _make_spans(
     file: InputFile, stored: Iterable[TableBlock], step: int, unit_tokens: int
 ) -> Iterator[Span]:
     """Yield the spans of a file's blocks; each has the number of the `step` rows it begins in."""

@@ -52,7 +52,7 @@ class CsvLines:
 
     def __init__(self, text: io.TextIOBase, dialect: Dialect):
         self._dialect = dialect
-        self._pieces = _pieces(text, dialect)
+        self._pieces = _read_pieces(text, dialect)
         self.row: list[str] = []  # the lines of the row so far
         self.is_plain = True  # whether values need no change
         self.has_folded = False  # whether a row so far has several lines
@@ -104,7 +104,7 @@ class CsvLines:
             if row:
                 size += self._size
             self._size = size
-            line = self._long(piece) if len(piece) >= PIECE or size > MOST_CHARACTERS else piece
+            line = self._complete(piece) if len(piece) >= PIECE or size > MOST_CHARACTERS else piece
             if not self._has_marks and not line.isascii():
                 self._has_marks = any(mark in line for mark in self._marks)
                 self.is_plain = not self._has_marks
@@ -125,7 +125,7 @@ class CsvLines:
             return False
         return all(map(dialect.is_line, lines))
 
-    def _long(self, piece: str) -> str:
+    def _complete(self, piece: str) -> str:
         """Return the whole line that begins with a piece.
 
         If its row is too long, read the rest of the row and return a line that ends it.
@@ -175,7 +175,7 @@ class CsvLines:
         return f'"{value}"' in "".join(lines)
 
 
-def _pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
+def _read_pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
     """Yield the lines of text, long ones in pieces of PIECE characters or one more.
 
     Neither CRLF nor an escaped character is split from what is before it. Carriage returns inside
@@ -186,7 +186,7 @@ def _pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
         if dialect.escape and "\\" in piece:
             if _ends_in_escape(piece):
                 piece += text.read(1)
-            piece = _escaped(piece, dialect)
+            piece = _mark_escaped(piece, dialect)
         after = ""
         if piece.endswith("\r") and (len(piece) >= PIECE or piece == "\r"):
             after = text.read(1)
@@ -206,7 +206,7 @@ def _ends_in_escape(piece: str) -> bool:
     return slashes % 2 == 1
 
 
-def _escaped(piece: str, dialect: Dialect) -> str:
+def _mark_escaped(piece: str, dialect: Dialect) -> str:
     """Replace escaped characters by marks; without quotes csv reads others, as delimiters."""
     if dialect.quoting:
         return ESCAPED.sub(lambda match: MARKS[match[1]], piece)

@@ -70,7 +70,7 @@ def read_csv(
             read = rows_in(lines, dialect)
             if dialect.has_header and not offset:
                 next(read, None)
-            yield from whole(file, _blocks(islice(_filled(read, dialect), rows)))
+            yield from whole(file, _collect_blocks(islice(_drop_empty(read, dialect), rows)))
         text.detach()
 
 
@@ -97,12 +97,12 @@ def rows_in(lines: CsvLines, dialect: Dialect, goes_on: bool = False) -> Iterato
             yield lines.step_back()
 
 
-def _filled(rows: Iterator[list[str]], dialect: Dialect) -> Iterator[list[str]]:
+def _drop_empty(rows: Iterator[list[str]], dialect: Dialect) -> Iterator[list[str]]:
     """Yield the rows without empty ones, which only files of one column have."""
     return filter(None, rows) if len(dialect.header) > 1 else (row or [""] for row in rows)
 
 
-def _blocks(rows: Iterator[list[str]]) -> Iterator[list[list[str]]]:
+def _collect_blocks(rows: Iterator[list[str]]) -> Iterator[list[list[str]]]:
     block: list[list[str]] = []
     size = 0
     for row in rows:

@@ -25,11 +25,12 @@ def encoding_of(head: bytes) -> str:
         return "utf-8-sig"
     if head[:2] in UTF16_BOMS:
         return "utf-16"
-    return _by_nul_bytes(head[:HEAD]) or "utf-8"
+    return _guess_by_nul_bytes(head) or "utf-8"
 
 
-def _by_nul_bytes(head: bytes) -> str | None:
+def _guess_by_nul_bytes(head: bytes) -> str | None:
     """The encoding of text with NUL bytes in every second place; None for other text."""
+    head = head[:HEAD]
     counts = {"utf-16-be": head[0::2].count(0), "utf-16-le": head[1::2].count(0)}
     seldom, often = sorted(counts.values())
     if often < FEW or seldom * OTHERS > often:
@@ -77,5 +78,5 @@ def refuse_utf16(file: InputFile, head: bytes) -> None:
         raise SentenceBeamError(
             f"{file.path} is UTF-16 (by its byte order mark); convert it to UTF-8"
         )
-    if _by_nul_bytes(head[:HEAD]):
+    if _guess_by_nul_bytes(head):
         raise SentenceBeamError(f"{file.path} is UTF-16 (by its NUL bytes); convert it to UTF-8")

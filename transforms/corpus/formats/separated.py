@@ -60,7 +60,7 @@ class Csv(Format):
             return 0
         rows = next(read_csv(file, dialect_of(file)), [])
         return bytes_of_span(
-            _row_bytes(rows), _text_bytes(file, rows, text), len(rows), unit_tokens
+            _row_bytes(rows), _count_text_bytes(file, rows, text), len(rows), unit_tokens
         )
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
@@ -71,7 +71,7 @@ class Csv(Format):
         return spans or super().spans(file, text, unit_tokens)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, _blocks(span, columns))
+        return until_stop(span, _read_blocks(span, columns))
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
         return map(len, read_csv(file, dialect_of(file)))
@@ -104,7 +104,7 @@ class Csv(Format):
                 elif len(row) != len(dialect.header):
                     yield RawRow(number, reason=OTHER_WIDTH)
                 else:
-                    yield RawRow(number, [_or_empty(dialect, row[place]) for place in places])
+                    yield RawRow(number, [_replace_null(dialect, row[place]) for place in places])
 
 
 class Tsv(Csv):
@@ -132,9 +132,9 @@ class HeaderColumns(FileColumns):
             times = dialect.header.count(name) or int(dialect.place_of(name) is not None)
             is_needed = name not in keep or name in (text, id_column)
             if (times > 1 or (is_needed and not times)) and any(read_csv(self.file, dialect)):
-                raise OptionError(self._not_once(name, option, times))
+                raise OptionError(self._describe_fault(name, option, times))
 
-    def _not_once(self, name: str, option: str, times: int) -> str:
+    def _describe_fault(self, name: str, option: str, times: int) -> str:
         """The message about a column that is missing or in the header several times."""
         header = dialect_of(self.file).header
         fault = f"{times} columns {name}" if times else f"no column {name}"
@@ -166,7 +166,7 @@ class HeaderColumns(FileColumns):
         if not first:
             return {}
         return {
-            name: [_or_empty(dialect, row[place]) or None for row in first]
+            name: [_replace_null(dialect, row[place]) or None for row in first]
             for name, place in places.items()
         }
 
@@ -187,24 +187,24 @@ class HeaderColumns(FileColumns):
 
 def _row_bytes(rows: list[list[str]]) -> int:
     """The bytes of rows with their delimiters and line ends."""
-    return sum(len(_encoded(value)) + 1 for row in rows for value in row)
+    return sum(len(_encode(value)) + 1 for row in rows for value in row)
 
 
-def _text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, ...]) -> int:
+def _count_text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, ...]) -> int:
     """The bytes of the rows' values in the column of the text, or in those of its template."""
     names = text
     if isinstance(names, str):
         names = (names,)
     all_places = (dialect_of(file).place_of(name) for name in names)
     places = [place for place in all_places if place is not None]
-    return sum(len(_encoded(row[p])) for row in rows for p in places if p < len(row))
+    return sum(len(_encode(row[p])) for row in rows for p in places if p < len(row))
 
 
-def _encoded(value: str) -> bytes:
+def _encode(value: str) -> bytes:
     return value.encode("utf8", "surrogateescape")
 
 
-def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
+def _read_blocks(span: Span, columns: Columns) -> Iterator[Block]:
     file = span.file
     dialect = dialect_of(file)
     position = span.start
@@ -257,7 +257,7 @@ class _ValueReader:
         def value_of(name: str) -> str | None:
             return row[self.places[name]] if name in self.places else None
 
-        kept = {name: _kept(columns, name, value_of(name) or "") for name in columns.keep}
+        kept = {name: _drop_blank(columns, name, value_of(name) or "") for name in columns.keep}
         if columns.of_text is None:
             text = row[self.places[columns.text]] or None
         else:
@@ -272,12 +272,12 @@ class _ValueReader:
         return ParsedRow(text, row_id, unread, values, prefix)
 
 
-def _or_empty(dialect: Dialect, value: str) -> str:
+def _replace_null(dialect: Dialect, value: str) -> str:
     """Return a value; "" if it is null."""
     return "" if value in dialect.nulls else value
 
 
-def _kept(columns: Columns, name: str, value: str) -> str | None:
+def _drop_blank(columns: Columns, name: str, value: str) -> str | None:
     """A kept value of CSV; null if it is empty, or if it is blank and not of type text."""
     if is_string(columns.kinds.get(name, STR).arrow):
         return value or None
