@@ -17,9 +17,8 @@ import pyarrow as pa
 from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
 from sentence_beam.transforms.corpus.column_types import STR, TYPES, ColumnType
 
-NO_TYPE = (
-    "null"  # the word for the type of a column without a value so far, which is text until then
-)
+# the word for the type of a column without a value so far, which is text until then
+NO_TYPE = "null"
 _MOST_DIGITS = 100
 _ARROW = "arrow:"
 _BYTES = "schema:"

@@ -45,9 +45,8 @@ def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positio
 def _read_kept(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa.Array, Reasons]:
     """A kept column, null if the table lacks it, and reasons against its values."""
     kind = columns.kinds.get(name)
-    column = pa.nulls(batch.num_rows)
-    if type_at(batch.schema, name) is not None:
-        column = column_at(batch, name)
+    is_missing = type_at(batch.schema, name) is None
+    column = pa.nulls(batch.num_rows) if is_missing else column_at(batch, name)
     if kind is None:
         column = plain(column)
         return column, kept_faults(column)

@@ -36,16 +36,20 @@ class Beside:
         Paths that other `globs` of the run take are not counted.
         """
         all_globs = _compile(globs, hidden)
-        folders: dict[str, Counter[str]] = {}
-        for path in paths:
-            if path not in globs and not any(
-                glob.takes(path) or glob.enters(path) for glob in all_globs
-            ):
-                folders.setdefault(folder_of(path), Counter())[_find_reason(path, hidden)] += 1
+        reasons = [
+            (path, _find_reason(path, hidden))
+            for path in paths
+            if not any(glob.takes(path) or glob.enters(path) for glob in all_globs)
+        ]
         unmarked = _compile(globs, hidden, marked=False)
-        for path, reason in left_out.items():
-            is_taken = reason == MARKED and any(glob.takes(path) for glob in unmarked)
-            if path not in globs and not is_taken:
+        reasons += [
+            (path, reason)
+            for path, reason in left_out.items()
+            if reason != MARKED or not any(glob.takes(path) for glob in unmarked)
+        ]
+        folders: dict[str, Counter[str]] = {}
+        for path, reason in reasons:
+            if path not in globs:
                 folders.setdefault(folder_of(path), Counter())[reason] += 1
         return cls({folder: dict(counts) for folder, counts in folders.items()})
 

@@ -34,21 +34,26 @@ def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Re
     column = plain(column)
     if column.type == kind.arrow:
         return column, None
-    if is_string(column.type) and is_string(kind.arrow):
-        return column.cast(kind.arrow), None
+    if is_string(kind.arrow):
+        return _write_text(column, kind.arrow)
     if is_string(column.type) or _is_flag(column.type, kind):
         texts, reasons = decoded(column.cast(pa.large_string()))
         values, others = read_texts(texts, name, kind)
         return pa.array(values, kind.arrow), first_reasons(reasons, others)
-    if is_string(kind.arrow):
-        texts, reasons = values_as_text(column)
-        return pa.array(texts, kind.arrow), reasons and [each and KEPT_NOT_UTF8 for each in reasons]
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), kind.arrow), None
     cast = pa.nulls(len(column), kind.arrow)
     if _can_cast(column.type, kind.arrow):
         cast = _cast(column, kind)
     return cast, _find_reasons(column, cast, name, kind)
+
+
+def _write_text(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Reasons]:
+    """Write the values of a column as text, with reasons for those that are not UTF-8."""
+    if is_string(column.type):
+        return column.cast(kind), None
+    texts, reasons = values_as_text(column)
+    return pa.array(texts, kind), reasons and [each and KEPT_NOT_UTF8 for each in reasons]
 
 
 def _is_flag(arrow_type: pa.DataType, kind: ColumnType) -> bool:
@@ -102,13 +107,18 @@ def _can_cast(before: pa.DataType, after: pa.DataType) -> bool:
     if is_list(before) and is_list(after):
         return _can_cast_inside(before.value_type, after.value_type)
     if pa.types.is_struct(before) and pa.types.is_struct(after):
-        kinds = {field.name: field.type for field in after}
-        return all(f.name in kinds and _can_cast_inside(f.type, kinds[f.name]) for f in before)
+        return _can_cast_fields(before, after)
     if pa.types.is_map(before) and pa.types.is_map(after):
         return _can_cast_inside(before.key_type, after.key_type) and _can_cast_inside(
             before.item_type, after.item_type
         )
     return any(is_of(before) and is_of(after) for is_of in FAMILIES)
+
+
+def _can_cast_fields(before: pa.StructType, after: pa.StructType) -> bool:
+    """Whether a struct has all fields of another, in types to which their values can be cast."""
+    kinds = {field.name: field.type for field in after}
+    return all(f.name in kinds and _can_cast_inside(f.type, kinds[f.name]) for f in before)
 
 
 def _can_cast_inside(before: pa.DataType, after: pa.DataType) -> bool:

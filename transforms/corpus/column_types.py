@@ -172,10 +172,8 @@ def _find_nearest_type(word: str) -> str | None:
 
 
 def _make_type_error(word: str, otherwise: str = "") -> OptionError:
-    near = ""
     meant = _find_nearest_type(word)
-    if meant:
-        near = f"; did you mean {meant}?"
+    near = f"; did you mean {meant}?" if meant else ""
     return OptionError(
         f"{word!r} is no type of a column (choose from {', '.join(TYPES)}){near}{otherwise}"
     )

@@ -165,15 +165,12 @@ def _read_sample(file: InputFile, rows: int) -> FirstRows:
     try:
         check_first_bytes(file)
         columns = reader_of(file).columns(file)
-        values = {name: some for name, some in columns.first_values(rows).items() if _is_own(name)}
+        first = columns.first_values(rows)
+        values = {name: some for name, some in first.items() if not _INDEX.fullmatch(name)}
         nulls = frozenset(name for name in ID_NAMES if columns.has_nulls(name))
     except SentenceBeamError:
         return FirstRows()
     return FirstRows(values, [frozenset(values)], nulls)
-
-
-def _is_own(name: str) -> bool:
-    return not _INDEX.fullmatch(name)
 
 
 def _join_samples(samples: Iterable[FirstRows]) -> FirstRows:

@@ -137,6 +137,7 @@ def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator
 def _join(
     group: GroupSpan, name: str, bounds: tuple[int, int | None], parts: list[UnitRows]
 ) -> UnitRows:
+    tables = [part.kept for part in parts if part.kept is not None]
     return replace(
         parts[0],
         name=name,
@@ -146,17 +147,12 @@ def _join(
         ids=_chain(part.ids for part in parts),
         texts=_chain(part.texts for part in parts),
         positions=_chain(part.positions for part in parts),
-        kept=_join_kept(parts),
+        kept=pa.concat_tables(tables) if tables else None,
         rejects=_chain(part.rejects for part in parts),
         files=[part.relative for part in parts for _ in part.ids],
         prefixes=_join_prefixes(parts),
         sources=tuple(span.file for span in group.spans),
     )
-
-
-def _join_kept(parts: list[UnitRows]) -> pa.Table | None:
-    tables = [part.kept for part in parts if part.kept is not None]
-    return pa.concat_tables(tables) if tables else None
 
 
 def _join_prefixes(parts: list[UnitRows]) -> list[tuple[str, ...]] | None:

@@ -134,7 +134,7 @@ def _read_paths(items: list[Any]) -> tuple[str, ...]:
 
 def _check_texts(texts: Sequence[str]) -> None:
     """Raise OptionError if all texts name files, since a list of texts means rows."""
-    if texts and all(map(_names_files, texts)):
+    if all(map(_names_files, texts)):
         what = "the text is the name of a file"
         if len(texts) > 1:
             what = f"all {len(texts)} texts are names of files"

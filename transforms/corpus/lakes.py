@@ -14,7 +14,7 @@ from sentence_beam.transforms.base.errors import MissingExtraError, OptionError,
 from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.corpus.delta_lake import delta_files, open_delta
 from sentence_beam.transforms.corpus.iceberg import METADATA, iceberg_files, open_iceberg
-from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, WHOLE, LakePart
+from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, LakePart
 from sentence_beam.transforms.storage.base import Entry, Matched
 from sentence_beam.transforms.storage.globs import folder_of
 
@@ -113,17 +113,15 @@ def absolute_input(pattern: str) -> str:
     return pattern
 
 
-def table_entries(pattern: str, part: LakePart = WHOLE) -> Iterator[tuple[Entry, str]]:
+def table_entries(pattern: str, part: LakePart) -> Iterator[tuple[Entry, str]]:
     """Yield each data file of a part of a table and its path relative to the table, by path.
 
     Raises OptionError for a missing table or part, and for a table whose files do not hold exactly
     its rows.
     """
     with _requiring_packages(pattern):
-        if pattern.startswith(DELTA):
-            root, paths = delta_files(pattern, part)
-        else:
-            root, paths = iceberg_files(pattern, part)
+        list_files = delta_files if pattern.startswith(DELTA) else iceberg_files
+        root, paths = list_files(pattern, part)
     if not paths and part.filter is not None:
         raise OptionError(
             f"--input-filter: no data file of {pattern} is in a partition with {part.filter}"
@@ -142,8 +140,8 @@ def table_entries(pattern: str, part: LakePart = WHOLE) -> Iterator[tuple[Entry,
         yield entry, path.removeprefix(f"{root}/")
 
 
-def version_of(pattern: str, requested: int | None = None) -> int:
-    """Return the requested version of a table, by default the current one.
+def version_of(pattern: str, requested: int | None) -> int:
+    """Return the requested version of a table; None: the current one.
 
     Raises OptionError for a missing table or version.
     """

@@ -49,7 +49,8 @@ def leave_out(matched: Matched) -> LeftOut:
 
     Raises SentenceBeamError for a saved dataset of which not all data can be read.
     """
-    reasons = dict.fromkeys(_below(_find_stores(matched.folders), matched.files), IN_STORE)
+    stores = tuple(f"{folder}/" for folder in _find_stores(matched.folders))
+    reasons = {entry.path: IN_STORE for entry in matched.files if entry.path.startswith(stores)}
     for entry in matched.files:
         if "/beam-temp-" in entry.path and BEAM_FOLDER.search(entry.path):
             reasons[entry.path] = OF_BEAM
@@ -66,17 +67,9 @@ def is_document(path: str, file_format: str) -> bool:
     `_SUCCESS`.
     """
     *folders, name = path.split("/")
-    kind = file_format
-    if kind == "auto":
-        kind = format_of(path)
+    kind = format_of(path) if file_format == "auto" else file_format
     is_mark = name.startswith("_") and "." not in name
     return kind in plain_formats() and not is_mark and UNFINISHED.isdisjoint(folders)
-
-
-def _below(folders: Iterable[str], files: Sequence[Entry]) -> list[str]:
-    """Return the paths of the files that are below one of the folders."""
-    starts = tuple(f"{folder}/" for folder in folders)
-    return [entry.path for entry in files if entry.path.startswith(starts)] if starts else []
 
 
 def _find_stores(folders: Iterable[str]) -> list[str]:

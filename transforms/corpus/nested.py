@@ -71,10 +71,7 @@ def roots(schema: pa.Schema, names: list[str]) -> list[str]:
 
     For no names it is the first column, since a batch without columns has no rows in some formats.
     """
-    columns = []
-    for name in names:
-        column = name.partition(".")[0] if name not in schema.names else name
-        columns.append(column)
+    columns = [name if name in schema.names else name.partition(".")[0] for name in names]
     return list(dict.fromkeys(columns)) or schema.names[:1]
 
 

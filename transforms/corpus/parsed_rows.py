@@ -48,11 +48,9 @@ def fill_prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[s
 
 def measure_texts(parsed: list[ParsedRow]) -> np.ndarray:
     """Return the size of each row's text in bytes, int64 [n]."""
-    return np.array([_size_of(row.text or "") for row in parsed], np.int64)
-
-
-def _size_of(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+    texts = (row.text or "" for row in parsed)
+    sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
+    return np.array(sizes, np.int64)
 
 
 def make_id(file: InputFile, columns: Columns, number: int) -> str | None:

@@ -25,9 +25,8 @@ def path_values(path: str) -> Mapping[str, str | None]:
         name, sign, value = folder.partition("=")
         if not (name and sign):
             continue
-        values[_decode(name)] = _decode(value)
-        if values[_decode(name)] in NULLS:
-            values[_decode(name)] = None
+        text = _decode(value)
+        values[_decode(name)] = None if text in NULLS else text
     return MappingProxyType(values)
 
 

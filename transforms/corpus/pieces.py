@@ -62,8 +62,7 @@ def as_pieces(rows: UnitRows, cuts: "list[Pieces]", text_column: str | None) -> 
     table = pa.table(
         [pa.array(c, f.type) for c, f in zip(columns, TABLE, strict=True)], schema=TABLE
     )
-    repeated = _repeat_documents(rows, document)
-    cut = replace(repeated, texts=texts, prefixes=None, pieces=table)
+    cut = replace(take_rows(rows, document), texts=texts, prefixes=None, pieces=table)
     return _replace_kept_text(cut, text_column)
 
 
@@ -99,18 +98,6 @@ def _cut_one(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces | OptionE
 def prefix_of(rows: UnitRows, number: int, headings: str) -> str:
     """Return the prefix of a document's piece below these headings."""
     return headings.join(rows.prefixes[number]) if rows.prefixes is not None else ""
-
-
-def _repeat_documents(rows: UnitRows, document: np.ndarray) -> UnitRows:
-    """Repeat each document's id, position and kept values for each of its pieces."""
-    places = document.tolist()
-    return replace(
-        rows,
-        ids=[rows.ids[i] for i in places],
-        positions=[rows.positions[i] for i in places],
-        kept=_take_rows(rows.kept, document),
-        files=_take(rows.files, places),
-    )
 
 
 def _replace_kept_text(rows: UnitRows, text_column: str | None) -> UnitRows:

@@ -67,12 +67,11 @@ def columns_of(rows: Any, columns: Columns | None = None) -> pa.Table:
     if twice is not None:
         raise OptionError(f"the rows have {names.count(twice)} columns {twice}; rename one")
     if columns is None:
-        return pa.table({name: _plain(values.column(name)) for name in names})
+        return pa.table({name: _take_column(values, name) for name in names})
     used = {
         name: _take_column(values, name) for name in columns.wanted if type_at(values.schema, name)
     }
-    others = {name: pa.nulls(values.num_rows) for name in names}
-    return pa.table({name: used.get(name, others.get(name)) for name in {**others, **used}})
+    return pa.table({**{name: pa.nulls(values.num_rows) for name in names}, **used})
 
 
 def first_values(rows: Any, count: int) -> dict[str, list[Any]]:
@@ -101,13 +100,10 @@ def first_values(rows: Any, count: int) -> dict[str, list[Any]]:
 
 
 def _take_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return a column, or a nested one by its dotted name, with a plain type."""
     kind = plain_type(type_at(table.schema, name))
     chunks = [plain(column_at(batch, name)) for batch in table.to_batches()]
     return pa.chunked_array(chunks, kind)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([plain(chunk) for chunk in column.chunks], plain_type(column.type))
 
 
 def _find_columns(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
@@ -120,7 +116,10 @@ def _find_columns(rows: Any, columns: Columns | None) -> pa.Table | dict[str, An
         return _read_stream(rows, columns)
     if isinstance(rows, Mapping):
         _check_columns(rows)
-        return {name: _if_used(name, values, columns) for name, values in rows.items()}
+        return {
+            name: values if _is_used(name, columns) else pa.nulls(len(values))
+            for name, values in rows.items()
+        }
     if rows and isinstance(rows[0], Mapping):
         return _read_dicts(rows, columns)
     return {TEXT: list(rows)}
@@ -132,9 +131,9 @@ def _read_dicts(rows: Sequence[Mapping[str, Any]], columns: Columns | None) -> d
     if columns is None:
         return {name: [row.get(name) for row in rows] for name in names}
     values: dict[str, Any] = {name: pa.nulls(len(rows)) for name in names}
-    items = [dict(row) for row in rows]
+    items = list(map(dict, rows))
     for name in columns.wanted:
-        if name in values or any(has_value(item, name) for item in items):
+        if any(has_value(item, name) for item in items):
             values[name] = [value_at(item, name) for item in items]
     return values
 
@@ -142,10 +141,6 @@ def _read_dicts(rows: Sequence[Mapping[str, Any]], columns: Columns | None) -> d
 def _is_used(name: str, columns: Columns | None) -> bool:
     """Whether an option names a column or a field of it."""
     return columns is None or any(f"{path}.".startswith(f"{name}.") for path in columns.wanted)
-
-
-def _if_used(name: str, values: Any, columns: Columns | None) -> Any:
-    return values if _is_used(name, columns) else pa.nulls(len(values))
 
 
 def _read_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:

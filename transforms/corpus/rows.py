@@ -194,11 +194,8 @@ def unit_of(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -
 
 def _reject(rows: Rows, place: int, reason: str, file: InputFile) -> Rejected:
     text = rows.texts[place]
-    excerpt = ""
-    text_hash = None
-    if text:
-        excerpt = text[:EXCERPT]
-        text_hash = row_hash(text)
+    excerpt = text[:EXCERPT] if text else ""
+    text_hash = row_hash(text) if text else None
     position = rows.positions[place]
     return Rejected(rows.ids[place], position, reason, excerpt, file.relative, text_hash)
 

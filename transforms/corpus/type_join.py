@@ -35,11 +35,15 @@ def _join_numbers(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return max(a, b, key=lambda kind: kind.bit_width)
     if pa.types.is_integer(a) and pa.types.is_floating(b):
         return b if 2 * a.bit_width <= b.bit_width else pa.float64()
-    if pa.types.is_decimal(a) and pa.types.is_floating(b):
+    return _join_decimal(a, b) if pa.types.is_decimal(a) else None
+
+
+def _join_decimal(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_floating(b):
         return pa.float64()
-    if pa.types.is_decimal(a) and pa.types.is_integer(b):
+    if pa.types.is_integer(b):
         return _make_decimal(max(a.precision - a.scale, _DIGITS[b.bit_width]), max(a.scale, 0))
-    if pa.types.is_decimal(a) and pa.types.is_decimal(b):
+    if pa.types.is_decimal(b):
         whole = max(a.precision - a.scale, b.precision - b.scale)
         return _make_decimal(whole, max(a.scale, b.scale, 0))  # Parquet has no scales below 0
     return None
@@ -71,7 +75,7 @@ def _join_moments(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return b
     if not (pa.types.is_timestamp(a) and pa.types.is_timestamp(b)):
         return None
-    unit = _choose_finer(a.unit, b.unit)
+    unit = _choose_finer(a, b)
     if a.unit != b.unit and unit == "ns":
         unit = "us"  # nanoseconds end with the year 2262
     zone = "UTC" if a.tz != b.tz else a.tz
@@ -81,15 +85,15 @@ def _join_moments(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 def _join_clocks(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """Times of day, and durations."""
     if pa.types.is_time(a) and pa.types.is_time(b):
-        unit = _choose_finer(a.unit, b.unit)
+        unit = _choose_finer(a, b)
         return pa.time32(unit) if unit in UNITS[:2] else pa.time64(unit)
     if pa.types.is_duration(a) and pa.types.is_duration(b):
-        return pa.duration(_choose_finer(a.unit, b.unit))
+        return pa.duration(_choose_finer(a, b))
     return None
 
 
-def _choose_finer(one: str, other: str) -> str:
-    return max(one, other, key=UNITS.index)
+def _choose_finer(a: pa.DataType, b: pa.DataType) -> str:
+    return max(a.unit, b.unit, key=UNITS.index)
 
 
 def _join_bytes(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:

@@ -143,11 +143,8 @@ class Cutter:
     ) -> tuple[int, int, bool]:
         """Return the atom before which a piece ends, the piece's tokens, and whether it fits."""
         room = self._room
-        may_be_whole = first == 0 and self._chunks.kind != "sentences"
-        if may_be_whole and room.holds(atoms, prefix):
-            stop = len(atoms)
-        else:
-            stop = self._choose(atoms, first, after, room.budget(prefix))
+        is_whole = first == 0 and self._chunks.kind != "sentences" and room.holds(atoms, prefix)
+        stop = len(atoms) if is_whole else self._choose(atoms, first, after, room.budget(prefix))
         own, excess = room.measure(atoms, first, stop, start, prefix)
         while excess > 0 and stop > after + 1:
             smaller = max(1, atoms.tokens(first, stop) - excess)

@@ -50,7 +50,7 @@ class Headings:
         The result is "" before the first heading.
         """
         number = bisect_right(self._starts, place)
-        return "" if number == 0 else self._paths[number - 1]
+        return self._paths[number - 1] if number else ""
 
     @property
     def paths(self) -> set[str]:

@@ -149,7 +149,8 @@ class _StructureReader:
 
     def _read_code(self, line: str, stop: int) -> None:
         self._end = stop
-        if _closes(line, self._fence):
+        bare = line.strip()
+        if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
             self.close_region()
             self._fence = ""
             self._kind = Kind.TEXT
@@ -199,11 +200,6 @@ def _find_kind(line: str, open_kind: Kind, after_blank: bool) -> Kind:
         return Kind.TABLE
     continues_list = open_kind is Kind.LIST and (line[0] in " \t" or not after_blank)
     return Kind.LIST if continues_list else Kind.TEXT
-
-
-def _closes(line: str, fence: str) -> bool:
-    bare = line.strip()
-    return bare.startswith(fence) and not bare.strip(fence[0])
 
 
 def _demote(places_by_level: LevelPlaces, structure: Structure) -> LevelPlaces:

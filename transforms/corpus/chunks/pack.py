@@ -49,7 +49,7 @@ class Atoms:
 
     def start(self, first: int) -> int:
         """Return the place at which an atom begins, blanks included."""
-        return 0 if first == 0 else int(self.places[first - 1])
+        return int(self.places[first - 1]) if first else 0
 
 
 def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:

@@ -107,7 +107,8 @@ def _read_type(kind: Any) -> pa.DataType | None:
     if "logicalType" in kind:
         return LOGICAL_TYPES.get(kind["logicalType"])
     if kind["type"] == "array":
-        return _list_type(kind)
+        inside = _read_type(kind["items"])
+        return pa.list_(inside) if inside is not None else None
     if kind["type"] == "record":
         return _read_struct(kind)
     if kind["type"] == "fixed":
@@ -118,11 +119,6 @@ def _read_type(kind: Any) -> pa.DataType | None:
 def _read_union(kinds: list[Any]) -> pa.DataType | None:
     others = [kind for kind in kinds if kind != "null"]
     return _read_type(others[0]) if len(others) == 1 else None
-
-
-def _list_type(kind: dict[str, Any]) -> pa.DataType | None:
-    inside = _read_type(kind["items"])
-    return pa.list_(inside) if inside is not None else None
 
 
 def _read_struct(kind: dict[str, Any]) -> pa.DataType | None:

@@ -12,13 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
-from sentence_beam.transforms.corpus.batch_rows import batch_rows
 from sentence_beam.transforms.corpus.column_values import as_strings
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.format import until_stop
 from sentence_beam.transforms.corpus.formats.table_formats import TableFormat, schema_of
 from sentence_beam.transforms.corpus.nested import column_at, roots, type_at
-from sentence_beam.transforms.corpus.row_blocks import Block, Columns
 from sentence_beam.transforms.corpus.spans import Span, rows_of_span
 
 
@@ -49,9 +46,7 @@ class BlockedFormat(TableFormat):
 
     def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
         """Return the rows that hold a unit's text, by the first of them."""
-        names = text
-        if isinstance(names, str):
-            names = (names,)
+        names = (text,) if isinstance(text, str) else text
         schema = schema_of(self, file)
         existing = [name for name in names if type_at(schema, name) is not None]
         batches = self.batches(file, roots(schema, existing))
@@ -72,19 +67,6 @@ class BlockedFormat(TableFormat):
     @abstractmethod
     def whole(self, file: InputFile) -> list[Span]:
         """The one span of a file that is not cut."""
-
-    def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, self._read_blocks(span, columns))
-
-    def _read_blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        file = span.file
-        schema = schema_of(self, file)
-        existing = [name for name in columns.wanted if type_at(schema, name) is not None]
-        position = span.start
-        for batch in self.batches_of(span, roots(schema, existing)):
-            if batch.num_rows:
-                yield batch_rows(file, columns, batch, position)
-                position += batch.num_rows
 
 
 def smallest_column(schema: pa.Schema) -> int:

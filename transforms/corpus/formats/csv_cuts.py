@@ -4,7 +4,7 @@ The file is read once. The rows are counted, because positions and made ids have
 """
 
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import pairwise
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -113,12 +113,7 @@ def _make_spans(
 
     A span's number is a multiple of the cut, so an edit hardly moves it; that of the first is 0.
     """
-    for place, after in zip_longest(places, places[1:]):
-        stop = rows
-        end = file.size
-        if after is not None:
-            stop = after.row
-            end = after.offset
-        number = place.offset // cut * cut if place.row else 0
-        tokens = (end - place.offset) * unit_tokens // cut
-        yield Span(file, number, place.row, stop, (), stop - place.row, tokens, place.offset)
+    for (start, row), (end, stop) in pairwise([*places, _Place(file.size, rows)]):
+        number = start // cut * cut if row else 0
+        tokens = (end - start) * unit_tokens // cut
+        yield Span(file, number, row, stop, (), stop - row, tokens, start)

@@ -29,6 +29,11 @@ from sentence_beam.transforms.corpus.syntax import CsvSyntax
 
 SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?', re.IGNORECASE)
 COMMENT = "#"
+# pairs of `quoting` and `escape`, the most likely first
+QUOTINGS = {
+    "csv": [(True, False), (True, True), (False, False)],
+    "tsv": [(False, False), (True, False), (True, True)],
+}
 LINES_OF_NAMES = 20  # that are looked at for names in quotes, and for rows below a comment
 
 
@@ -154,10 +159,7 @@ def _find_delimiters(
         yield delimiter
         return
     if columns:
-        if columns > 1:
-            yield from DELIMITERS
-        else:
-            yield ONE_COLUMN
+        yield from (DELIMITERS if columns > 1 else [ONE_COLUMN])
         return
     header = _find_header_line(start, samples)
     present = [character for character in DELIMITERS if character in header]
@@ -193,9 +195,7 @@ def _skip_lines(samples: Samples, skip: int) -> Iterator[str]:
 def _choose_quotings(file: InputFile, samples: Samples) -> list[tuple[bool, bool]]:
     """Return the pairs of `quoting` and `escape` that a file may have, the most likely first."""
     syntax = file.syntax.csv
-    quotings = [(True, False), (True, True), (False, False)]
-    if file.format == "tsv":
-        quotings = [(False, False), (True, False), (True, True)]
+    quotings = QUOTINGS[file.format]
     if syntax.escape and syntax.quote is False:
         return [(False, True)]
     if syntax.quote is not None:
@@ -241,8 +241,7 @@ def _is_header(first: list[str], dialect: Dialect, above: int, samples: Samples)
 
 
 def _read_first_row(dialect: Dialect, samples: Samples) -> list[str]:
-    row = next(rows_at_head(dialect, samples), [])
-    return list(row)
+    return list(next(rows_at_head(dialect, samples), []))
 
 
 def _trim_names(dialect: Dialect) -> Dialect:

@@ -170,9 +170,7 @@ class CsvLines:
 
     def _is_escaped(self, value: str, lines: list[str]) -> bool:
         """Whether two backslashes in a value are one: if there are quotes, only inside them."""
-        if not self._dialect.quoting:
-            return True
-        return f'"{value}"' in "".join(lines)
+        return not self._dialect.quoting or f'"{value}"' in "".join(lines)
 
 
 def _read_pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
@@ -184,15 +182,8 @@ def _read_pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
     piece = text.readline(PIECE)
     while piece:
         if dialect.escape and "\\" in piece:
-            if _ends_in_escape(piece):
-                piece += text.read(1)
-            piece = _mark_escaped(piece, dialect)
-        after = ""
-        if piece.endswith("\r") and (len(piece) >= PIECE or piece == "\r"):
-            after = text.read(1)
-            if after == "\n":
-                piece += after
-                after = ""
+            piece = _mark_escaped(piece, text, dialect)
+        piece, after = _add_line_feed(piece, text)
         if dialect.line_end and "\r" in piece:
             piece = LONE.sub(RETURN, piece)
             if after and piece.endswith("\r"):
@@ -201,13 +192,22 @@ def _read_pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
         piece = after if after == "\r" else after + text.readline(PIECE)
 
 
-def _ends_in_escape(piece: str) -> bool:
+def _add_line_feed(piece: str, text: io.TextIOBase) -> tuple[str, str]:
+    """Add the LF of a CRLF that a piece ends inside of; return another character apart."""
+    if not piece.endswith("\r") or 1 < len(piece) < PIECE:
+        return piece, ""
+    after = text.read(1)
+    return (piece + after, "") if after == "\n" else (piece, after)
+
+
+def _mark_escaped(piece: str, text: io.TextIOBase, dialect: Dialect) -> str:
+    """Replace escaped characters by marks; without quotes csv reads others, as delimiters.
+
+    The character after a backslash at the end is read from `text`.
+    """
     slashes = len(piece) - len(piece.rstrip("\\"))
-    return slashes % 2 == 1
-
-
-def _mark_escaped(piece: str, dialect: Dialect) -> str:
-    """Replace escaped characters by marks; without quotes csv reads others, as delimiters."""
+    if slashes % 2:
+        piece += text.read(1)
     if dialect.quoting:
         return ESCAPED.sub(lambda match: MARKS[match[1]], piece)
     meanings = {**MARKS_UNQUOTED, "\\": SLASH}

@@ -41,8 +41,6 @@ class SampleRows:
     def _count_uncut(self) -> int:
         """The rows with a delimiter of the header that the dialect does not have."""
         marks = self.delimiters
-        if not marks:
-            return 0
         return sum(any(mark in value for mark in marks for value in row) for row in self.rows)
 
     def _count_wrapped(self, is_tsv: bool) -> int:
@@ -164,9 +162,7 @@ def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> SampleRo
 
 def _open_lines(dialect: Dialect, part: Sample, within: bool = False) -> CsvLines:
     """Return the lines of a sample from the first one that begins a row."""
-    text = part.text
-    if within:
-        text = f'"{text}'
+    text = f'"{part.text}' if within else part.text
     lines = CsvLines(io.StringIO(text, newline=dialect.line_end), dialect)
     if part.begins:
         lines.skip(dialect.skip)

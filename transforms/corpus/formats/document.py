@@ -21,9 +21,7 @@ class Document(PlainFormat):
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
         """The file as one span. Raises OptionError if it is too large for a row."""
         check_size(file, file.size)
-        size = file.size
-        if file.compression:
-            size = PACKS * size
+        size = PACKS * file.size if file.compression else file.size
         return [Span(file, 0, 0, 1, (), 1, estimated_tokens(size, 1))]
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:

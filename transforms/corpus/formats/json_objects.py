@@ -155,9 +155,7 @@ def _listed(kinds: set[str]) -> str:
 
 def text_bytes(rows: list[dict[str, Any]], text: str | tuple[str, ...]) -> int:
     """The bytes of the rows' values in the column of the text, or in those of its template."""
-    names = text
-    if isinstance(names, str):
-        names = (names,)
+    names = (text,) if isinstance(text, str) else text
     values = (value_as_text(value_at(row, name)) for row in rows for name in names)
     return sum(len((value or "").encode("utf8", "surrogatepass")) for value in values)
 
@@ -171,9 +169,7 @@ def read_object(
     """
 
     def reject(row_id: str | None, reason: str) -> ParsedRow:
-        text = source
-        if text is None:
-            text = json.dumps(row)
+        text = json.dumps(row) if source is None else source
         return ParsedRow(text[:EXCERPT], row_id, reason)
 
     if not isinstance(row, dict):

@@ -156,15 +156,11 @@ def _read_values(source: _JsonText) -> Iterator[Any]:
     """Yield the values of a file: those of its array, or consecutive ones."""
     if source.peek() == "[":
         yield from _read_array(source)
-        _check_end(source)
+        if source.peek():
+            raise _NoJsonError("something follows the array")
     else:
         while source.peek():
             yield source.take_value()
-
-
-def _check_end(source: _JsonText) -> None:
-    if source.peek():
-        raise _NoJsonError("something follows the array")
 
 
 def _read_named(source: _JsonText, name: str) -> Iterator[Any]:

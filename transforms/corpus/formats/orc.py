@@ -33,7 +33,9 @@ class Orc(BlockedFormat):
 
     def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
         with opened(span.file, TITLE) as raw:
-            yield from cut_batches(_batches(raw, names, span.offset))
+            orc = _open_file(raw)
+            stripes = range(span.offset, orc.nstripes)
+            yield from cut_batches(orc.read_stripe(place, columns=names) for place in stripes)
 
     def whole(self, file: InputFile) -> list[Span]:
         with opened(file, TITLE) as raw:
@@ -55,12 +57,6 @@ def _read_stripe_rows(raw: BinaryIO) -> Iterator[int]:
     column = file.schema.names[smallest_column(file.schema)] if len(file.schema) else None
     for stripe in range(file.nstripes):
         yield file.read_stripe(stripe, columns=column and [column]).num_rows
-
-
-def _batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordBatch]:
-    file = _open_file(raw)
-    for stripe in range(first, file.nstripes):
-        yield file.read_stripe(stripe, columns=names)
 
 
 FORMATS = (Orc(),)

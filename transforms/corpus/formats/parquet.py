@@ -70,37 +70,29 @@ class Parquet(TableFormat):
         return list(_make_spans(file, _read_row_groups(file, text), unit_tokens))
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return _blocks(span, columns)
+        position = span.start
+        left = span.rows or 0
+        threads = storage.threads_may_read(span.file.path)
+        with _reading(span.file) as parquet:
+            earlier = range(span.row_groups[0])
+            skipped = span.start - sum(parquet.metadata.row_group(n).num_rows for n in earlier)
+            for batch in parquet.iter_batches(
+                ROWS, list(span.row_groups), columns.wanted, use_threads=threads
+            ):
+                some = min(skipped, batch.num_rows)
+                skipped -= some
+                batch = batch.slice(some, left)
+                if batch.num_rows:
+                    yield batch_rows(span.file, columns, batch, position)
+                position += batch.num_rows
+                left -= batch.num_rows
+                if not left:
+                    break
 
     def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         threads = storage.threads_may_read(file.path)
         with _reading(file) as parquet:
             yield from parquet.iter_batches(ROWS, None, names, use_threads=threads)
-
-
-def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
-    position = span.start
-    left = span.rows or 0
-    threads = storage.threads_may_read(span.file.path)
-    with _reading(span.file) as parquet:
-        skipped = span.start - _first_row(parquet.metadata, span.row_groups)
-        for batch in parquet.iter_batches(
-            ROWS, list(span.row_groups), columns.wanted, use_threads=threads
-        ):
-            some = min(skipped, batch.num_rows)
-            skipped -= some
-            batch = batch.slice(some, left)
-            if batch.num_rows:
-                yield batch_rows(span.file, columns, batch, position)
-            position += batch.num_rows
-            left -= batch.num_rows
-            if not left:
-                break
-
-
-def _first_row(footer: pq.FileMetaData, row_groups: tuple[int, ...]) -> int:
-    """The number of the first row in the first of these row groups."""
-    return sum(footer.row_group(number).num_rows for number in range(row_groups[0]))
 
 
 @contextlib.contextmanager
