@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, stream_bytes, stream_table
 from sentence_beam.transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of
-from sentence_beam.transforms.corpus.pieces import TABLE
 from sentence_beam.transforms.corpus.rows import Rejected, UnitRows
 from sentence_beam.transforms.corpus.waiting import WaitingRows
 from sentence_beam.transforms.space import row_hash, row_hashes
@@ -58,9 +57,7 @@ class Packer:
         """If too many rows are in memory, yield blocks; write them to disk if blocks are small."""
         if self.size <= HELD_BYTES:
             return
-        rows = sum(map(len, self.tables))
-        if self.spill:
-            rows += self.spill.rows
+        rows = sum(map(len, self.tables)) + (self.spill.rows if self.spill else 0)
         # twice, because the last blocks may be small
         if rows >= 2 * self.buckets.block_rows * self.buckets.groups:
             yield from self.flush()
@@ -153,17 +150,12 @@ def table_of_rows(rows: UnitRows) -> pa.Table:
         "row": pa.array([*rows.positions, *(r.row for r in bad)], pa.int64()),
         "reason": pa.array([None] * len(rows.texts) + [r.reason for r in bad], pa.string()),
     }
-    if rows.kept is not None:
-        for name, column in zip(rows.kept.column_names, rows.kept.columns, strict=True):
-            columns[KEPT + name] = _append_nulls(column, len(bad))
-    if rows.pieces is not None:
-        for name, column in zip(TABLE.names, rows.pieces.columns, strict=True):
-            columns[PIECE + name] = _append_nulls(column, len(bad))
+    for prefix, table in ((KEPT, rows.kept), (PIECE, rows.pieces)):
+        for name in table.column_names if table is not None else ():
+            column = table.column(name)
+            nulls = pa.nulls(len(bad), column.type)
+            columns[prefix + name] = pa.chunked_array([*column.chunks, nulls], column.type)
     return pa.table(columns)
-
-
-def _append_nulls(column: pa.ChunkedArray, count: int) -> pa.ChunkedArray:
-    return pa.chunked_array([*column.chunks, pa.nulls(count, column.type)], column.type)
 
 
 def _encode_texts(table: pa.Table) -> pa.Table:

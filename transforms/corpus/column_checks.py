@@ -108,13 +108,9 @@ def name_options(
     text: str | None, id_column: str | None, keep: tuple[str, ...]
 ) -> list[tuple[str, str]]:
     """Return the columns that options name, each with its option."""
-    named: list[tuple[str, str]] = []
-    if text is not None:
-        named.append(("--text-column", text))
-    if id_column is not None:
-        named.append(("--id-column", id_column))
-    named += (("--keep-columns", name) for name in keep)
-    return named
+    named = [("--text-column", text), ("--id-column", id_column)]
+    named += [("--keep-columns", name) for name in keep]
+    return [(option, name) for option, name in named if name is not None]
 
 
 def no_column(

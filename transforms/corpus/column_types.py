@@ -237,15 +237,10 @@ def read_texts(
     values: list[Any] = []
     reasons: list[str | None] = []
     for text in texts:
-        value = None
-        reason = None
-        if text is not None:
-            try:
-                value = kind.read(text)
-            except (ValueError, OverflowError):
-                reason = not_of_type(name, kind)
-        values.append(value)
-        reasons.append(reason)
-    if not any(reasons):
-        return values, None
-    return values, reasons
+        try:
+            values.append(None if text is None else kind.read(text))
+            reasons.append(None)
+        except (ValueError, OverflowError):
+            values.append(None)
+            reasons.append(not_of_type(name, kind))
+    return values, (reasons if any(reasons) else None)

@@ -189,7 +189,8 @@ def find_text(samples: FirstRows, ids: str | None = None) -> str | None:
     """Return the column of text, None if none is found; `ids` is the column of ids."""
     if TEXT in samples.values:
         return TEXT
-    strings = [name for name, some in samples.values.items() if name != ids and _are_strings(some)]
+    others = {name: some for name, some in samples.values.items() if name != ids}
+    strings = [name for name, some in others.items() if _are_mostly(_is_string, some)]
     if len(strings) == 1:
         return strings[0] if _reads_like_text(strings[0], strings, samples) else None
     for is_named in (_is_text, _has_name, _ends_in_name):
@@ -203,14 +204,15 @@ def find_text(samples: FirstRows, ids: str | None = None) -> str | None:
 
 def _reads_like_text(name: str, strings: Sequence[str], samples: FirstRows) -> bool:
     """Whether a column that all files have has several words in a value, and the longest values."""
-    if not samples.are_everywhere(name) or not _are_texts(samples.values[name]):
+    values = samples.values[name]
+    if not samples.are_everywhere(name) or not _are_mostly(_has_words, values):
         return False
-    length = _mean_length(samples.values[name])
+    length = _mean_length(values)
     return all(_mean_length(samples.values[other]) <= length for other in strings)
 
 
 def _find_texts(samples: FirstRows) -> tuple[str, ...]:
-    return tuple(name for name, some in samples.values.items() if _are_texts(some))
+    return tuple(name for name, some in samples.values.items() if _are_mostly(_has_words, some))
 
 
 def _choose_named(strings: Sequence[str], is_named: Callable[[str], bool]) -> Sequence[str]:
@@ -267,22 +269,17 @@ def _drop_empty(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if value is not None and value != ""]
 
 
-def _are_strings(values: Sequence[Any]) -> bool:
-    """Whether most values are strings, and neither numbers, dates nor flags written as such."""
+def _are_mostly(is_kind: Callable[[Any], bool], values: Sequence[Any]) -> bool:
+    """Whether most values are of a kind."""
     filled = _drop_empty(values)
-    return 2 * sum(map(_is_string, filled)) > len(filled)
+    return 2 * sum(map(is_kind, filled)) > len(filled)
 
 
 def _is_string(value: Any) -> bool:
+    """Whether a value is a string, and neither a number, a date nor a flag written as such."""
     if not isinstance(value, str) or value.strip().lower() in _NO_WORDS:
         return False
     return bool(_LETTER.search(value)) and not _DATE.match(value)
-
-
-def _are_texts(values: Sequence[Any]) -> bool:
-    """Whether most values have several words."""
-    filled = _drop_empty(values)
-    return 2 * sum(map(_has_words, filled)) > len(filled)
 
 
 def _is_like_id(value: Any) -> bool:
@@ -292,6 +289,7 @@ def _is_like_id(value: Any) -> bool:
 
 
 def _has_words(value: Any) -> bool:
+    """Whether a value has several words."""
     if not isinstance(value, str):
         return False
     words = sum(bool(_LETTER.search(word)) for word in value.split())

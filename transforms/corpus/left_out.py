@@ -8,7 +8,6 @@ of another input.
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
@@ -37,16 +36,10 @@ STATE_BYTES = 1 << 24
 ARROW = ".arrow"
 
 
-class LeftOut(NamedTuple):
-    """The entries that remain, and the reason against each other path."""
-
-    files: list[Entry]
-    reasons: dict[str, str]
-
-
-def leave_out(matched: Matched) -> LeftOut:
+def leave_out(matched: Matched) -> tuple[list[Entry], dict[str, str]]:
     """Leave out the files of stores and of killed jobs, and what datasets writes beside its data.
 
+    Returns the entries that remain, and the reason against each other path.
     Raises SentenceBeamError for a saved dataset of which not all data can be read.
     """
     stores = tuple(f"{folder}/" for folder in _find_stores(matched.folders))
@@ -57,7 +50,7 @@ def leave_out(matched: Matched) -> LeftOut:
     others = [entry for entry in matched.files if entry.path not in reasons]
     descriptions = _find_beside_data(others, matched.beside) + _find_splits(others, matched.folders)
     reasons |= dict.fromkeys(descriptions, OF_DATASETS)
-    return LeftOut([entry for entry in others if entry.path not in reasons], reasons)
+    return [entry for entry in others if entry.path not in reasons], reasons
 
 
 def is_document(path: str, file_format: str) -> bool:

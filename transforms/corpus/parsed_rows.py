@@ -75,11 +75,8 @@ def read_kept(
     values: dict[str, Any] = {}
     for name, text in texts.items():
         kind = columns.kinds.get(name, STR)
-        values[name] = None
-        if text is None:
-            continue
         try:
-            values[name] = kind.read(text)
+            values[name] = None if text is None else kind.read(text)
         except (ValueError, OverflowError):
             return {}, not_of_type(name, kind)
     return values, None

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.column_checks import ITS_COLUMNS, FileColumns, Kinds, no_column
+from sentence_beam.transforms.corpus.column_checks import FileColumns, Kinds
 from sentence_beam.transforms.corpus.path_values import path_values
 
 
@@ -52,9 +51,6 @@ class PathColumns(FileColumns):
     @property
     def trimmed_names(self) -> tuple[str, ...]:
         return self.own.trimmed_names
-
-    def missing_error(self, name: str, option: str) -> OptionError:
-        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
 
     def _find_in_path(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the named columns that only the path has."""

@@ -93,10 +93,8 @@ class Columns:
     @property
     def wanted(self) -> list[str]:
         """The names of all columns to read, each once."""
-        names = [*self.texts, *self.of_prefix]
-        if self.id:
-            names.append(self.id)
-        return list(dict.fromkeys([*names, *self.keep]))
+        ids = [self.id] if self.id else []
+        return list(dict.fromkeys([*self.texts, *self.of_prefix, *ids, *self.keep]))
 
 
 @dataclass

@@ -10,10 +10,10 @@ import pyarrow as pa
 from sentence_beam.transforms.base.errors import MissingExtraError
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from sentence_beam.transforms.corpus.formats.table_formats import ROWS, cut_batches, opened
+from sentence_beam.transforms.corpus.formats.table_formats import cut_batches, opened
+from sentence_beam.transforms.corpus.formats.text_lines import gather_blocks
 from sentence_beam.transforms.corpus.nested import value_as_text
 from sentence_beam.transforms.corpus.spans import Span, whole_file
-from sentence_beam.transforms.storage.base import BLOCK
 
 TITLE = "Avro"
 TYPES: dict[str, pa.DataType] = {
@@ -132,16 +132,14 @@ def _read_batches(raw: BinaryIO, names: list[str], span: Span) -> Iterator[pa.Re
         raw.seek(span.offset)  # the reader goes on from there
     all_columns = _read_schema(reader)
     schema = pa.schema([all_columns.field(name) for name in names])
-    rows: list[dict[str, Any]] = []
-    size = 0
-    for row in islice(reader, span.rows):
-        rows.append({name: row[name] for name in names})
-        size += sum(len(value) for value in rows[-1].values() if isinstance(value, str))
-        if len(rows) == ROWS or size > BLOCK:
-            yield _make_batch(rows, schema)
-            rows = []
-            size = 0
-    yield _make_batch(rows, schema)
+    rows = ({name: row[name] for name in names} for row in islice(reader, span.rows))
+    for block in gather_blocks(rows, _measure):
+        yield _make_batch(block, schema)
+
+
+def _measure(row: dict[str, Any]) -> int:
+    """Return the characters of a row's strings."""
+    return sum(len(value) for value in row.values() if isinstance(value, str))
 
 
 def _make_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -5,7 +5,7 @@ exactly once. A line ends with LF or CRLF. The empty string after a final newlin
 a line that is too long for a row, only the beginning is kept, as a CutLine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, TypeVar
 
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
@@ -22,6 +22,7 @@ MOST_BYTES = 1 << 28  # of a row; a longer one takes several times its size in m
 TOO_LONG = f"longer than {MOST_BYTES / 1e6:,.0f} MB"
 LINES_OF_HEAD = 16  # that show the encoding
 BEGINNING = 1 << 10  # bytes that are kept of a longer one
+ROWS = 8192  # in a block of parsed rows
 T = TypeVar("T")
 
 
@@ -64,6 +65,21 @@ def whole(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
             f"{file.path} is cut short or corrupt ({first_line(error)}); replace it or leave it out"
             " of --input"
         ) from error
+
+
+def gather_blocks(rows: Iterable[T], measure: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield blocks of at most ROWS rows; `measure` says how much of BLOCK a row takes."""
+    block: list[T] = []
+    size = 0
+    for row in rows:
+        block.append(row)
+        size += measure(row)
+        if len(block) == ROWS or size > BLOCK:
+            yield block
+            block = []
+            size = 0
+    if block:
+        yield block
 
 
 def _find_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
