@@ -25,11 +25,7 @@ class Beside:
 
     @classmethod
     def from_paths(
-        cls,
-        paths: Iterable[str],
-        left_out: Mapping[str, str],
-        globs: frozenset[str],
-        hidden: bool,
+        cls, paths: Iterable[str], left_out: Mapping[str, str], globs: frozenset[str], hidden: bool
     ) -> "Beside":
         """Count the paths beside the files of one glob, and its files that are left out, by reason.
 

@@ -132,12 +132,12 @@ def check_text(files: Sequence[InputFile], texts: Sequence[str] = ()) -> None:
             columns.check(TEXT, None, (), NO_KINDS)
         except OptionError as error:
             message = with_values(str(error), columns)
-            raise OptionError(f"{message}{_joining(texts)}") from None
+            raise OptionError(f"{message}{_suggest_joining(texts)}") from None
         except SentenceBeamError:
             continue  # left to whoever reads the rows
 
 
-def _joining(texts: Sequence[str]) -> str:
+def _suggest_joining(texts: Sequence[str]) -> str:
     """Return the end of a message about several columns that may be the text."""
     if len(texts) < 2:
         return ""

@@ -75,7 +75,7 @@ class CsvLines:
         """Begin the next row; return the values of the last one, or its replacement."""
         lines = self.row[:]
         self.row.clear()
-        self.has_folded = self.has_folded or len(lines) > 1
+        self.has_folded |= len(lines) > 1
         if self._is_cut:
             self._is_cut = False
             self.is_plain = not self._has_marks

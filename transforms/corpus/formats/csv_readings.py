@@ -133,7 +133,7 @@ def _read_once(dialect: Dialect, samples: Samples) -> SampleRows:
         best = min(tried, key=lambda reading: reading.bad)
         sample.rows += best.rows
         sample.bad += best.bad
-        sample.has_several_lines = sample.has_several_lines or best.has_several_lines
+        sample.has_several_lines |= best.has_several_lines
     return sample
 
 

@@ -83,13 +83,13 @@ class KeyColumns(FileColumns):
         kinds = _find_kinds(rows, text)
         if kinds and "str" not in kinds:
             raise OptionError(
-                f"{path}: column {text} is {_listed(kinds)} in the first rows, not string; name"
+                f"{path}: column {text} is {_join_or(kinds)} in the first rows, not string; name"
                 " another --text-column"
             )
         kinds = _find_kinds(rows, id_column)
         if kinds and not kinds & {"str", "int"}:
             raise OptionError(
-                f"{path}: column {id_column} is {_listed(kinds)} in the first rows; ids must be "
+                f"{path}: column {id_column} is {_join_or(kinds)} in the first rows; ids must be "
                 "strings or integers (--id-column)"
             )
 
@@ -149,7 +149,7 @@ def _find_kinds(rows: list[dict[str, Any]], name: str | None) -> set[str]:
     return {type(value).__name__ for value in values if value is not None}
 
 
-def _listed(kinds: set[str]) -> str:
+def _join_or(kinds: set[str]) -> str:
     return " or ".join(sorted(kinds))
 
 

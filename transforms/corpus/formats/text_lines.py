@@ -179,8 +179,7 @@ def _cut_lines(text: bytes, offset: int, stop: int | None) -> list[tuple[int, by
         lines.append((start, line.removesuffix(b"\r")))
     if len(text) <= MOST_BYTES:
         return lines
-    return [(start, _cut_long(line)) for start, line in lines]
-
-
-def _cut_long(line: bytes) -> bytes:
-    return line if len(line) <= MOST_BYTES else CutLine(line[:BEGINNING])
+    return [
+        (start, line if len(line) <= MOST_BYTES else CutLine(line[:BEGINNING]))
+        for start, line in lines
+    ]
