@@ -19,7 +19,7 @@ from helpers.corpora import (
 )
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.corpus import whole_files
+from sentence_beam.transforms.corpus.formats import document
 
 TEXT = "# A dog\n\nIt runs.\r\n\n- täxt 文\n"
 
@@ -116,7 +116,7 @@ def test_files_that_cannot_be_rows_are_one_line(
     said: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(whole_files, "MOST_BYTES", 2000)
+    monkeypatch.setattr(document, "MOST_BYTES", 2000)
     (inputs / name).write_bytes(data)
     embed(inputs / "*").failed(2 if "too much" in said else 1, inputs / name, said)
     assert manifest_of(store) is None

@@ -26,9 +26,7 @@ def list_files(
     patterns: Iterable[str], file_format: str, syntax: Syntax = AS_FOUND
 ) -> list[InputFile]:
     """The files that the patterns name, each once. Raises the errors that `embed` raises."""
-    files: list[InputFile] = []
-    for pattern in patterns:
-        files += match_inputs(pattern, file_format, syntax=syntax)
+    files = [file for pattern in patterns for file in match_inputs(pattern, file_format, syntax)]
     check_distinct(files)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 

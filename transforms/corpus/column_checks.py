@@ -77,9 +77,7 @@ class FileColumns(ABC):
     def lacking(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of columns that the file does not have."""
         existing = self.existing(names)
-        if existing is None:
-            return ()
-        return tuple(name for name in names if name not in existing)
+        return tuple(name for name in names if name not in existing) if existing is not None else ()
 
     def first_keys(self) -> list[str] | None:
         """Return the keys of the first rows; None for formats with a schema or a header."""
@@ -110,13 +108,9 @@ def name_options(
     text: str | None, id_column: str | None, keep: tuple[str, ...]
 ) -> list[tuple[str, str]]:
     """Return the columns that options name, each with its option."""
-    named: list[tuple[str, str]] = []
-    if text is not None:
-        named.append(("--text-column", text))
-    if id_column is not None:
-        named.append(("--id-column", id_column))
-    named += (("--keep-columns", name) for name in keep)
-    return named
+    named = [("--text-column", text), ("--id-column", id_column)]
+    named += [("--keep-columns", name) for name in keep]
+    return [(option, name) for option, name in named if name is not None]
 
 
 def no_column(
@@ -132,9 +126,7 @@ def list_columns(noun: str, name: str, names: Sequence[str]) -> str:
     """Return the end of a message about a missing column: a similar name, and all names."""
     near = nearest(name, names) if name not in names else None
     listed = ", ".join(map(_quote, names)) or "none"
-    if not near:
-        return f"; {noun}: {listed}"
-    return f"; did you mean {_quote(near)}? {noun}: {listed}"
+    return f"; did you mean {_quote(near)}? {noun}: {listed}" if near else f"; {noun}: {listed}"
 
 
 def with_values(message: str, columns: FileColumns) -> str:
@@ -147,11 +139,11 @@ def with_values(message: str, columns: FileColumns) -> str:
     if not listed:
         return message
     values = columns.first_values(SAMPLED)
-    shown = [f"{_quote(name)}{_shown(values.get(name, ()))}" for name in names]
+    shown = [f"{_quote(name)}{_show_value(values.get(name, ()))}" for name in names]
     return f"{before}: {', '.join(shown)}{after}"
 
 
-def _shown(values: Sequence[Any]) -> str:
+def _show_value(values: Sequence[Any]) -> str:
     """Return the beginning of the first value after a blank, for a list; "" without one."""
     value = next((value for value in values if value not in (None, "")), None)
     if value is None:
@@ -165,9 +157,7 @@ def _shown(values: Sequence[Any]) -> str:
 def _quote(name: str) -> str:
     """Return a column's name for a list, in ASCII; quoted if it has a comma or blanks around it."""
     text = ascii(name)[1:-1]
-    if "," in name or name != name.strip():
-        return f'"{text}"'
-    return text
+    return f'"{text}"' if "," in name or name != name.strip() else text
 
 
 @functools.lru_cache(64)

@@ -23,13 +23,13 @@ class PlainFormat(Format):
         return PlainColumns(file)
 
     def header(self, file: InputFile) -> list[str]:
-        raise _no_columns(file)
+        raise _make_columns_error(file)
 
     def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
-        raise _no_columns(file)
+        raise _make_columns_error(file)
 
 
-def _no_columns(file: InputFile) -> OptionError:
+def _make_columns_error(file: InputFile) -> OptionError:
     return OptionError(
         f"{file.path} is plain text and has no columns; give TSV, CSV, JSON lines or Parquet"
     )

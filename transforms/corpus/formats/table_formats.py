@@ -45,19 +45,23 @@ class TableFormat(Format):
     def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Batches of at most ROWS rows of the named columns of the schema, in the file's order."""
 
+    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """As `batches`, of the rows of a span, and perhaps of some after it."""
+        return self.batches(span.file, names)
+
     def columns(self, file: InputFile) -> FileColumns:
         return TableColumns(file, self)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, self._blocks(span.file, columns))
+        return until_stop(span, self._read_blocks(span, columns))
 
-    def _blocks(self, file: InputFile, columns: Columns) -> Iterator[Block]:
-        position = 0
-        schema = schema_of(self, file)
+    def _read_blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
+        schema = schema_of(self, span.file)
         existing = [name for name in columns.wanted if type_at(schema, name) is not None]
-        for batch in self.batches(file, roots(schema, existing)):
+        position = span.start
+        for batch in self.batches_of(span, roots(schema, existing)):
             if batch.num_rows:
-                yield batch_rows(file, columns, batch, position)
+                yield batch_rows(span.file, columns, batch, position)
                 position += batch.num_rows
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
