@@ -58,7 +58,7 @@ def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
     check_first_bytes(file)
     reader = reader_of(file)
     if reader.has_columns:
-        columns_of(file).check(columns.text, columns.id, columns.keep, columns.kinds)
+        columns_of(file).check(columns)
     return reader.spans(file, columns.text, UNIT_TOKENS)
 
 

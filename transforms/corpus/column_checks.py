@@ -2,9 +2,8 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -17,14 +16,12 @@ from sentence_beam.transforms.base.arrow_arrays import (
 )
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.values import nearest
-from sentence_beam.transforms.corpus.column_types import ColumnType
 from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.row_blocks import Columns
 
 ITS_COLUMNS = "its columns"
 SAMPLED = 20  # rows, for one value of each column
 SHOWN = 30  # characters of a value
-Kinds = Mapping[str, ColumnType]
-NO_KINDS: Kinds = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -38,27 +35,20 @@ class FileColumns(ABC):
         """Return the names of all columns; nested ones have dotted names."""
 
     @abstractmethod
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise OptionError if the file lacks the text or the ids, or has a column in a wrong type.
 
-        `text` is None if a template makes the text. `types` are the requested types of kept
-        columns, which a file may lack.
+        The file may lack kept columns, and those of templates.
         """
 
-    def kept_types(
-        self,
-        text: str | None,
-        id_column: str | None,
-        keep: tuple[str, ...],
-        types: Kinds = NO_KINDS,
-    ) -> tuple[tuple[str, str], ...]:
+    def kept_types(self, columns: Columns) -> tuple[tuple[str, str], ...]:
         """Return each kept column that the file has, with the code of its type; raises as `check`.
 
         The type is the requested one, else that of the values, as `found_types` has it.
         """
-        self.check(text, id_column, keep, types)
+        self.check(columns)
+        keep = columns.keep
+        types = columns.kinds
         kinds = dict(self.found_types(tuple(name for name in keep if name not in types)))
         kinds |= {name: types[name].word for name in self.existing(keep) or () if name in types}
         return tuple((name, kinds[name]) for name in keep if name in kinds)
@@ -104,12 +94,10 @@ class FileColumns(ABC):
         return no_column(self.file, name, option, ITS_COLUMNS, self.names())
 
 
-def name_options(
-    text: str | None, id_column: str | None, keep: tuple[str, ...]
-) -> list[tuple[str, str]]:
-    """Return the columns that options name, each with its option."""
-    named = [("--text-column", text), ("--id-column", id_column)]
-    named += [("--keep-columns", name) for name in keep]
+def name_options(columns: Columns) -> list[tuple[str, str]]:
+    """Return the columns that options name, each with its option; without those of templates."""
+    named = [("--text-column", columns.text_column), ("--id-column", columns.id)]
+    named += [("--keep-columns", name) for name in columns.keep]
     return [(option, name) for option, name in named if name is not None]
 
 

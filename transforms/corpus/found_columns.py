@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus.column_checks import NO_KINDS, with_values
+from sentence_beam.transforms.corpus.column_checks import with_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
 from sentence_beam.transforms.corpus.formats.registry import columns_of, reader_of
@@ -129,7 +129,7 @@ def check_text(files: Sequence[InputFile], texts: Sequence[str] = ()) -> None:
             continue
         columns = columns_of(file)
         try:
-            columns.check(TEXT, None, (), NO_KINDS)
+            columns.check(Columns(TEXT))
         except OptionError as error:
             message = with_values(str(error), columns)
             raise OptionError(f"{message}{_suggest_joining(texts)}") from None

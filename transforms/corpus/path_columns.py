@@ -1,11 +1,12 @@
 """The columns of a file whose path has some more (see path_values); the file's own come first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sentence_beam.transforms.corpus.column_checks import FileColumns, Kinds
+from sentence_beam.transforms.corpus.column_checks import FileColumns
 from sentence_beam.transforms.corpus.path_values import path_values
+from sentence_beam.transforms.corpus.row_blocks import Columns
 
 
 def with_path_columns(own: FileColumns) -> FileColumns:
@@ -29,10 +30,8 @@ class PathColumns(FileColumns):
         own = self.own.names()
         return [*own, *(name for name in self.values if name not in own)]
 
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
-        self.own.check(text, id_column, self._drop_of_path(keep), types)
+    def check(self, columns: Columns) -> None:
+        self.own.check(replace(columns, keep=self._drop_of_path(columns.keep)))
 
     def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         own = self.own.found_types(self._drop_of_path(keep))

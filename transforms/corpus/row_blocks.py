@@ -85,6 +85,11 @@ class Columns:
         return parse(self.template) if self.template is not None else None
 
     @property
+    def text_column(self) -> str | None:
+        """The column that is the text; None if a template makes it."""
+        return self.text if self.template is None else None
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The columns that make the text."""
         template = self.of_text

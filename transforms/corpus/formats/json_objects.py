@@ -3,12 +3,12 @@
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.arrow_types import join_words
-from sentence_beam.transforms.corpus.column_checks import FileColumns, Kinds, no_column
+from sentence_beam.transforms.corpus.column_checks import FileColumns, name_options, no_column
 from sentence_beam.transforms.corpus.column_types import STR, word_for_value
 from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from sentence_beam.transforms.corpus.files import InputFile, is_utf8
@@ -71,14 +71,14 @@ class KeyColumns(FileColumns):
     def first_keys(self) -> list[str] | None:
         return list(self.names())
 
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise OptionError if the first rows have no text or id, or none that can be used."""
         path = self.file.path
         rows = self.rows
-        for option, name in (("--text-column", text), ("--id-column", id_column)):
-            if rows and name is not None and not any(has_value(row, name) for row in rows):
+        text = columns.text_column
+        id_column = columns.id
+        for option, name in name_options(replace(columns, keep=())):
+            if rows and not any(has_value(row, name) for row in rows):
                 raise self.missing_error(name, option)
         kinds = _find_kinds(rows, text)
         if kinds and "str" not in kinds:

@@ -10,7 +10,6 @@ from sentence_beam.transforms.base.arrow_arrays import is_string
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.column_checks import (
     FileColumns,
-    Kinds,
     list_columns,
     name_options,
     no_column,
@@ -117,17 +116,15 @@ class HeaderColumns(FileColumns):
     def names(self) -> Sequence[str]:
         return dialect_of(self.file).names
 
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise OptionError if the text or the ids are missing, or a named column is there twice.
 
         A file without rows may have any header.
         """
         dialect = dialect_of(self.file)
-        for option, name in name_options(text, id_column, keep):
+        for option, name in name_options(columns):
             times = dialect.header.count(name) or int(dialect.place_of(name) is not None)
-            is_needed = name not in keep or name in (text, id_column)
+            is_needed = name not in columns.keep or name in (columns.text_column, columns.id)
             if (times > 1 or (is_needed and not times)) and any(read_csv(self.file, dialect)):
                 raise OptionError(self._describe_fault(name, option, times))
 
