@@ -151,8 +151,9 @@ def table_of_rows(rows: UnitRows) -> pa.Table:
         "reason": pa.array([None] * len(rows.texts) + [r.reason for r in bad], pa.string()),
     }
     for prefix, table in ((KEPT, rows.kept), (PIECE, rows.pieces)):
-        for name in table.column_names if table is not None else ():
-            column = table.column(name)
+        if table is None:
+            continue
+        for name, column in zip(table.column_names, table.columns, strict=True):
             nulls = pa.nulls(len(bad), column.type)
             columns[prefix + name] = pa.chunked_array([*column.chunks, nulls], column.type)
     return pa.table(columns)
