@@ -153,8 +153,7 @@ def table_of_rows(rows: UnitRows) -> pa.Table:
     for prefix, table in ((KEPT, rows.kept), (PIECE, rows.pieces)):
         if table is None:
             continue
-        for name in table.column_names:
-            column = table.column(name)
+        for name, column in zip(table.column_names, table.columns, strict=True):
             nulls = pa.nulls(len(bad), column.type)
             columns[prefix + name] = pa.chunked_array([*column.chunks, nulls], column.type)
     return pa.table(columns)
