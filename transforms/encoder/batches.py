@@ -113,7 +113,7 @@ def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iter
     Longest first, equal lengths in input order: the plan depends only on the texts' lengths. Texts
     without a token are in no batch. `equal`: the texts of a batch are of one length.
     """
-    whole = _longest_first(tokenized)
+    whole = _sort_longest_first(tokenized)
     for start, stop in pairwise(cut_rows(whole.lengths, budget, equal)):
         yield whole.part(slice(start, stop))
 
@@ -124,15 +124,15 @@ def plan_alike(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
     All texts of a batch are equally long. There are `budget // length` of them (at least one, at
     most 65,535), with copies of the last if necessary.
     """
-    whole = _longest_first(tokenized)
+    whole = _sort_longest_first(tokenized)
     bounds = [*np.flatnonzero(np.diff(whole.lengths, prepend=-1)), len(whole.lengths)]
     for first, end in pairwise(bounds):
-        texts = _texts_of(int(whole.lengths[first]), budget)
+        texts = _count_texts(int(whole.lengths[first]), budget)
         for start in range(first, end, texts):
             yield whole.part(slice(start, min(end, start + texts))).filled(texts)
 
 
-def _longest_first(tokenized: Tokenized) -> Batch:
+def _sort_longest_first(tokenized: Tokenized) -> Batch:
     lengths = tokenized.lengths
     shorter = lengths.max(initial=0) - lengths
     # numbers of 16 bits are ordered ten times as fast as those of 64
@@ -156,11 +156,11 @@ def cut_rows(lengths: np.ndarray, budget: int, equal: bool = False) -> list[int]
     for end in ends:
         while cuts[-1] < end:
             start = cuts[-1]
-            cuts.append(min(end, start + _texts_of(int(lengths[start]), budget)))
+            cuts.append(min(end, start + _count_texts(int(lengths[start]), budget)))
     return cuts
 
 
-def _texts_of(length: int, budget: int) -> int:
+def _count_texts(length: int, budget: int) -> int:
     """Return the number of texts of so many tokens in a batch."""
     return min(MOST_TEXTS, max(1, budget // length))
 

@@ -41,7 +41,9 @@ def choose_runner(
     model: Any = models.shortest
     unpadded, objection = unpadded_runner(files, model, tokenizer, needs)
     padded = PaddedRunner(models, needs, files.layers, tokenizer)
-    probe = Probe(padded, _sound_ids(model, tokenizer.plain_ids(embedding_rows(model))), files)
+    probe = Probe(
+        padded, _select_sound_ids(model, tokenizer.plain_ids(embedding_rows(model))), files
+    )
     if unpadded is not None:
         in_one_row = isinstance(unpadded, OneRowRunner)
         objection = probe.objection(unpadded, many=in_one_row)
@@ -69,7 +71,7 @@ def unpadded_runner(
         return None, first_line(error)
 
 
-def _sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
+def _select_sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
     """Return the token ids with finite embeddings, all if there are none.
 
     A row of NaN spoils a few texts, not the model.

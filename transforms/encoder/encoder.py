@@ -168,7 +168,7 @@ class Encoder:
         machine = machine or Machine()
         files = recipe.files(route)
         exported = recipe.as_exported(files)
-        machine = _checked_machine(machine, exported.dtype, int8)
+        machine = _check_machine(machine, exported.dtype, int8)
         devices = resolve_devices(machine.device)
         routes = Routes(files.modules, partial(cls.from_recipe, recipe, machine, calibration))
         fitted = calibration
@@ -278,7 +278,7 @@ class Encoder:
     @torch.inference_mode()
     def finish(self, passing: Passing) -> Embedded:
         """Wait for the batches and return the final vectors."""
-        unit = pooled_unit(passing, self._pooled_dim())
+        unit = pooled_unit(passing, self._find_pooled_dim())
         return self._finish(unit, passing)
 
     @torch.inference_mode()
@@ -288,7 +288,7 @@ class Encoder:
         Document `d` has pieces `bounds[d]` to before `bounds[d + 1]`. Pooled vectors are averaged,
         weighted by the pieces' `tokens` [n], and only then calibrated and normalised.
         """
-        unit = pooled_unit(passing, self._pooled_dim())
+        unit = pooled_unit(passing, self._find_pooled_dim())
         means, status = weighted_means(unit.vectors, unit.status, tokens, bounds)
         return self._finish(replace(unit, vectors=means, status=status), passing)
 
@@ -365,7 +365,7 @@ class Encoder:
             budget = spread(budget, len(tokenized.ids))
         return plan_batches(tokenized, budget, equal=self.together is BatchSharing.EQUAL)
 
-    def _pooled_dim(self) -> int:
+    def _find_pooled_dim(self) -> int:
         layers = self.space.pooler.get("then")
         if layers:
             return layers[-1]["dim"]
@@ -397,7 +397,7 @@ def _warn_of_prompts(trained: TrainedPrompts | None) -> None:
     )
 
 
-def _checked_machine(machine: Machine, dtype: str, int8: Int8Model | None) -> Machine:
+def _check_machine(machine: Machine, dtype: str, int8: Int8Model | None) -> Machine:
     """Return the machine that a dtype runs on. Raises OptionError without the model or a GPU."""
     if dtype == INT8 and int8 is None:
         raise OptionError(MISSING)

@@ -126,7 +126,7 @@ def _describe(export: Export, folder: Path) -> Exported:
     space = export.space
     parts = enumerate(export.pooler.parts)
     calibration = CALIBRATION if export.calibration else None
-    pooler = PoolerSpec(tuple(_with_table(part, folder, number) for number, part in parts))
+    pooler = PoolerSpec(tuple(_copy_table(part, folder, number) for number, part in parts))
     return Exported(
         model=MODEL,
         pooler=pooler,
@@ -140,7 +140,7 @@ def _describe(export: Export, folder: Path) -> Exported:
     )
 
 
-def _with_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
+def _copy_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
     """Copy a part's token statistics into the folder; name them relative to it."""
     if part.table is None:
         return part
@@ -163,21 +163,21 @@ def _write_modules(export: Export, folder: Path) -> None:
 
     add("Transformer", "/".join(filter(None, (MODEL, files.modules.transformer))))
     add("Pooling", "1_Pooling")
-    _write_config(folder / "1_Pooling", _pooling(export))
+    _write_config(folder / "1_Pooling", _describe_pooling(export))
     if export.space.pooler.get("then"):
         for layer in files.modules.layers:
             add(_KINDS[layer.kind], f"{MODEL}/{layer.folder.relative_to(files.root)}")
     if export.calibration is not None or export.space.truncate_dim is not None:
         add("Dense", "calibrated")
-        _write_dense(folder / "calibrated", *_dense(export))
+        _write_dense(folder / "calibrated", *_make_dense(export))
     if export.space.normalize:
         add("Normalize", "normalized")
         (folder / "normalized").mkdir()
     _write_json(folder / "modules.json", modules)
-    _write_json(folder / "config_sentence_transformers.json", _prompts(export))
+    _write_json(folder / "config_sentence_transformers.json", _describe_prompts(export))
 
 
-def _pooling(export: Export) -> dict[str, Any]:
+def _describe_pooling(export: Export) -> dict[str, Any]:
     parts = PoolerSpec.from_json(export.space.pooler).parts
     return {
         "embedding_dimension": export.files.hidden,
@@ -186,19 +186,19 @@ def _pooling(export: Export) -> dict[str, Any]:
     }
 
 
-def _dense(export: Export) -> tuple[np.ndarray, np.ndarray]:
+def _make_dense(export: Export) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix [p, dim] and offset [dim], float64, that calibrate and truncate vectors."""
     calibration = export.calibration
     if calibration is not None:
         matrix, offset = affine_map(calibration.tensors, calibration.info["input_dim"])
     else:
-        width = _pooled_width(export)
+        width = _find_pooled_width(export)
         matrix = np.eye(width)
         offset = np.zeros(width)
     return matrix[:, : export.space.dim], offset[: export.space.dim]
 
 
-def _pooled_width(export: Export) -> int:
+def _find_pooled_width(export: Export) -> int:
     layers = export.space.pooler.get("then")
     if layers:
         return layers[-1]["dim"]
@@ -214,7 +214,7 @@ def _write_dense(folder: Path, matrix: np.ndarray, offset: np.ndarray) -> None:
     save_file(wide, folder / "model.safetensors")
 
 
-def _prompts(export: Export) -> dict[str, Any]:
+def _describe_prompts(export: Export) -> dict[str, Any]:
     """Return the model's prompts with those of the store; that of its rows is the default."""
     prompts = {**export.files.modules.prompts, DOCUMENT: export.space.prompt}
     default = DOCUMENT if export.space.prompt else None

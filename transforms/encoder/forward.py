@@ -64,7 +64,7 @@ class Forward:
         if needs.raw and not files.modules.static:
             _check_embedding_width(files, model)
         self._prompt_tokens = tokenizer.prompt_tokens
-        self._special = _lookup_table(tokenizer.special_ids, embedding_rows(model))
+        self._special = _make_lookup_table(tokenizer.special_ids, embedding_rows(model))
         self._head = pooler_head(model) if needs.pooler_head else None
         self._plain = tokenizer.plain_ids(embedding_rows(model))
         self._needed = max(needs.layers, default=0)
@@ -87,7 +87,7 @@ class Forward:
         states = LayerStates()
         if self.runner is not None:
             states = self.runner.run(batch)
-        raw = self._embedded(batch) if self._raw else None
+        raw = self._look_up(batch) if self._raw else None
         mask = None
         if batch.masks is not None:
             mask = torch.from_numpy(batch.offsets[:-1] + batch.masks)
@@ -105,7 +105,7 @@ class Forward:
             bare_mask=self._bare_mask(batch),
         )
 
-    def _embedded(self, batch: Batch) -> Tensor:
+    def _look_up(self, batch: Batch) -> Tensor:
         """Return the rows of the embedding matrix for a batch's tokens."""
         rows = self._embedding(to_device(batch.ids, self._device))
         if isinstance(rows, tuple):  # I-BERT's module returns their scale too
@@ -161,7 +161,7 @@ def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:
     return lambda first: pooler(first.to(pooler.dense.weight.dtype).unsqueeze(1))
 
 
-def _lookup_table(ids: np.ndarray, size: int) -> np.ndarray:
+def _make_lookup_table(ids: np.ndarray, size: int) -> np.ndarray:
     table = np.zeros(max(size, int(ids.max(initial=0)) + 1), dtype=bool)
     table[ids] = True
     return table

@@ -73,7 +73,7 @@ def plan_pieces(
     whole = UnitBatches(len(wanted), batches(only, alone))
     groups = [others] if len(others) else []
     if apart:
-        groups = _shares(windows, wanted, others, tokens_at_once)
+        groups = _split_rows(windows, wanted, others, tokens_at_once)
     jobs = []
     for rows in groups:
         pieces = [windows.pieces[place] for place in wanted[rows]]
@@ -81,13 +81,13 @@ def plan_pieces(
         needed = np.array(sorted(numbers), dtype=np.int64)
         runs = [
             WindowRun(run, batches(run, run))
-            for run in _runs(needed, windows.tokenized.lengths, tokens_at_once)
+            for run in _split_windows(needed, windows.tokenized.lengths, tokens_at_once)
         ]
         jobs.append(PiecesJob(rows, pieces, runs))
     return PiecesUnit(len(wanted), whole, jobs)
 
 
-def _shares(
+def _split_rows(
     windows: Windows, wanted: np.ndarray, rows: np.ndarray, tokens_at_once: int
 ) -> list[np.ndarray]:
     """Split the rows into groups of about so many tokens that share no window."""
@@ -107,7 +107,9 @@ def _shares(
     return np.split(rows, starts[1:])
 
 
-def _runs(windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int) -> Iterator[np.ndarray]:
+def _split_windows(
+    windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int
+) -> Iterator[np.ndarray]:
     """Yield runs of windows that have together about so many tokens, at least one window."""
     groups = np.cumsum(lengths[windows]) // tokens_at_once
     for group in np.unique(groups):

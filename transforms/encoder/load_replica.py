@@ -84,8 +84,8 @@ def load_pooler(
     tokens: tuple[StLayer, ...] = ()
     if "tokens" in space.pooler:
         tokens = modules.tokens
-    lexicon = _lexicon(files, spec, space, tokenizer, tables, device)
-    pooler = build_pooler(spec, _shape(files, tokens), lexicon)
+    lexicon = _make_lexicon(files, spec, space, tokenizer, tables, device)
+    pooler = build_pooler(spec, _make_shape(files, tokens), lexicon)
     if tokens:
         pooler = OverTokenLayers(pooler, files.layers, load_token_layers(tokens, device))
     if "mix" in space.pooler and modules.mix is not None:
@@ -94,7 +94,7 @@ def load_pooler(
     return pooler
 
 
-def _shape(files: ModelFiles, tokens: tuple[StLayer, ...]) -> ModelShape:
+def _make_shape(files: ModelFiles, tokens: tuple[StLayer, ...]) -> ModelShape:
     """Return the shape of the states that the pooler reads, after the `tokens` layers."""
     hidden = tokens[-1].parameters["dim"] if tokens else files.hidden
     return ModelShape(
@@ -107,7 +107,7 @@ def _shape(files: ModelFiles, tokens: tuple[StLayer, ...]) -> ModelShape:
     )
 
 
-def _lexicon(
+def _make_lexicon(
     files: ModelFiles,
     spec: PoolerSpec,
     space: Space,

@@ -52,16 +52,18 @@ class PaddedRunner:
 
     def run(self, batch: Batch) -> LayerStates:
         """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
-        inputs, real = self._inputs(batch)
+        inputs, real = self._make_inputs(batch)
         states = self.hooks.run(self.models(batch.width), inputs)
-        layers = {layer: _real(state.flatten(0, 1), real) for layer, state in states.layers.items()}
-        heads = {head: _real(own.flatten(), real) for head, own in states.heads.items()}
+        layers = {
+            layer: _select_real(state.flatten(0, 1), real) for layer, state in states.layers.items()
+        }
+        heads = {head: _select_real(own.flatten(), real) for head, own in states.heads.items()}
         return LayerStates(layers, heads)
 
-    def _inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
+    def _make_inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
         """Return the model's inputs, and the places of real tokens (None: all are real)."""
         shape = (len(batch.rows), batch.width)
-        real = _real_places(batch.lengths)
+        real = _find_real_places(batch.lengths)
         inputs = {"input_ids": _spread(batch.ids, real, shape, self._tokenizer.pad_id)}
         if self._tokenizer.gives_types and "token_type_ids" in self._takes:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
@@ -79,7 +81,7 @@ def padded_inputs(
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None]:
     """Return ids and mask int64 [B, T], and the places of real tokens (None: all are real)."""
     shape = (len(batch.rows), batch.width)
-    real = _real_places(batch.lengths)
+    real = _find_real_places(batch.lengths)
     ids = _spread(batch.ids, real, shape, tokenizer.pad_id)
     return (ids, _spread(np.ones_like(batch.ids), real, shape, 0)), real
 
@@ -119,11 +121,11 @@ def _attend_fully(model: Any) -> None:
             part.set_attention_type("original_full")
 
 
-def _real(flat: Tensor, real: Tensor | None) -> Tensor:
+def _select_real(flat: Tensor, real: Tensor | None) -> Tensor:
     return flat if real is None else flat.index_select(0, real)
 
 
-def _real_places(lengths: np.ndarray) -> np.ndarray | None:
+def _find_real_places(lengths: np.ndarray) -> np.ndarray | None:
     width = int(lengths[0])
     if int(lengths[-1]) == width:
         return None
@@ -158,10 +160,10 @@ def _register_attention() -> None:
 
     if _HAS_PADDING not in ALL_ATTENTION_FUNCTIONS:
         ALL_ATTENTION_FUNCTIONS.register(_HAS_PADDING, ALL_ATTENTION_FUNCTIONS["sdpa"])
-        ALL_MASK_ATTENTION_FUNCTIONS.register(_HAS_PADDING, _mask)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(_HAS_PADDING, _make_mask)
 
 
-def _mask(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+def _make_mask(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
     from transformers.masking_utils import sdpa_mask
 
     if attention_mask is not None:

@@ -95,7 +95,7 @@ class PairScorer:
                 f"{self.folder} gives labels ({', '.join(self.labels)}), no score; train one with "
                 "train --cross-encoder --objective regression"
             )
-        return self._outputs(first, second, done).reshape(-1)
+        return self._predict(first, second, done).reshape(-1)
 
     def label_numbers(
         self,
@@ -112,9 +112,9 @@ class PairScorer:
                 f"{self.folder} gives scores, no labels; train one with train --cross-encoder "
                 "--objective classification"
             )
-        return np.argmax(self._outputs(first, second, done).reshape(-1, len(self.labels)), axis=1)
+        return np.argmax(self._predict(first, second, done).reshape(-1, len(self.labels)), axis=1)
 
-    def _outputs(
+    def _predict(
         self, first: Sequence[str], second: Sequence[str], done: Callable[[int], None]
     ) -> np.ndarray:
         pairs = list(zip(first, second, strict=True))

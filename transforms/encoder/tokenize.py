@@ -150,7 +150,7 @@ class TextTokenizer:
             prompted = self._rewrite(prompted)
         if self._words is not None and size < _MOST_CHARACTERS:
             return self._tokenize_words(prompted, self._words)
-        return self._counted(self._tokenizer.encode_batch_fast(prompted))
+        return self._from_encodings(self._tokenizer.encode_batch_fast(prompted))
 
     def _make_words(self) -> tuple[WordPieces | None, TokenFrame]:
         """Return the tokenizer by words, None if its ids would differ, and its special tokens."""
@@ -171,7 +171,7 @@ class TextTokenizer:
         if has_words.all():
             return by_words
         others = [texts[row] for row in np.flatnonzero(~has_words).tolist()]
-        by_tokenizer = self._counted(self._tokenizer.encode_batch_fast(others))
+        by_tokenizer = self._from_encodings(self._tokenizer.encode_batch_fast(others))
         order = np.argsort(np.argsort(~has_words, kind="stable"), kind="stable")
         return _join([by_words, by_tokenizer]).take(order)
 
@@ -181,8 +181,8 @@ class TextTokenizer:
         Both are -1 for special tokens and prompt. Only for tokenizers with `has_places`.
         """
         encodings = self._tokenizer.encode_batch([self._prompt + text for text in texts])
-        places = [_own_places(encoding, len(self._prompt)) for encoding in encodings]
-        return self._counted(encodings), places
+        places = [_find_own_places(encoding, len(self._prompt)) for encoding in encodings]
+        return self._from_encodings(encodings), places
 
     @property
     def has_places(self) -> bool:
@@ -240,7 +240,7 @@ class TextTokenizer:
         """Number of a prompt's known tokens."""
         return int(np.count_nonzero(self._kinds[self([""]).ids] == _KNOWN))
 
-    def _counted(self, encodings: list[Encoding]) -> Tokenized:
+    def _from_encodings(self, encodings: list[Encoding]) -> Tokenized:
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         counts = lengths.astype(np.int32)
@@ -249,10 +249,10 @@ class TextTokenizer:
                 rests = encodings[row].overflowing
                 counts[row] += sum(len(rest) - self._specials for rest in rests)
         total = int(offsets[-1])
-        ids = _flat((encoding.ids for encoding in encodings), np.int32, total)
+        ids = _flatten((encoding.ids for encoding in encodings), np.int32, total)
         types = None
         if self._has_types:
-            types = _flat((encoding.type_ids for encoding in encodings), np.int8, total)
+            types = _flatten((encoding.type_ids for encoding in encodings), np.int8, total)
         return Tokenized(ids, offsets, counts, counts > lengths, types)
 
     def plain_ids(self, rows: int) -> np.ndarray:
@@ -339,11 +339,11 @@ def _pack(filled: list[FilledTemplate]) -> Tokenized:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     counts = np.array([tokens.whole for tokens in filled], dtype=np.int32)
     masks = np.array([tokens.mask for tokens in filled], dtype=np.int64)
-    ids = _flat((tokens.ids for tokens in filled), np.int32, int(offsets[-1]))
+    ids = _flatten((tokens.ids for tokens in filled), np.int32, int(offsets[-1]))
     return Tokenized(ids, offsets, counts, counts > lengths, masks=masks)
 
 
-def _own_places(encoding: Encoding, prompt: int) -> np.ndarray:
+def _find_own_places(encoding: Encoding, prompt: int) -> np.ndarray:
     """Return the start and end of a text's own tokens in it, [n, 2] int64; -1 for others.
 
     `prompt` is the number of characters before the text.
@@ -368,7 +368,7 @@ def _join(parts: Sequence[Tokenized]) -> Tokenized:
     )
 
 
-def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
+def _flatten(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
     return np.fromiter(chain.from_iterable(lists), dtype=dtype, count=total)
 
 
@@ -376,13 +376,13 @@ def _make_rewrite(pooler: Mapping[str, Any], tokenizer: Tokenizer) -> Rewrite | 
     """Return the function by which a space's pooler changes texts; None if it does not."""
     if pooler.get("name") == "remove-biases" and pooler["variant"] == "reference":
         whole = untruncated(tokenizer)
-        return lambda texts: _kept_texts(texts, whole)
+        return lambda texts: _remove_biases(texts, whole)
     if pooler.get("case") == "lower":
         return lambda texts: [text.lower() for text in texts]
     return None
 
 
-def _kept_texts(texts: list[str], tokenizer: Tokenizer) -> list[str]:
+def _remove_biases(texts: list[str], tokenizer: Tokenizer) -> list[str]:
     spaced = [f" {text}" for text in texts]
     encodings = tokenizer.encode_batch_fast(spaced, add_special_tokens=False)
     kept = []

@@ -37,11 +37,11 @@ def sha256_file(path: str | Path) -> str:
     """
     stat = os.stat(path)
     identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    return _sha256_file(str(path), identity)
+    return _hash_file(str(path), identity)
 
 
 @lru_cache(64)
-def _sha256_file(path: str, _identity: tuple[int, ...]) -> str:
+def _hash_file(path: str, _identity: tuple[int, ...]) -> str:
     digest = hashlib.sha256()
     with progress.stage("reading the model's files for their hashes"), open(path, "rb") as file:
         while block := file.read(_BLOCK):

@@ -89,7 +89,7 @@ class Space:
     @cached_property
     def id(self) -> str:
         """The sha256 in hex over all fields."""
-        return sha256_text(canonical_json(self._fields()))
+        return sha256_text(canonical_json(self._read_fields()))
 
     @cached_property
     def pooled_id(self) -> str:
@@ -98,7 +98,7 @@ class Space:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields, with `id` and `pooled_id`."""
-        return {**self._fields(), "id": self.id, "pooled_id": self.pooled_id}
+        return {**self._read_fields(), "id": self.id, "pooled_id": self.pooled_id}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Space":
@@ -120,8 +120,8 @@ class Space:
 
     def differences(self, other: "Space") -> list[str]:
         """Return the names of the fields in which the two differ, in the order of the fields."""
-        theirs = other._fields()
-        return [name for name, value in self._fields().items() if value != theirs[name]]
+        theirs = other._read_fields()
+        return [name for name, value in self._read_fields().items() if value != theirs[name]]
 
     def check(self, other: "Space", what: str, mend: str, ignoring: Collection[str] = ()) -> None:
         """Raise `SpaceMismatchError` if the other differs: `<what> (<fields> differ); <mend>`."""
@@ -141,7 +141,7 @@ class Space:
             self, calibration=digest, truncate_dim=truncated or None, dim=truncated or dim
         )
 
-    def _fields(self) -> dict[str, Any]:
+    def _read_fields(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
 
     def __hash__(self) -> int:

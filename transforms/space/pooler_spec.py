@@ -165,7 +165,7 @@ class PoolerSpec:
 
         Raises `OptionError` for names, keys or values that are not allowed.
         """
-        return cls(tuple(_part_from_json(part) for part in value["parts"]))
+        return cls(tuple(_read_part(part) for part in value["parts"]))
 
     def __str__(self) -> str:
         return "+".join(str(part) for part in self.parts)
@@ -270,7 +270,7 @@ _CHECKS: dict[str, Callable[[str, dict[str, Value]], None]] = {
 }
 
 
-def _part_from_json(value: Mapping[str, Any]) -> PoolerPart:
+def _read_part(value: Mapping[str, Any]) -> PoolerPart:
     name = str(value["name"])
     GRAMMAR.check_name(name)
     words = {key: str(word) for key, word in value.items() if key != "name"}

@@ -54,7 +54,7 @@ class Recipe:
         for item in fields(cls):
             value = options.get(item.name)
             if value is not None:
-                values[item.name] = _parsed(item.name, value)
+                values[item.name] = _parse(item.name, value)
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Recipe:
         return replace(space, pooler={**space.pooler, **chunks})
 
 
-def _parsed(name: str, value: Any) -> Any:
+def _parse(name: str, value: Any) -> Any:
     """The value of a field, which may be the text of a SPEC."""
     if name not in _SPECS or isinstance(value, PoolerSpec | ChunksSpec):
         return value

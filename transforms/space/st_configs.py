@@ -21,7 +21,7 @@ _IDLE_LOADING = frozenset(
 )
 
 
-def _texts(value: Any, where: str) -> tuple[str, ...]:
+def _read_texts(value: Any, where: str) -> tuple[str, ...]:
     """Read a text, or a list of some."""
     if isinstance(value, str):
         return (value,)
@@ -30,7 +30,7 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
     return tuple(text(item, f"{where}[{place}]") for place, item in enumerate(value))
 
 
-def _share(value: Any, where: str) -> float:
+def _read_share(value: Any, where: str) -> float:
     if not 0 <= number(value, where) <= 1:
         fail(where, "a number from 0 to 1")
     return value
@@ -125,7 +125,7 @@ class PoolingConfig:
 
     embedding_dimension: Positive | None = None
     word_embedding_dimension: Positive | None = None
-    pooling_mode: Annotated[tuple[str, ...], _texts] = ()
+    pooling_mode: Annotated[tuple[str, ...], _read_texts] = ()
     include_prompt: bool = True
     pooling_mode_cls_token: bool = False
     pooling_mode_max_tokens: bool = False
@@ -167,7 +167,7 @@ class NormalizeConfig:
 class DropoutConfig:
     """The settings of a Dropout module, which does nothing outside training."""
 
-    dropout: Annotated[float, _share] = 0.2
+    dropout: Annotated[float, _read_share] = 0.2
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class LstmConfig:
     embedding_dimension: Positive | None = None
     word_embedding_dimension: Positive | None = None
     num_layers: Positive = 1
-    dropout: Annotated[float, _share] = 0
+    dropout: Annotated[float, _read_share] = 0
     bidirectional: bool = True
 
 
