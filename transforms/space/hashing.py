@@ -12,9 +12,8 @@ from sentence_beam.transforms.base import progress
 
 ROW_HASH_BYTES = 16
 _ROW_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES)
-_PIECES_HASH = hashlib.blake2b(
-    digest_size=ROW_HASH_BYTES, person=b"pieces"
-)  # differs from that of a text
+# differs from the hash of a text
+_PIECES_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES, person=b"pieces")
 _BLOCK = 1 << 20
 
 

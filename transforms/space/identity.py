@@ -26,40 +26,14 @@ POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt",
 OUTPUT_FIELDS = ("calibration", "normalize", "truncate_dim", "precision", "dim")
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
 _IDLE_CONFIG_KEYS = frozenset(
-    (
-        "_name_or_path",
-        "architectures",
-        "auto_map",
-        "transformers_version",
-        "torch_dtype",
-        "dtype",
-        "id2label",
-    )
-    + (
-        "label2id",
-        "use_cache",
-        "gradient_checkpointing",
-        "initializer_range",
-        "problem_type",
-        "finetuning_task",
-    )
-    + (
-        "_attn_implementation_autoset",
-        "output_past",
-        "return_dict",
-        "tie_word_embeddings",
-        "model_type",
-    )
+    ("_name_or_path", "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype")
+    + ("id2label", "label2id", "use_cache", "gradient_checkpointing", "initializer_range")
+    + ("problem_type", "finetuning_task", "_attn_implementation_autoset", "output_past")
+    + ("return_dict", "tie_word_embeddings", "model_type")
 )
 _IDLE_TOKENIZER_KEYS = frozenset(
-    (
-        "name_or_path",
-        "_commit_hash",
-        "tokenizer_file",
-        "special_tokens_map_file",
-        "model_max_length",
-    )
-    + ("local_files_only", "is_local", "cache_dir", "transformers_version")
+    ("name_or_path", "_commit_hash", "tokenizer_file", "special_tokens_map_file")
+    + ("model_max_length", "local_files_only", "is_local", "cache_dir", "transformers_version")
 )
 
 
@@ -265,9 +239,8 @@ def _describe_pooler(
         if layer.kind != "normalize":
             entry["weights"] = weights(layer.folder)
         described.setdefault("then", []).append(entry)
-    if len(digests) == 1:
-        return described, digests[0], width
-    return described, sha256_text(canonical_json(digests)), width
+    digest = digests[0] if len(digests) == 1 else sha256_text(canonical_json(digests))
+    return described, digest, width
 
 
 def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> str:

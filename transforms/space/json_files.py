@@ -49,9 +49,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
 
 def read_json_if_there(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file, `{}` if the file is missing. Raises as `read_json`."""
-    if not path.exists():
-        return {}
-    return read_json(path)
+    return read_json(path) if path.exists() else {}
 
 
 def check_not_cut_off(path: Path) -> None:

@@ -63,19 +63,10 @@ _TOKENIZER_EXTRAS = (
 )
 _MASK_TOKENS = ("[MASK]", "<mask>")
 _POOLER_WEIGHT = re.compile(r"(^|\.)pooler(\.dense)?\.weight$")
-
 # Families whose position ids start after the padding id: positions up to it are never used.
 _POSITION_OFFSET_FAMILIES = frozenset(
-    (
-        "roberta",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "camembert",
-        "roberta-prelayernorm",
-        "longformer",
-        "data2vec-text",
-    )
-    + ("mpnet", "xmod", "ibert", "esm", "luke", "lilt", "layoutlmv3", "markuplm")
+    ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer")
+    + ("data2vec-text", "mpnet", "xmod", "ibert", "esm", "luke", "lilt", "layoutlmv3", "markuplm")
 )
 # Families whose config.json has another name for the length than max_position_embeddings.
 _LENGTH_NAMES = {
@@ -85,8 +76,6 @@ _LENGTH_NAMES = {
     "mpt": "max_seq_len",
     "led": "max_encoder_position_embeddings",
 }
-
-
 _SMALL = 200_000_000  # bytes of weights
 
 
@@ -156,9 +145,7 @@ class ModelFiles:
 
     def as_exported(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the exported settings for options of an encoder that are None or `auto`."""
-        if self.exported is None:
-            return {}
-        return self.exported.fill(options)
+        return {} if self.exported is None else self.exported.fill(options)
 
     @cached_property
     def trained_prompts(self) -> TrainedPrompts | None:
@@ -392,9 +379,8 @@ def _find_tokenizer(folder: Path) -> tuple[Path, ...]:
             f"{folder} holds no tokenizer; put tokenizer.json there (AutoTokenizer ..."
             " save_pretrained)"
         )
-    names: tuple[str, ...] = _TOKENIZER_FILES
-    if (folder / "tokenizer.json").is_file():
-        names = ("tokenizer.json",)  # it is complete: vocabulary files beside it are never read
+    # tokenizer.json is complete: vocabulary files beside it are never read
+    names = ("tokenizer.json",) if (folder / "tokenizer.json").is_file() else _TOKENIZER_FILES
     paths = [folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file()]
     for path in paths:
         if path.suffix == ".json":

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.space.spec_options import (
-    Grammar,
-    Option,
-    Value,
-)
+from sentence_beam.transforms.space.spec_options import Grammar, Option, Value
 
 COUNTS = ("all", "no-special", "drop-last-special", "no-prompt")
 COUNT = Option(COUNTS, "all")
@@ -110,9 +106,7 @@ class PoolerPart:
         """The width of this part's vector."""
         options = dict(self.options)
         is_static = options.get("from") == "raw" or options.get("states") == "static"
-        if is_static or self.name == "remove-biases":
-            return embedding
-        return hidden
+        return embedding if is_static or self.name == "remove-biases" else hidden
 
     @property
     def table(self) -> str | None:
@@ -121,9 +115,7 @@ class PoolerPart:
         None without statistics.
         """
         table = dict(self.options).get("table", "none")
-        if table == "none":
-            return None
-        return str(table)
+        return None if table == "none" else str(table)
 
     @property
     def rewrites_text(self) -> bool:

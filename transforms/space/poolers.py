@@ -59,9 +59,7 @@ def _resolve_part(files: ModelFiles, part: PoolerPart, tokenizer: str) -> Pooler
     part = fit_part(part, files, files.folder)
     if part.name in _CHECKS:
         _CHECKS[part.name](files, part)
-    if part.table is None:
-        return part
-    return _fill_digest(part, tokenizer)
+    return part if part.table is None else _fill_digest(part, tokenizer)
 
 
 class ModelSizes(Protocol):

@@ -122,9 +122,7 @@ class Grammar:
                 items.insert(0, str(value))
             else:
                 items.append(f"{key}={value}")
-        if not items:
-            return name
-        return f"{name}:{','.join(items)}"
+        return f"{name}:{','.join(items)}" if items else name
 
     def check_name(self, name: str) -> None:
         """Raise `OptionError` for an unknown name."""
@@ -163,17 +161,13 @@ class Grammar:
 
     def label(self, name: str, key: str) -> str:
         """A key as it begins an item: `count=`, or `[head=]` if it needs no name."""
-        if key == self.positional.get(name):
-            return f"[{key}=]"
-        return f"{key}="
+        return f"[{key}=]" if key == self.positional.get(name) else f"{key}="
 
     def allowed(self, name: str) -> str:
         """The keys of a name with their values, as messages end with them."""
         options = self.names[name].items()
         keys = ", ".join(f"{self.label(name, key)}{option.allowed()}" for key, option in options)
-        if keys:
-            return f"allowed for {name}: {keys}"
-        return f"{name} takes no options"
+        return f"allowed for {name}: {keys}" if keys else f"{name} takes no options"
 
     def _split_items(self, text: str) -> list[str]:
         head, rest = self.split_rest(text)
@@ -209,6 +203,4 @@ class Grammar:
 
 def _make_hint(word: str, words: Iterable[str]) -> str:
     near = nearest(word, words)
-    if not near:
-        return ""
-    return f"; did you mean {near}?"
+    return f"; did you mean {near}?" if near else ""

@@ -70,14 +70,8 @@ class TransformerConfig:
     @property
     def unsupported(self) -> str | None:
         """The name of a setting that would give other vectors than the ones made here, or None."""
-        for item in fields(self):
-            if item.name.endswith(("_args", "_kwargs")) and item.name != "processing_kwargs":
-                idle = _IDLE_LOADING
-                if item.name in ("processor_kwargs", "tokenizer_args"):
-                    idle |= {"model_max_length"}
-                others = sorted(set(getattr(self, item.name)) - idle)
-                if others:
-                    return f"{item.name}.{others[0]}"
+        if self._other_argument is not None:
+            return self._other_argument
         for name in ("query_expansion", "query_length", "document_length"):
             if getattr(self, name):
                 return name
@@ -91,14 +85,25 @@ class TransformerConfig:
         return self._other_output
 
     @property
+    def _other_argument(self) -> str | None:
+        """The name of an argument of transformers' loading that may change vectors, or None."""
+        for item in fields(self):
+            if item.name.endswith(("_args", "_kwargs")) and item.name != "processing_kwargs":
+                idle = _IDLE_LOADING
+                if item.name in ("processor_kwargs", "tokenizer_args"):
+                    idle |= {"model_max_length"}
+                others = sorted(set(getattr(self, item.name)) - idle)
+                if others:
+                    return f"{item.name}.{others[0]}"
+        return None
+
+    @property
     def _other_output(self) -> str | None:
         if self.modality_config is None:
             return None
         states = self.modality_config.get("text", {})
-        if (states.get("method"), states.get("method_output_name")) != (
-            "forward",
-            "last_hidden_state",
-        ):
+        read = (states.get("method"), states.get("method_output_name"))
+        if read != ("forward", "last_hidden_state"):
             return "modality_config without last_hidden_state of a text"
         if self.module_output_name != "token_embeddings":
             return f"module_output_name {self.module_output_name!r}"

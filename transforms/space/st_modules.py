@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, NoReturn
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.space.json_files import (
@@ -43,8 +43,8 @@ _BETWEEN = ("WeightedLayerPooling", "CNN", "LSTM")
 _KNOWN = (*_FIRST, *_ROUTERS, *_BETWEEN, "Pooling", *LAYERS_AFTER)
 # Names that sentence-transformers 0.x had for Transformer, one for each family.
 _OLD_PACKAGE = "sentence_transformers.models"
-_OLD_TRANSFORMERS = (
-    *("ALBERT", "BERT", "CamemBERT", "DistilBERT", "RoBERTa", "T5", "XLMRoBERTa", "XLNet"),
+_OLD_TRANSFORMERS = frozenset(
+    ("ALBERT", "BERT", "CamemBERT", "DistilBERT", "RoBERTa", "T5", "XLMRoBERTa", "XLNet")
 )
 # Packages of sentence-transformers whose modules have these names too, but make no single vector.
 _OTHER_ENCODERS = ("cross_encoder", "multi_vector_encoder", "sparse_encoder")
@@ -144,10 +144,7 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
     Raises `OptionError` for a module, setting or route that is missing or not supported.
     """
     modules, routed = _follow_route(root, _list_modules(root), route)
-    kind = "Transformer"
-    folder = root
-    if modules:
-        kind, folder = modules[0]
+    kind, folder = modules[0] if modules else ("Transformer", root)
     if kind not in _FIRST:
         raise OptionError(
             f"{root / 'modules.json'}: the first module is {kind}, not {' or '.join(_FIRST)}"
@@ -159,24 +156,13 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
     else:
         settings = {**_read_transformer_settings(folder), **_read_pooling(root, modules)}
     transformer = folder.relative_to(root).as_posix() if folder != root else ""
-    return StModules(
-        transformer=transformer,
-        **routed,
-        **settings,
-        **layers,
-        **_read_prompts(root),
-    )
+    return StModules(transformer=transformer, **routed, **settings, **layers, **_read_prompts(root))
 
 
 def read_static(root: Path, normalize: bool) -> StModules:
     """Return the modules of a table of token embeddings that has no modules.json."""
-    return StModules(
-        static=True,
-        pooling=("static",),
-        normalize=normalize,
-        **_read_static_settings(root),
-        **_read_prompts(root),
-    )
+    settings = {**_read_static_settings(root), **_read_prompts(root)}
+    return StModules(static=True, pooling=("static",), normalize=normalize, **settings)
 
 
 def _list_modules(root: Path) -> list[tuple[str, Path]]:
@@ -224,7 +210,7 @@ def _follow_route(
     if not routers:
         return modules, {}
     if len(routers) > 1:
-        raise _refuse_second_router(root)
+        _refuse_second_router(root)
     place = routers[0]
     folder = modules[place][1]
     path = folder / "router_config.json"
@@ -239,13 +225,13 @@ def _follow_route(
             raise OptionError(f"{path}: types lacks {module!r}; fetch the model again")
         own.append((_read_kind(config.types[module], path), _find_folder(folder, module, path)))
     if any(kind in _ROUTERS for kind, _ in own):
-        raise _refuse_second_router(root)
+        _refuse_second_router(root)
     routed = {"routes": tuple(structure), "route": name}
     return [*modules[:place], *own, *modules[place + 1 :]], routed
 
 
-def _refuse_second_router(root: Path) -> OptionError:
-    return OptionError(f"{root / 'modules.json'}: more than one router is not supported")
+def _refuse_second_router(root: Path) -> NoReturn:
+    raise OptionError(f"{root / 'modules.json'}: more than one router is not supported")
 
 
 def _choose_route(path: Path, config: RouterConfig, route: str) -> str:
@@ -381,9 +367,9 @@ def _read_prompts(root: Path) -> dict[str, Any]:
             f"{root}: default_prompt_name {default!r} is not among its prompts"
             f" ({', '.join(prompts)})"
         )
-    config_fields = {
+    return {
         "prompts": prompts,
         "default_prompt": default,
         "truncate_dim": config.truncate_dim,
+        "similarity": config.similarity_fn_name,
     }
-    return {**config_fields, "similarity": config.similarity_fn_name}
