@@ -59,10 +59,8 @@ class Batch:
 
     def stats(self, pads: bool) -> BatchStats:
         """Count this batch for a pass that `pads` texts to the longest, or does not."""
-        run = len(self.ids)
-        real = run - self.fill * int(self.lengths[-1])
-        if pads:
-            run = self.width * len(self.rows)
+        real = len(self.ids) - self.fill * int(self.lengths[-1])
+        run = self.width * len(self.rows) if pads else len(self.ids)
         return BatchStats(real, run, 1)
 
     def halves(self) -> tuple["Batch", "Batch"]:
@@ -149,11 +147,9 @@ def _sort_longest_first(tokenized: Tokenized) -> Batch:
 
 def cut_rows(lengths: np.ndarray, budget: int, equal: bool = False) -> list[int]:
     """Return the first row of each batch, and the number of rows; rows are longest first."""
-    ends = [len(lengths)]
-    if equal:
-        ends = [*(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+    changes = (np.flatnonzero(np.diff(lengths)) + 1).tolist() if equal else []
     cuts = [0]
-    for end in ends:
+    for end in [*changes, len(lengths)]:
         while cuts[-1] < end:
             start = cuts[-1]
             cuts.append(min(end, start + _count_texts(int(lengths[start]), budget)))

@@ -3,7 +3,7 @@
 Modules and weights have the names of transformers' `BertModel`, and the pass computes the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -54,27 +54,27 @@ def is_plain_bert(files: ModelFiles) -> bool:
 
     Its config.json must ask for nothing beyond BERT, and its weights be exactly BERT's by name.
     """
-    config = files.config
-    if files.family != "bert":
+    if files.family != "bert" or not _is_plain(files.config):
         return False
+    shapes = {}
+    for path in files.weights:
+        for key, shape in safetensors_shapes(path).items():
+            name = _find_own_name(key)
+            if name is not None:
+                shapes[name] = shape
+    weights = _make_empty(files, shapes).state_dict()
+    return shapes == {name: list(weight.shape) for name, weight in weights.items()}
+
+
+def _is_plain(config: Mapping[str, Any]) -> bool:
+    """Return whether a config.json asks for nothing beyond BERT."""
     if any(config.get(name) not in values for name, values in _PLAIN.items()):
         return False
     if not all(type(config.get(name)) is int and config[name] > 0 for name in _NUMBERS):
         return False
     if not isinstance(config.get("layer_norm_eps", _EPSILON), float):
         return False
-    if (config.get("pad_token_id") or 0) not in range(config["vocab_size"]):
-        return False
-    shapes = {
-        _find_own_name(key): shape
-        for path in files.weights
-        for key, shape in safetensors_shapes(path).items()
-    }
-    shapes.pop(None, None)
-    has_pooler = any(name.startswith(_POOLER) for name in shapes if name is not None)
-    with torch.device("meta"):
-        model = BertModel(config, has_pooler)
-    return shapes == {name: list(weight.shape) for name, weight in model.state_dict().items()}
+    return (config.get("pad_token_id") or 0) in range(config["vocab_size"])
 
 
 def load_bert(files: ModelFiles, dtype: torch.dtype) -> "BertModel":
@@ -87,12 +87,17 @@ def load_bert(files: ModelFiles, dtype: torch.dtype) -> "BertModel":
                 if name is not None:
                     # a copy, so that the mapped file is let go
                     weights[name] = file.get_tensor(key).to(dtype, copy=True)
-    has_pooler = any(name.startswith(_POOLER) for name in weights)
-    with torch.device("meta"):
-        model = BertModel(files.config, has_pooler)
+    model = _make_empty(files, weights)
     model.load_state_dict(weights, assign=True)
     model.name_or_path = str(files.folder)
     return model
+
+
+def _make_empty(files: ModelFiles, names: Iterable[str]) -> "BertModel":
+    """Make the model for weights of these names, which takes no memory until it has them."""
+    has_pooler = any(name.startswith(_POOLER) for name in names)
+    with torch.device("meta"):
+        return BertModel(files.config, has_pooler)
 
 
 def _find_own_name(key: str) -> str | None:
@@ -145,9 +150,7 @@ class BertModel(nn.Module):
         for block in self.encoder.layer:
             state = block(state, seen)
             states.append(state)
-        if output_hidden_states:
-            return BertStates(state, tuple(states))
-        return BertStates(state)
+        return BertStates(state, tuple(states) if output_hidden_states else ())
 
 
 class BertEmbeddings(nn.Module):

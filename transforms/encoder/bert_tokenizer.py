@@ -81,9 +81,8 @@ def _read_names(files: ModelFiles) -> dict[str, str] | None:
     """Return the special tokens by the names of their settings; None if two files differ."""
     if (files.folder / "added_tokens.json").is_file():
         return None
-    names = dict(_NAMES)
-    for name in _NAMES:
-        names[name] = _read_content(files.tokenizer_config.get(name, _NAMES[name]))
+    settings = files.tokenizer_config
+    names = {name: _read_content(settings.get(name, usual)) for name, usual in _NAMES.items()}
     mapped = read_json_if_there(files.folder / "special_tokens_map.json")
     if any(names.get(name) != _read_content(token) for name, token in mapped.items()):
         return None

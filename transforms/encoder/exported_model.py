@@ -16,6 +16,7 @@ from sentence_beam.transforms.calibration.affine import affine_map
 from sentence_beam.transforms.calibration.methods import AFFINE
 from sentence_beam.transforms.space import ModelFiles, PoolerSpec, Space
 from sentence_beam.transforms.space.exported import EXPORTED, Exported
+from sentence_beam.transforms.space.json_files import read_json_if_there
 from sentence_beam.transforms.space.pooler_spec import PoolerPart
 from sentence_beam.transforms.space.st_modules import (
     DOCUMENT,
@@ -98,9 +99,7 @@ def _is_theirs(part: PoolerPart) -> bool:
 def _copy_model(export: Export, folder: Path) -> None:
     """Copy the model's directory; set float32 and the space's most tokens in its configuration."""
     # code of the CNN head, for sentence-transformers; nothing here runs it
-    own_code: tuple[str, ...] = ()
-    if export.files.has_cnn_head:
-        own_code = ("modeling_cnn.py",)
+    own_code = ("modeling_cnn.py",) if export.files.has_cnn_head else ()
 
     def is_unwanted(name: str) -> bool:
         return "." in name and not name.endswith(_COPIED) and name not in own_code
@@ -114,7 +113,7 @@ def _copy_model(export: Export, folder: Path) -> None:
     _edit(transformer / "config.json", dtype="float32", torch_dtype=None)
     if export.space.max_tokens is not None:
         path = transformer_config(transformer)
-        config = _read(path)
+        config = read_json_if_there(path)
         limits = {}
         for name in ("processor_kwargs", "tokenizer_args"):
             if config.get(name):
@@ -200,10 +199,8 @@ def _make_dense(export: Export) -> tuple[np.ndarray, np.ndarray]:
 
 def _find_pooled_width(export: Export) -> int:
     layers = export.space.pooler.get("then")
-    if layers:
-        return layers[-1]["dim"]
     spec = PoolerSpec.from_json(export.space.pooler)
-    return spec.dim(export.files.hidden, export.files.embedding)
+    return layers[-1]["dim"] if layers else spec.dim(export.files.hidden, export.files.embedding)
 
 
 def _write_dense(folder: Path, matrix: np.ndarray, offset: np.ndarray) -> None:
@@ -229,15 +226,9 @@ def _write_config(folder: Path, config: Mapping[str, Any]) -> None:
     _write_json(folder / "config.json", config)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
-    return {}
-
-
 def _edit(path: Path, **changes: Any) -> None:
     """Change keys of a JSON file, which may be missing; the value None removes a key."""
-    config = {**_read(path), **changes}
+    config = {**read_json_if_there(path), **changes}
     for key, value in changes.items():
         if value is None:
             del config[key]

@@ -60,9 +60,8 @@ def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None)
     status = _find_status(lengths)
     if space.normalize:
         vectors = vectors / lengths.clamp_min(SHORTEST).unsqueeze(1)
-    if calibration is None and space.truncate_dim is None:
-        return Finished(vectors, norms, None, status)
-    return Finished(vectors, norms, pooled, status)
+    is_recovered = calibration is None and space.truncate_dim is None
+    return Finished(vectors, norms, None if is_recovered else pooled, status)
 
 
 def weighted_means(

@@ -3,7 +3,7 @@
 So a piece's vector depends on the text around it (arXiv:2409.04701).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sentence_beam.transforms.encoder.batches import Batch, UnitBatches
 from sentence_beam.transforms.encoder.tokenize import Tokenized
-from sentence_beam.transforms.encoder.windows import WindowPart, Windows
+from sentence_beam.transforms.encoder.windows import WindowPart, Windows, count_tokens
 from sentence_beam.transforms.pooling.states import TokenStates
 
 
@@ -127,7 +127,7 @@ class ReadyPieces:
     @property
     def tokens(self) -> int:
         """Number of tokens of all pieces."""
-        return sum(_length(piece) for piece in self.pieces)
+        return sum(map(count_tokens, self.pieces))
 
     def halves(self) -> tuple["ReadyPieces", "ReadyPieces"]:
         """Split into the first (n + 1) // 2 pieces and the others."""
@@ -138,8 +138,35 @@ class ReadyPieces:
         )
 
     def states(self) -> TokenStates:
-        """Pack the token states of the pieces."""
-        return _join_parts(self.pieces, self.by_window)
+        """Pack the token states of the pieces from those of their windows."""
+        parts = [part for piece in self.pieces for part in piece]
+        windows = [self.by_window[part.window] for part in parts]
+        first = windows[0]
+
+        def join(fields: Iterable[Tensor | None]) -> Tensor:
+            slices = []
+            for part, values in zip(parts, fields, strict=True):
+                assert values is not None, "all windows have the same fields"
+                slices.append(values[part.first : part.stop])
+            return torch.cat(slices)
+
+        raw = None if first.raw is None else join(each.raw for each in windows)
+        special = None if first.special is None else join(each.special for each in windows)
+        return replace(
+            first,
+            hidden={layer: join(each.hidden[layer] for each in windows) for layer in first.hidden},
+            token_ids=join(each.token_ids for each in windows),
+            offsets=torch.tensor([0, *map(count_tokens, self.pieces)]).cumsum(0),
+            keep=join(each.keep for each in windows),
+            raw=raw,
+            special=special,
+            prompt_tokens=0,
+            own_attention={
+                head: join(each.own_attention[head] for each in windows)
+                for head in first.own_attention
+            },
+            mask=None,
+        )
 
 
 def ready_pieces(
@@ -162,49 +189,6 @@ def ready_pieces(
         if done < len(job.pieces):
             oldest = job.pieces[done][0].window
             by_window = {window: states for window, states in by_window.items() if window >= oldest}
-
-
-def _length(piece: Sequence[WindowPart]) -> int:
-    return sum(part.stop - part.first for part in piece)
-
-
-def _join_parts(
-    pieces: Sequence[Sequence[WindowPart]], by_window: dict[int, TokenStates]
-) -> TokenStates:
-    """Pack the token states of pieces from those of their windows."""
-    parts = [part for piece in pieces for part in piece]
-    first = by_window[parts[0].window]
-
-    def join(read: Callable[[TokenStates], Tensor | None]) -> Tensor:
-        slices = []
-        for part in parts:
-            values = read(by_window[part.window])
-            assert values is not None, "all windows have the same fields"
-            slices.append(values[part.first : part.stop])
-        return torch.cat(slices)
-
-    raw = None if first.raw is None else join(lambda states: states.raw)
-    special = None if first.special is None else join(lambda states: states.special)
-    return replace(
-        first,
-        hidden={layer: join(_hidden_reader(layer)) for layer in first.hidden},
-        token_ids=join(lambda states: states.token_ids),
-        offsets=torch.tensor([0, *map(_length, pieces)]).cumsum(0),
-        keep=join(lambda states: states.keep),
-        raw=raw,
-        special=special,
-        prompt_tokens=0,
-        own_attention={head: join(_head_reader(head)) for head in first.own_attention},
-        mask=None,
-    )
-
-
-def _hidden_reader(layer: int) -> Callable[[TokenStates], Tensor]:
-    return lambda states: states.hidden[layer]
-
-
-def _head_reader(head: tuple[int, int]) -> Callable[[TokenStates], Tensor]:
-    return lambda states: states.own_attention[head]
 
 
 def text_states(states: TokenStates, row: int) -> TokenStates:

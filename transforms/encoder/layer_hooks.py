@@ -169,8 +169,9 @@ def _check_finite(model: Any, states: list[Tensor]) -> None:
     raise UnfitModelError(f"{model.name_or_path}: its states are not finite{mend}")
 
 
-def _probe(model: nn.Module) -> dict[str, Tensor]:
-    ids = torch.arange(6, device=next(model.parameters()).device).view(2, 3) % _vocabulary(model)
+def _probe(model: Any) -> dict[str, Tensor]:
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    ids = torch.arange(6, device=next(model.parameters()).device).view(2, 3) % vocabulary
     return {"input_ids": ids}
 
 
@@ -185,10 +186,6 @@ def _compute_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
     model.set_attn_implementation(usual)
     maps = {(block, head): attention[block - 1][:, head - 1] for block, head in needs.heads}
     return {key: scores.diagonal(dim1=1, dim2=2).float() for key, scores in maps.items()}
-
-
-def _vocabulary(model: nn.Module) -> int:
-    return model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]
 
 
 def _find_blocks(model: nn.Module, layers: int) -> nn.ModuleList:

@@ -32,18 +32,8 @@ _Module = TypeVar("_Module", bound=nn.Module)
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # Encoder-decoders that need a text to decode beside the one to encode: only the encoder is run.
 _WITH_DECODER = frozenset(
-    (
-        "blenderbot",
-        "blenderbot-small",
-        "longt5",
-        "m2m_100",
-        "marian",
-        "nllb-moe",
-        "pegasus",
-        "pegasus_x",
-        "prophetnet",
-        "switch_transformers",
-    )
+    ("blenderbot", "blenderbot-small", "longt5", "m2m_100", "marian", "nllb-moe", "pegasus")
+    + ("pegasus_x", "prophetnet", "switch_transformers")
 )
 _ERROR_NAME = re.compile(r"\b\w+Error: ")  # before the cause, in errors of transformers
 # Activations over a whole vector, which torch asks to name the dimension.
@@ -63,14 +53,14 @@ def load_model(
     """
     if files.modules.static:
         return StaticTable(files).to(device).eval()
-    for path in files.weights:
-        safetensors_keys(path)  # its error names the file
+    # for a damaged file, this error names it
+    names = [key for path in files.weights for key in safetensors_keys(path)]
     if states_alone and device.type == "cpu" and is_plain_bert(files):
         bert = load_bert(files, _TORCH_DTYPES[dtype])
         _check_finite(files, bert)
         return bert.eval()
     model, report = _load_weights(files, dtype)
-    prefix = _find_prefix(files, report)
+    prefix = find_prefix(names, _list_missing(report))
     if prefix is not None:
         model, report = _load_weights(files, dtype, prefix)
     _check_complete(files, model, report)
@@ -81,12 +71,6 @@ def load_model(
     return model.to(device).eval()
 
 
-def _find_prefix(files: ModelFiles, report: dict[str, Any]) -> str | None:
-    """Return the prefix that all weights have which a load has missed; None without one."""
-    names = [key for path in files.weights for key in safetensors_keys(path)]
-    return find_prefix(names, _list_missing(report))
-
-
 def _load_weights(
     files: ModelFiles, dtype: str, prefix: str | None = None
 ) -> tuple[Any, dict[str, Any]]:
@@ -94,20 +78,15 @@ def _load_weights(
 
     `prefix` is removed from the names of weights.
     """
-    from transformers import (
-        MODEL_FOR_TEXT_ENCODING_MAPPING,
-        AutoModel,
-        AutoModelForTextEncoding,
-    )
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoModel, AutoModelForTextEncoding
 
     config = load_config(files)
     renamed = {f"^{re.escape(prefix)}": ""} if prefix is not None else None
     try:
         with quiet_transformers():
             # T5 and its kin have a class without the decoder
-            kind: Any = AutoModel
-            if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
-                kind = AutoModelForTextEncoding
+            has_encoder = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
+            kind: Any = AutoModelForTextEncoding if has_encoder else AutoModel
             return kind.from_pretrained(
                 files.folder,
                 config=config,

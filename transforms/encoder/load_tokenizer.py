@@ -12,7 +12,7 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.processors import TemplateProcessing
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.encoder.bert_tokenizer import BertTokenizer, load_bert_tokenizer
+from sentence_beam.transforms.encoder.bert_tokenizer import load_bert_tokenizer
 from sentence_beam.transforms.encoder.load import describe_error, load_config, quiet_transformers
 from sentence_beam.transforms.space.model_files import ModelFiles
 from sentence_beam.transforms.tokens.word_pieces import frame_of
@@ -98,7 +98,13 @@ def _load(files: ModelFiles) -> LoadedTokenizer | None:
         return _as_loaded(_load_bare(files.folder / "tokenizer.json"))
     bert = load_bert_tokenizer(files)
     if bert is not None:
-        return _from_bert(bert)
+        return LoadedTokenizer(
+            bert.tokenizer,
+            frozenset(bert.ids.values()),
+            pad_id=bert.ids["pad_token"],
+            unknown=bert.names["unk_token"],
+            mask=bert.names["mask_token"],
+        )
     from transformers import AutoTokenizer  # BERT does without it: it takes three seconds
 
     with quiet_transformers():
@@ -123,16 +129,6 @@ def _check_vocabulary(files: ModelFiles, wrapped: "PreTrainedTokenizerBase") -> 
     raise OptionError(
         f"{files.tokenizer[0]}: {type(wrapped).__name__} reads {read} instead; put tokenizer.json"
         " there (AutoTokenizer ... save_pretrained)"
-    )
-
-
-def _from_bert(bert: BertTokenizer) -> LoadedTokenizer:
-    return LoadedTokenizer(
-        bert.tokenizer,
-        frozenset(bert.ids.values()),
-        pad_id=bert.ids["pad_token"],
-        unknown=bert.names["unk_token"],
-        mask=bert.names["mask_token"],
     )
 
 

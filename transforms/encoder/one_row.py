@@ -54,7 +54,9 @@ class OneRowRunner:
         self._device = next(model.parameters()).device
         self._types = gives_types and "token_type_ids" in takes
         self._padding_id = _find_padding_id(model)
-        self.model = _copy_model(model)
+        # a copy with its config; it shares weights and tables
+        shared = {id(part): part for part in chain(model.parameters(), model.buffers())}
+        self.model: Any = copy.deepcopy(model, shared)
         self._prepare(files)
         with row_of_texts(kernel, None, 0), quiet_transformers():
             self.hooks = LayerHooks([self.model], needs, files.layers)
@@ -100,12 +102,6 @@ class OneRowRunner:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
             values["token_type_ids"] = types
         return {name: to_device(array, self._device)[None] for name, array in values.items()}
-
-
-def _copy_model(model: nn.Module) -> Any:
-    """Copy a model with its config; the copies share weights and tables."""
-    shared: dict[int, Any] = {id(part): part for part in chain(model.parameters(), model.buffers())}
-    return copy.deepcopy(model, shared)
 
 
 def fused_norm(norm: Any) -> Callable[[Tensor], Tensor] | None:

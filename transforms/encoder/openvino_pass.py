@@ -47,12 +47,11 @@ class OpenVinoForward:
     def __call__(self, batch: Batch) -> TokenStates:
         """Return the token states of the batch's texts, in its order."""
         inputs, real = padded_inputs(batch, self._tokenizer)
-        results = self._get_request().infer(
-            dict(zip(INPUTS, inputs, strict=True)), share_outputs=True
-        )
-        outputs = [torch.from_numpy(results[place]) for place in range(len(self._layers))]
+        named = dict(zip(INPUTS, inputs, strict=True))
+        results = self._get_request().infer(named, share_outputs=True)
         hidden = {
-            layer: _pack(states, real) for layer, states in zip(self._layers, outputs, strict=True)
+            layer: _pack(torch.from_numpy(results[place]), real)
+            for place, layer in enumerate(self._layers)
         }
         return TokenStates(
             hidden=hidden,

@@ -145,7 +145,8 @@ def _compute_own_attention(
     bias = options.get("position_bias")
     parts = [_make_addend(part, head - 1) for part in (mask, bias) if part is not None]
     if mask is None and _is_causal(module, options):
-        parts.append(_causal_addend(query.shape[2], query.device))
+        tokens = query.shape[2]
+        parts.append(torch.full((tokens, tokens), -torch.inf, device=query.device).triu(1))
     added = reduce(torch.add, parts) if parts else None
     return own_attention(*texts_attention.select_head(query, key, head), scaling, added)
 
@@ -156,10 +157,6 @@ def _is_causal(module: Any, options: dict[str, Any]) -> bool:
     if flag is None:
         flag = getattr(module, "is_causal", False)
     return bool(flag)
-
-
-def _causal_addend(tokens: int, device: torch.device) -> Tensor:
-    return torch.full((tokens, tokens), -torch.inf, device=device).triu(1)
 
 
 def _make_addend(part: Tensor, head: int) -> Tensor:

@@ -62,18 +62,16 @@ class PaddedRunner:
 
     def _make_inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
         """Return the model's inputs, and the places of real tokens (None: all are real)."""
-        shape = (len(batch.rows), batch.width)
-        real = _find_real_places(batch.lengths)
-        inputs = {"input_ids": _spread(batch.ids, real, shape, self._tokenizer.pad_id)}
+        (ids, mask), real = padded_inputs(batch, self._tokenizer)
+        inputs = {"input_ids": ids}
         if self._tokenizer.gives_types and "token_type_ids" in self._takes:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
-            inputs["token_type_ids"] = _spread(types, real, shape, self._tokenizer.pad_type)
+            inputs["token_type_ids"] = _spread(types, real, ids.shape, self._tokenizer.pad_type)
         if real is not None or self._needs_mask:
-            inputs["attention_mask"] = _spread(np.ones_like(batch.ids), real, shape, 0)
+            inputs["attention_mask"] = mask
         moved = {name: to_device(values, self._device) for name, values in inputs.items()}
-        if real is None:
-            return moved, None
-        return moved, to_device(real, self._device)
+        places = None if real is None else to_device(real, self._device)
+        return moved, places
 
 
 def padded_inputs(
@@ -110,9 +108,7 @@ class ByLength:
 
     def __call__(self, width: int) -> nn.Module:
         """Return the model for texts of so many tokens."""
-        if width <= self._longest_in_full:
-            return self.shortest
-        return self.all[0]
+        return self.shortest if width <= self._longest_in_full else self.all[0]
 
 
 def _attend_fully(model: Any) -> None:
@@ -133,7 +129,7 @@ def _find_real_places(lengths: np.ndarray) -> np.ndarray | None:
 
 
 def _spread(
-    values: np.ndarray, real: np.ndarray | None, shape: tuple[int, int], padding: int
+    values: np.ndarray, real: np.ndarray | None, shape: tuple[int, ...], padding: int
 ) -> np.ndarray:
     if real is None:
         return values.reshape(shape)

@@ -21,15 +21,13 @@ from sentence_beam.transforms.space.json_files import read_json_if_there
 from sentence_beam.transforms.space.model_config import refuse_own_code
 from sentence_beam.transforms.space.model_files import find_safetensors, safetensors_keys
 from sentence_beam.transforms.space.st_modules import read_entries
-from sentence_beam.transforms.space.whole_model import refuse_adapters
+from sentence_beam.transforms.space.whole_model import HEAD, refuse_adapters
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 BATCH = 32
 AT_ONCE = 1024  # pairs between two reports of progress
-# the end of the name of an architecture that gives scores or labels
-HEAD = "ForSequenceClassification"
 MODULES = "sentence_transformers."
 _CLASSES = ("AutoModelForSequenceClassification", "AutoModel", "AutoConfig")
 
@@ -182,6 +180,4 @@ def check_folder(folder: str, flag: str) -> None:
 def module_types(root: Path) -> list[str]:
     """Return the classes that modules.json names; none without that file."""
     path = root / "modules.json"
-    if not path.is_file():
-        return []
-    return [entry.type for entry in read_entries(path)]
+    return [entry.type for entry in read_entries(path)] if path.is_file() else []

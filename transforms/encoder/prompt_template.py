@@ -54,9 +54,8 @@ class PromptTemplate:
         mask_id = tokenizer.token_to_id(self._mask_token)
         self._mask_id = -1 if mask_id is None else mask_id
         # without a sentence the blanks on both sides of it would be a token in some vocabularies
-        self._before_nothing = before
-        if not after or after[0].isspace():
-            self._before_nothing = before.rstrip()
+        is_blank = not after or after[0].isspace()
+        self._before_nothing = before.rstrip() if is_blank else before
         if tokenizer.encode(before + after).ids.count(self._mask_id) != 1:
             raise OptionError(
                 "pooler 'prompt': the tokenizer must find its mask once in the template "
@@ -89,9 +88,7 @@ class PromptTemplate:
             return ""
         # with a blank inside, no tokenizer reads it as the special token
         text = text.replace(self._mask_token, f"{self._mask_token[0]} {self._mask_token[1:]}")
-        if text.endswith(_ENDINGS):
-            return text
-        return f"{text}."
+        return text if text.endswith(_ENDINGS) else f"{text}."
 
     def _cut(self, encoding: Encoding, sentence: str) -> FilledTemplate:
         ids = encoding.ids

@@ -133,9 +133,8 @@ def tokens_per_batch(requested: int | None, replicas: Sequence[Replica]) -> int:
         return requested
     first = replicas[0]
     if first.device.type == "cpu":
-        if first.forward.together is BatchSharing.PACKED:
-            return TOKENS_PER_PACKED_BATCH
-        return TOKENS_PER_BATCH["cpu"]
+        is_packed = first.forward.together is BatchSharing.PACKED
+        return TOKENS_PER_PACKED_BATCH if is_packed else TOKENS_PER_BATCH["cpu"]
     most = TOKENS_PER_BATCH[first.device.type]
     return min(
         tokens_that_fit(free_memory(each.device), each.forward.token_bytes, most)

@@ -26,19 +26,9 @@ Kernel = Callable[..., Any]
 # effect here (dropout is for training).
 _READ = frozenset(("scaling", "sliding_window", "is_causal"))
 _WITHOUT_EFFECT = frozenset(
-    (
-        "dropout",
-        "position_ids",
-        "use_cache",
-        "cache_position",
-        "deterministic",
-        "return_dict",
-        "token_type_ids",
-        "output_attentions",
-        "output_hidden_states",
-        "output_router_logits",
-        "position_embeddings",
-    )
+    ("dropout", "position_ids", "use_cache", "cache_position", "deterministic", "return_dict")
+    + ("token_type_ids", "output_attentions", "output_hidden_states", "output_router_logits")
+    + ("position_embeddings",)
 )
 
 

@@ -76,8 +76,8 @@ class KnownTokens:
 class TextTokenizer:
     """A model's fast tokenizer with a prompt, casing and length; threads may share it.
 
-    `limit`: most tokens of a text, None for all; `pooler`: the first part of a space's pooler,
-    which may change texts or put them into a template.
+    `limit`: most tokens of a text with special tokens and prompt, None for all; `pooler`: the first
+    part of a space's pooler, which may change texts or put them into a template.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TextTokenizer:
         self._tokenizer = loaded.tokenizer
         self._prompt = prompt
         self._specials = self._tokenizer.num_special_tokens_to_add(False)
-        self._limit = limit
+        self.limit = limit
         self._rewrite = _make_rewrite(pooler, self._tokenizer)
         self.prompt_tokens = self._count_prompt_tokens(loaded.special_ids)
         self.special_ids = np.array(sorted(loaded.special_ids), dtype=np.int64)
@@ -143,9 +143,7 @@ class TextTokenizer:
         size = len("".join(texts)) + len(texts) * len(self._prompt)
         if self.template is not None:
             return _pack(self.template(list(texts)))
-        prompted = list(texts)
-        if self._prompt:
-            prompted = [self._prompt + text for text in texts]
+        prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
         if self._rewrite is not None:
             prompted = self._rewrite(prompted)
         if self._words is not None and size < _MOST_CHARACTERS:
@@ -188,11 +186,6 @@ class TextTokenizer:
     def has_places(self) -> bool:
         """Whether texts are encoded unchanged, so that a token has a place in its text."""
         return self.template is None and self._rewrite is None
-
-    @property
-    def limit(self) -> int | None:
-        """Most tokens of a text with special tokens and prompt; None for any number."""
-        return self._limit
 
     @cached_property
     def around_text(self) -> int:
@@ -238,14 +231,14 @@ class TextTokenizer:
     @cached_property
     def _known_around(self) -> int:
         """Number of a prompt's known tokens."""
-        return int(np.count_nonzero(self._kinds[self([""]).ids] == _KNOWN))
+        return int(np.count_nonzero(self._kinds[self._nothing.ids] == _KNOWN))
 
     def _from_encodings(self, encodings: list[Encoding]) -> Tokenized:
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         counts = lengths.astype(np.int32)
-        if self._limit is not None:
-            for row in np.flatnonzero(lengths == self._limit):
+        if self.limit is not None:
+            for row in np.flatnonzero(lengths == self.limit):
                 rests = encodings[row].overflowing
                 counts[row] += sum(len(rest) - self._specials for rest in rests)
         total = int(offsets[-1])
@@ -269,9 +262,9 @@ class TextTokenizer:
     @cached_property
     def room(self) -> int | None:
         """Most tokens of a text's own, beside special tokens and prompt; None for any number."""
-        if self._limit is None:
+        if self.limit is None:
             return None
-        room = self._limit - self.around_text
+        room = self.limit - self.around_text
         if self.template is not None:
             room -= 1  # it adds a full stop
         return room
@@ -301,14 +294,14 @@ class TextTokenizer:
         return len(ids) - (ids[-1] in special_ids)
 
     def _truncate(self, folder: Path, direction: str) -> None:
-        if self._limit is None:
+        if self.limit is None:
             return
-        if self._limit <= self._specials:
+        if self.limit <= self._specials:
             raise OptionError(
-                f"{folder}: max tokens {self._limit}, but its {self._specials} special tokens need"
+                f"{folder}: max tokens {self.limit}, but its {self._specials} special tokens need"
                 " room; give more"
             )
-        self._tokenizer.enable_truncation(self._limit, stride=0, direction=direction)
+        self._tokenizer.enable_truncation(self.limit, stride=0, direction=direction)
 
 
 def _count_in_texts(is_kind: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -30,9 +30,7 @@ def kernel_for(model: Any) -> Kernel | None:
     if not _is_on_gpu_in_16_bits(model):
         return None
     kernel = find_kernel()
-    if kernel is None:
-        return None
-    return _allow_shared_keys(kernel)
+    return None if kernel is None else _allow_shared_keys(kernel)
 
 
 def find_kernel() -> Kernel | None:

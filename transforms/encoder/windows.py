@@ -241,16 +241,15 @@ def _find_parts(
 
 
 def count_tokens(parts: Sequence[WindowPart]) -> int:
+    """Count the tokens of a piece."""
     return sum(part.stop - part.first for part in parts)
 
 
 def _hash_pieces(pieces: Sequence[Sequence[WindowPart]], texts: Sequence[str]) -> list[bytes]:
-    """Return the key of each piece; `texts` are those of the windows."""
+    """Hash the windows of each piece, and which of their tokens it has; `texts` are the windows."""
     digests = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
-    return [_key(parts, digests) for parts in pieces]
-
-
-def _key(parts: Sequence[WindowPart], digests: Sequence[bytes]) -> bytes:
-    """Hash the text of a piece's windows, and which of their tokens it has, to 16 bytes."""
-    text = b"".join(digests[part.window] + f"{part.first}-{part.stop};".encode() for part in parts)
-    return hashlib.blake2b(text, digest_size=16).digest()
+    keys = []
+    for parts in pieces:
+        named = [digests[part.window] + f"{part.first}-{part.stop};".encode() for part in parts]
+        keys.append(hashlib.blake2b(b"".join(named), digest_size=16).digest())
+    return keys
