@@ -106,13 +106,13 @@ def _gpu_has_bfloat16() -> bool:
         return False
     capabilities: list[float] = []
     if DRIVER.exists():
-        capabilities = _answer([sys.executable, "-I", "-S", "-c", ASK_DRIVER])
+        capabilities = _ask([sys.executable, "-I", "-S", "-c", ASK_DRIVER])
     if not capabilities and shutil.which("nvidia-smi") is not None:
-        capabilities = _answer(_nvidia_smi())
+        capabilities = _ask(_make_query())
     return bool(capabilities) and min(capabilities) >= 8
 
 
-def _nvidia_smi() -> list[str]:
+def _make_query() -> list[str]:
     """Return the command that prints the compute capabilities of the visible GPUs."""
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     visible = os.environ.get(nvidia.VISIBLE)
@@ -121,7 +121,7 @@ def _nvidia_smi() -> list[str]:
     return query
 
 
-def _answer(query: Sequence[str]) -> list[float]:
+def _ask(query: Sequence[str]) -> list[float]:
     """Return the numbers that a command prints, none if it fails."""
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
