@@ -155,6 +155,8 @@ fit --input x.txt --method flow --output c      | 2 | --input has no meaning
 recalibrate --store s                           | 2 | required: --calibration
 recalibrate --store s --calibration mine        | 2 | mine/calibration.json is missing
 embed --input y.csv --store v --keep-columns id | 2 | say --id-column id
+embed --input x.txt --store s --id-column id    | 2 | without --id-column
+embed --input x.txt --store s --keep-columns a  | 2 | is plain text and has no column a (--keep-columns)
 embed --input y.csv --store v --keep-columns lang:flaot | 2 | did you mean float?
 recalibrate --store mine --calibration none     | 2 | mine holds no store
 index --store mine                              | 2 | mine holds no store
