@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, ids_of, manifest_of, write_lines
+from helpers.corpora import check_ledger, ids_of, manifest_of
 from helpers.lakes import iceberg_catalog, rows
 
 OPTIONS = ("--id-column", "id", "--keep-columns", "size", "--max-deletes", "1")
@@ -66,12 +66,3 @@ def test_a_delta_table(embed: Run, run: Run, store: Path, tmp_path: Path) -> Non
     head, *lines = run("history", "--store", store).ok().out.splitlines()
     place = head.index("table version")
     assert [line[place:].split()[0] for line in lines] == ["0", "3"]
-
-
-def test_a_part_of_what_is_no_table(embed: Run, run: Run, inputs: Path) -> None:
-    write_lines(inputs / "a.txt", ["one"])
-    for part in (("--input-version", 1), ("--input-filter", "day = 1")):
-        embed(inputs / "a.txt", *part).failed(2, part[0], "is no table (iceberg:NAME, delta:PATH)")
-    run("plan", "--input", "delta:a", "delta:b", "--input-version", 1).failed(
-        2, "there are 2 tables; name one --input"
-    )

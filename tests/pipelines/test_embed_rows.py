@@ -30,7 +30,7 @@ def test_too_many_rejects_end_the_run_and_its_files_say_which_rows_they_are(
 ) -> None:
     rows = [{"text": "one"}, {"text": 5}, "{" + "x" * 500]
     write_jsonl(inputs / "sub/a.jsonl", [*rows, *({"text": text} for text in sentences(5))])
-    embed(inputs / "**", "--max-rejects", 0.24).failed(
+    embed(inputs / "**", "--max-rejects", 0).failed(
         3,
         "2 of 8 rows rejected",
         "--max-rejects",
