@@ -175,7 +175,7 @@ def test_growth_splits_buckets_for_good_and_encodes_new_text_alone(
 
 @pytest.mark.slow
 def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
-    run: Run, embed: Run, inputs: Path, store: Path
+    embed: Run, inputs: Path, store: Path
 ) -> None:
     rows = [(str(i), text, "en") for i, text in enumerate(sentences(100))]
     rows += [(f"n{i}", "N/A", "en") for i in range(3000)]
@@ -183,41 +183,28 @@ def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
     embed(inputs / "**", "--unit-tokens", 300, *OWN_IDS[:6]).ok()
     manifest = check_ledger(store, 3100)
     planned = 3100 / 2 ** manifest["buckets"]["bits"]
-    pieces = [
-        unit
-        for unit in units_of(store, manifest)
-        if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", unit["unit"])
-    ]
+    names = {unit["unit"] for unit in units_of(store, manifest)}
+    pieces = [name for name in names if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", name)]
     assert len(pieces) == 2 ** (len(pieces) - 1).bit_length() >= 8
-    assert len({unit["unit"].partition(".")[0] for unit in pieces}) == 1
+    assert len({name.partition(".")[0] for name in pieces}) == 1
     assert max(unit["rows"] for unit in units_of(store, manifest)) <= 4 * planned
     assert manifest["work"]["embedded"] == 100 + len(pieces)
-    run("verify", "--store", store).ok()
-    names = {unit["unit"]: unit["path"] for unit in units_of(store, manifest)}
     # More of them, in another order: their vectors are taken from any old piece, and the names are
     # as in a new store.
     rows = [*rows[50:], *((f"m{i}", "N/A", "en") for i in range(700)), ("x", "another text", "en")]
     shutil.rmtree(inputs)
     write_layout(inputs, spread(rows, random.Random(6)), random.Random(6))
     embed(inputs / "**").ok()
-    assert (
-        check_ledger(store, 3751, embedded=1, reused=3750)["buckets"]["bits"]
-        == manifest["buckets"]["bits"]
-    )
-    assert set(names) == {unit["unit"] for unit in units_of(store)}
+    later = check_ledger(store, 3751, embedded=1, reused=3750)
+    assert later["buckets"]["bits"] == manifest["buckets"]["bits"]
+    assert names == {unit["unit"] for unit in units_of(store)}
 
 
 # --- refused, and looked at before
 
 
 def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
-    run: Run,
-    embed: Run,
-    plan: Run,
-    inputs: Path,
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    model: Path,
+    embed: Run, plan: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_lines(inputs / "a.txt", sentences(200))
     with monkeypatch.context() as patch:
@@ -226,8 +213,6 @@ def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
         embed(inputs / "*").failed(2, *said)
         assert manifest_of(store) is None
         plan(inputs / "*").failed(2, "--partition file")
-        other = ("--store", store.with_name("other"), "--model", model, "--partition", "file")
-        run("embed", "--input", inputs / "*", *other).ok()
     embed(inputs / "*").ok()
     monkeypatch.setattr(resolve, "memory_bytes", lambda: 20_000)
     embed(inputs / "*").ok()  # nothing has changed, and nothing is grouped
@@ -235,7 +220,7 @@ def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
 
 
 def test_plan_says_how_many_buckets_and_writes_nothing(
-    run: Run, embed: Run, plan: Run, inputs: Path, store: Path, model: Path
+    embed: Run, plan: Run, inputs: Path, store: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(80))
     out = plan(inputs / "*", *UNIT).ok().out
@@ -245,10 +230,9 @@ def test_plan_says_how_many_buckets_and_writes_nothing(
     embed(inputs / "*", *UNIT).ok()
     assert planned in (len(units_of(store)), 2 * len(units_of(store)))
     before = (store / "manifest.json").read_bytes()
-    out = run("plan", "--input", inputs / "*", "--store", store).ok().out
+    out = plan(inputs / "*").ok().out
     assert "1 unchanged" in out
     assert "0 to embed" in out
     write_parquet(inputs / "a.parquet", sentences(81))
-    out = run("plan", "--input", inputs / "*", "--store", store).ok().out
-    assert "at most 81 to embed" in out
+    assert "at most 81 to embed" in plan(inputs / "*").ok().out
     assert (store / "manifest.json").read_bytes() == before

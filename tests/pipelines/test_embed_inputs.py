@@ -1,7 +1,10 @@
-"""Inputs by the command: folders, several names, standard input, and what one line says of them."""
+"""Inputs by the command: folders, several names, standard input, files that are a row each, tables
+of Iceberg and Delta Lake, and what one line says of them.
+"""
 
 import errno
 import io
+import json
 import os
 from pathlib import Path
 
@@ -10,17 +13,17 @@ from helpers import fake_storage
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
+    ids_of,
     manifest_of,
     rows_of,
     sentences,
+    vectors_of,
     write_bytes,
     write_lines,
+    write_parquet,
 )
+from helpers.lakes import iceberg_catalog, rows
 from helpers.snapshots import files_of
-
-from sentence_beam.pipelines.common.stdin import with_stdin
-from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.steps.options import EmbedOptions
 
 
 def test_a_folder_stands_for_its_files_of_one_format(embed: Run, inputs: Path, store: Path) -> None:
@@ -76,15 +79,6 @@ def test_standard_input(
     check_ledger(store, 1)
 
 
-def test_standard_input_is_not_for_workers_elsewhere() -> None:
-    asked = EmbedOptions(input=("-",), store="store")
-    with (
-        pytest.raises(OptionError, match="--input - is read in this process alone"),
-        with_stdin(asked, local=False),
-    ):
-        pass
-
-
 def test_a_file_that_cannot_be_read_is_named_in_one_line(
     embed: Run, run: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,3 +122,121 @@ def test_blanks_around_names_of_columns_are_left_out(embed: Run, inputs: Path, s
     embed(inputs / "b.csv", "--keep-columns", "txet").failed(
         2, "did you mean text? its columns", 'text, " text"'
     )
+
+
+# --- files that are a row each
+
+TEXT = "# A dog\n\nIt runs.\r\n\n- täxt 文\n"
+
+
+@pytest.fixture
+def documents(inputs: Path) -> Path:
+    """Three documents, two of them in folders."""
+    for name, text in (("a.md", TEXT), ("d/b.md", "a cat"), ("d/e/c.markdown", "a bird\n")):
+        write_bytes(inputs / name, text.encode())
+    return inputs
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_a_folder_of_markdown_is_a_row_a_file(
+    embed: Run, run: Run, documents: Path, store: Path
+) -> None:
+    embed(documents, "--keep-columns", "text").ok()
+    check_ledger(store, 3)
+    found = {row["id"]: row["text"] for row in rows_of(store)}
+    assert found == {"a.md": TEXT, "d/b.md": "a cat", "d/e/c.markdown": "a bird\n"}
+    before = vectors_of(store)
+    write_bytes(documents / "d" / "b.md", b"a cow")
+    embed(documents, "--keep-columns", "text").ok()
+    check_ledger(store, 3, embedded=1)
+    after = vectors_of(store)
+    assert [name for name in after if after[name] != before[name]] == ["d/b.md"]
+    assert "nothing" not in run("search", "--store", store, "--query", "a cow", "-k", "1").ok().out
+    run("verify", "--store", store).ok()
+
+
+def test_plain_files_are_rows_where_that_is_said_and_have_no_columns(
+    embed: Run, documents: Path, store: Path
+) -> None:
+    write_lines(documents / "d" / "x.txt", ["one", "two"])
+    embed(documents, "--format", "file").ok()  # Markdown too: all that is plain text
+    assert sorted(ids_of(store)) == ["a.md", "d/b.md", "d/e/c.markdown", "d/x.txt"]
+    options = ("--id-column", "id")
+    embed(documents, *options).failed(2, "is plain text and has no column", *options)
+
+
+def test_markdown_beside_other_files_describes_them(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(3))
+    write_bytes(inputs / "README.md", b"about these rows")
+    assert "not taken: 1 .md" in embed(inputs).ok().out
+    check_ledger(store, 3)
+
+
+def test_other_commands_read_documents(
+    run: Run, documents: Path, tmp_path: Path, model: Path
+) -> None:
+    how = ("--input", documents, "--model", model)
+    assert "3 rows with 3 texts" in run("pairs", *how).ok().out
+    fitted = run("fit", *how, "--method", "tfidf", "--output", tmp_path / "t").ok().out
+    assert "3 in 3 files" in fitted
+    assert "3 to embed" in run("plan", *how).ok().out
+
+
+# --- tables: files of both snapshots are carried over, deleted rows are gone
+
+OPTIONS = ("--id-column", "id", "--keep-columns", "size", "--max-deletes", "1")
+TABLE = "iceberg:lake.shop.docs"
+
+
+def test_an_iceberg_table(
+    embed: Run, run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg_catalog(tmp_path, monkeypatch).create_table(
+        "shop.docs", schema=rows("a").schema
+    )
+    with table.update_spec() as change:
+        change.add_identity("size")
+    table.append(rows("a", "b"))
+    table.append(rows("c"))
+    embed(TABLE, *OPTIONS).ok()
+    check_ledger(store, 3, embedded=3)
+    before = table.current_snapshot().snapshot_id
+    table.append(rows("d"))
+    table.delete("id == 'c'")
+    embed(TABLE, *OPTIONS, "--input-version", before, "--input-filter", "size = 0").ok()
+    check_ledger(store, 2, carried=2)
+    assert sorted(ids_of(store)) == ["a", "c"]
+    embed(TABLE, *OPTIONS).ok()
+    check_ledger(store, 3, carried=1)
+    assert sorted(ids_of(store)) == ["a", "b", "d"]
+    now = table.refresh().current_snapshot().snapshot_id
+    runs = json.loads(run("history", "--store", store, "--json").ok().out)["runs"]
+    assert [one["tables"] for one in runs] == [
+        {TABLE: str(version)} for version in (before, before, now)
+    ]
+    embed(TABLE, *OPTIONS, "--input-version", 17).failed(
+        2, "--input-version 17", "no such snapshot"
+    )
+
+
+def test_a_delta_table(embed: Run, run: Run, store: Path, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    folder = tmp_path / "delta"
+    deltalake.write_deltalake(folder, rows("a", "b"))
+    deltalake.write_deltalake(folder, rows("c"), mode="append")
+    embed(f"delta:{folder}", *OPTIONS, "--input-version", 0).ok()
+    check_ledger(store, 2, embedded=2)
+    deltalake.write_deltalake(folder, rows("d"), mode="append")
+    deltalake.DeltaTable(folder).delete("id = 'c'")
+    out = embed(f"delta:{folder}", *OPTIONS).ok().out
+    check_ledger(store, 3, embedded=1, carried=2)
+    assert sorted(ids_of(store)) == ["a", "b", "d"]
+    manifest = manifest_of(store)
+    assert manifest is not None
+    assert manifest["input"]["globs"] == [f"delta:{folder}"]
+    assert manifest["input"]["tables"] == {f"delta:{folder}": "3"}
+    assert f"table       delta:{folder}, version 3\n" in out
+    assert f"delta:{folder} (version 3)" in (store / "report.html").read_text()
+    head, *lines = run("history", "--store", store).ok().out.splitlines()
+    place = head.index("table version")
+    assert [line[place:].split()[0] for line in lines] == ["0", "3"]

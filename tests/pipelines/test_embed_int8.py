@@ -13,11 +13,9 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, vectors_of, write_lines
 
-from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder
-from sentence_beam.transforms.space import Machine, Recipe
+from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.space.int8_model import Int8Model
-from sentence_beam.transforms.steps.embed.element_rows import RowsJob
 from sentence_beam.transforms.store import open_store
 
 
@@ -38,13 +36,6 @@ def test_options_that_do_not_fit_are_refused_by_name(
     assert manifest_of(store) is None
     embed(corpus, "--dtype", "float32", "--quiet").ok()
     embed(corpus, "--dtype", "int8").failed(2, "dtype would change", "--reembed")
-
-
-def test_only_embed_quantises(model: Path) -> None:
-    with pytest.raises(OptionError, match="embed quantises a model for one store"):
-        Encoder.load(str(model), dtype="int8")
-    with pytest.raises(OptionError, match="embed quantises a model for one store"):
-        RowsJob.from_recipe(Recipe(model=str(model), dtype="int8"), Machine(), "text")
 
 
 def test_all_runs_have_one_model_until_reembed(

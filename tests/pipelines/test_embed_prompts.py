@@ -150,18 +150,3 @@ def test_prompts_that_a_folder_gets_later_are_another_space(
     run("embed", "--input", inputs / "*", "--store", store).failed(2, "prompt", "--reembed")
     night("--reembed")
     same(rows_of(store), reference(folder).encode_document(TEXTS))
-
-
-@pytest.mark.parametrize("chunks", ["budget:tokens=4,combine=mean", "late"])
-def test_documents_in_pieces_have_the_prompt(
-    night: Any, folder: Path, store: Path, tmp_path: Path, inputs: Path, run: Run, chunks: str
-) -> None:
-    set_prompts(folder, GEMMA)
-    night("--chunks", chunks)
-    explicit = tmp_path / "explicit"
-    arguments = ("--model", folder, "--dtype", "float32", "--chunks", chunks)
-    run(
-        "embed", "--input", inputs / "*", "--store", explicit, *arguments, "--prompt", "a cat "
-    ).ok()
-    assert manifest_of(store)["space"] == manifest_of(explicit)["space"]
-    assert vectors_of(store) == vectors_of(explicit)

@@ -12,7 +12,6 @@ from helpers.corpora import (
     files_in,
     sentences,
     vectors_of,
-    write_bytes,
     write_jsonl,
     write_parquet,
 )
@@ -99,16 +98,3 @@ def test_without_an_id_column_vectors_are_reused_and_ids_are_new(
     after = vectors_of(store)
     assert all(after[f"z.parquet#{i}"] == before[f"a.parquet#{i}"] for i in range(10))
     assert not any(i.startswith("a.") for i in after)
-
-
-def test_the_same_bytes_packed_otherwise_are_another_file(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_jsonl(inputs / "a.jsonl", [{"text": "one", "id": "k"}])
-    write_bytes(inputs / "b.jsonl.gz", (inputs / "a.jsonl").read_bytes())
-    embed(inputs / "*", "--id-column", "id").ok()
-    (inputs / "b.jsonl.gz").rename(inputs / "c.jsonl")
-    embed(inputs / "*", "--max-rejects", 0).failed(1, "c.jsonl", "gzip")
-    (inputs / "c.jsonl").rename(inputs / "d.jsonl.gz")
-    embed(inputs / "*").ok()
-    check_ledger(store, 2, carried=2)

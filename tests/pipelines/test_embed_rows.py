@@ -15,27 +15,21 @@ from helpers.corpora import (
     write_lines,
     write_parquet,
 )
+from helpers.variants import variants
 
 from sentence_beam.transforms.store.runs.run_result import read_result
 
-
-@pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])
-def partition(request: pytest.FixtureRequest) -> str:
-    """Both."""
-    return request.param
+BOTH = variants("partition", ["file", "content"], kept=(0,))
 
 
+@BOTH
 def test_too_many_rejects_end_the_run_and_its_files_say_which_rows_they_are(
     embed: Run, inputs: Path, store: Path
 ) -> None:
     rows = [{"text": "one"}, {"text": 5}, "{" + "x" * 500]
     write_jsonl(inputs / "sub/a.jsonl", [*rows, *({"text": text} for text in sentences(5))])
     embed(inputs / "**", "--max-rejects", 0).failed(
-        3,
-        "2 of 8 rows rejected",
-        "--max-rejects",
-        "1 text is not a string",
-        f"rejects --store {store}",
+        3, "2 of 8 rows rejected", "--max-rejects", "1 text is not a string", f"--store {store}"
     )
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
@@ -54,15 +48,14 @@ def test_too_many_rejects_end_the_run_and_its_files_say_which_rows_they_are(
     ]  # fmt: skip
 
 
+@BOTH
 @pytest.mark.parametrize("grouped", [False, True])
 def test_essays_are_embedded_though_blank_lines_part_their_paragraphs(
     embed: Run, inputs: Path, store: Path, partition: str, grouped: bool
 ) -> None:
     for number in range(20 if grouped else 2):  # sixteen small files share units
-        write_lines(
-            inputs / f"{number}.txt",
-            ["", *(line for text in sentences(12, 12 * number) for line in (text, ""))],
-        )
+        lines = [line for text in sentences(12, 12 * number) for line in (text, "")]
+        write_lines(inputs / f"{number}.txt", ["", *lines])
     said = embed(inputs, "--max-rejects", 0).ok().out
     essays = len(list(inputs.iterdir()))
     check_ledger(store, 12 * essays, 13 * essays)
@@ -79,6 +72,7 @@ def test_essays_are_embedded_though_blank_lines_part_their_paragraphs(
     assert "blank" not in line
 
 
+@BOTH
 def test_duplicate_ids_are_kept_and_counted(embed: Run, inputs: Path, store: Path) -> None:
     write_parquet(inputs / "a.parquet", ["one", "two", "three"], id=["x", "x", "y"])
     write_parquet(inputs / "b.parquet", ["one", "four"], id=["x", "z"])

@@ -15,6 +15,7 @@ from helpers.corpora import (
     write_parquet,
 )
 from helpers.snapshots import units_of
+from helpers.variants import variants
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,23 +49,17 @@ def the_same(store: Path) -> dict[str, Any]:
     return {**kept, "units": units_of(store)}
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--direct_runner_bundle_repeat=1",),
-        pytest.param(
-            ("--direct_num_workers=3", "--direct_running_mode=multi_threading"),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(("--runner=DirectRunner",), marks=pytest.mark.slow),
-        pytest.param(
-            ("--direct_num_workers=2", "--direct_running_mode=multi_processing"),
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["every bundle twice", "threads", "DirectRunner", "processes"],
-)
-@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
+MULTI = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
+FLAGS = {
+    "every bundle twice": ("--direct_runner_bundle_repeat=1",),
+    "threads": ("--direct_num_workers=3", "--direct_running_mode=multi_threading"),
+    "DirectRunner": ("--runner=DirectRunner",),
+    "processes": MULTI,
+}
+
+
+@variants("flags", FLAGS.values(), kept=(0,), ids=list(FLAGS))
+@variants("partition", ["file", "content"], kept=(1,))
 def test_shards_and_counts_are_those_of_one_plain_process(
     run: Run,
     embed: Run,
@@ -79,7 +74,7 @@ def test_shards_and_counts_are_those_of_one_plain_process(
     outcome = run("embed", "--input", glob, "--store", other, "--model", model, *options, *flags)
     assert outcome.status == 0
     # whose workers log what they please
-    assert outcome.err == "" or "multi_processing" in flags[-1]
+    assert outcome.err == "" or flags == MULTI
     check_ledger(other, 81, 1)
     assert the_same(other) == the_same(store)
     ids = next(line for line in plain.out.splitlines() if line.startswith("ids "))

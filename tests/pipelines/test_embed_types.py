@@ -166,18 +166,6 @@ def test_found_columns_are_said_and_remembered(
     assert sorted(ids_of(store)) == [f"a.csv#{n}" for n in range(4)]
 
 
-def test_a_null_in_a_found_column_of_ids_is_a_rejected_row(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    path = inputs / "a.csv"
-    texts = "".join(f"{n},{text}\n" for n, text in enumerate(sentences(1200)))
-    write_bytes(path, f"id,remark\n{texts},one more row\n".encode())
-    out = embed(path, "--max-rejects", 0.1).ok().out
-    assert "columns     text remark; ids from id\n" in out
-    rows = manifest_of(store)["rows"]
-    assert (rows["read"], rows["rejected"]) == (1201, 1)
-
-
 def test_no_column_is_guessed_and_no_store_begun(embed: Run, inputs: Path, store: Path) -> None:
     path = inputs / "a.csv"
     write_bytes(path, b"title,body\na title of it,a body of some words\n")
