@@ -9,7 +9,7 @@ from helpers.reading import read, refused
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus import whole_files
+from sentence_beam.transforms.corpus.formats import document
 
 TEXT = "# A dog\n\nIt runs.\r\n\n- täxt 文\n"
 
@@ -64,7 +64,7 @@ def test_files_that_cannot_be_rows(
     said: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(whole_files, "MOST_BYTES", 2000)
+    monkeypatch.setattr(document, "MOST_BYTES", 2000)
     (tmp_path / name).write_bytes(data)
     with refused(error, tmp_path / name, said):
         read(tmp_path / "*")
