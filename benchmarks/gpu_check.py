@@ -379,7 +379,7 @@ def two_cpus() -> Iterator[None]:
         patch.object(encoder, "resolve_devices", devices),
         patch.object(choose_runner, "kernel_for", kernel),
         patch.object(kmeans, "WORTH_A_GPU", 0),
-        patch.object(kmeans, "by_torchs_gpu", lambda *said: kmeans.by_torch(*said, "cpu")),
+        patch.object(kmeans, "use_torchs_gpu", lambda *said: kmeans.use_torch(*said, "cpu")),
     ):
         yield
 

@@ -3,10 +3,10 @@
 LABEL = 12  # columns of a label
 
 
-def line(label: str, text: object) -> str:
+def format_summary_line(label: str, text: object) -> str:
     """Return a line of a summary; an empty label continues the line before.
 
-    >>> line("rows", "1,000"), line("", "of them 2 empty")
+    >>> format_summary_line("rows", "1,000"), format_summary_line("", "of them 2 empty")
     ('rows        1,000', '            of them 2 empty')
     """
     return f"{label:<{LABEL}}{text}"

@@ -15,7 +15,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder.bert_tokenizer import load_bert_tokenizer
 from sentence_beam.transforms.encoder.load import describe_error, load_config, quiet_transformers
 from sentence_beam.transforms.space.model_files import ModelFiles
-from sentence_beam.transforms.tokens.word_pieces import frame_of
+from sentence_beam.transforms.tokens.word_pieces import read_frame
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -88,7 +88,7 @@ def _find_sentence_pieces(files: ModelFiles) -> Path | None:
 
 def _try(tokenizer: Tokenizer) -> None:
     """Raise any error with which a tokenizer fails at a text, known words or not."""
-    frame_of(tokenizer)
+    read_frame(tokenizer)
     tokenizer.encode("\u2603 1")
 
 

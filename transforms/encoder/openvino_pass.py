@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.batches import Batch
 from sentence_beam.transforms.encoder.padded import padded_inputs
 from sentence_beam.transforms.encoder.probe import BatchSharing
@@ -103,6 +103,6 @@ def openvino_module() -> Any:
         import openvino
     except ImportError:
         raise MissingExtraError(
-            f"dtype int8 needs OpenVINO, which is not installed: {pip_line('openvino')}"
+            f"dtype int8 needs OpenVINO, which is not installed: {format_pip_line('openvino')}"
         ) from None
     return openvino

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.devices import resolve_device
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.weight_names import refuse_prefix
@@ -128,7 +128,7 @@ class PairScorer:
 def check_installed(flag: str) -> None:
     """Raise MissingExtraError if sentence-transformers is not installed."""
     if importlib.util.find_spec("sentence_transformers") is None:
-        raise MissingExtraError(f"{flag} needs sentence-transformers: {pip_line('train')}")
+        raise MissingExtraError(f"{flag} needs sentence-transformers: {format_pip_line('train')}")
 
 
 def is_cross_encoder(folder: Path) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.batches import plan_batches
 from sentence_beam.transforms.encoder.encoder import Encoder
 from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
@@ -82,7 +82,8 @@ def _import_nncf() -> Any:
         import nncf
     except ImportError:
         raise MissingExtraError(
-            f"dtype int8 needs NNCF to quantise, which is not installed: {pip_line('openvino')}"
+            "dtype int8 needs NNCF to quantise, which is not installed:"
+            f" {format_pip_line('openvino')}"
         ) from None
     logging.getLogger("nncf").setLevel(logging.ERROR)
     return nncf

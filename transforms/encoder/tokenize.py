@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
-from sentence_beam.transforms.base.arrow_arrays import mask_array, string_array
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array, make_string_array
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.gather import places_of
+from sentence_beam.transforms.base.gather import list_places
 from sentence_beam.transforms.encoder.load_tokenizer import load_tokenizer, unknown_id, untruncated
 from sentence_beam.transforms.encoder.prompt_template import FilledTemplate, PromptTemplate
-from sentence_beam.transforms.pooling.remove_biases import kept_text
+from sentence_beam.transforms.pooling.remove_biases import reduce_text
 from sentence_beam.transforms.space.model_files import ModelFiles
 from sentence_beam.transforms.tokens.split_texts import is_split_at_words
-from sentence_beam.transforms.tokens.word_pieces import TokenFrame, WordPieces, frame_of
+from sentence_beam.transforms.tokens.word_pieces import TokenFrame, WordPieces, read_frame
 
 Rewrite = Callable[[list[str]], list[str]]
 CHARACTERS_AT_ONCE = 1 << 18  # of a part: its arrays of words fit the cache of a core
@@ -57,7 +57,7 @@ class Tokenized:
         """Select the texts at these places, in this order."""
         lengths = self.lengths[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        tokens = places_of(self.offsets[rows], lengths)
+        tokens = list_places(self.offsets[rows], lengths)
         types = None if self.types is None else self.types[tokens]
         masks = None if self.masks is None else self.masks[rows]
         return Tokenized(
@@ -152,16 +152,16 @@ class TextTokenizer:
 
     def _make_words(self) -> tuple[WordPieces | None, TokenFrame]:
         """Return the tokenizer by words, None if its ids would differ, and its special tokens."""
-        frame = frame_of(self._tokenizer)
+        frame = read_frame(self._tokenizer)
         if self.template is None and not self._has_types and is_split_at_words(self._tokenizer):
             return WordPieces(self._tokenizer), frame
         return None, frame
 
     def _tokenize_words(self, texts: list[str], words: WordPieces) -> Tokenized:
         """Tokenize the ASCII texts by their words, and the others by the model's tokenizer."""
-        array = string_array(texts)
+        array = make_string_array(texts)
         has_words = words.has_words_of(array)
-        own = words(array.filter(mask_array(has_words)))
+        own = words(array.filter(make_mask_array(has_words)))
         framed = self._frame.around(own)
         lengths = np.diff(framed.offsets)
         counts = np.diff(own.offsets) + self._specials
@@ -204,7 +204,7 @@ class TextTokenizer:
         """
         nothing = self._nothing
         rows = np.flatnonzero(tokenized.counts == nothing.counts[0])
-        tokens = places_of(tokenized.offsets[rows], tokenized.lengths[rows])
+        tokens = list_places(tokenized.offsets[rows], tokenized.lengths[rows])
         ids = tokenized.ids[tokens].reshape(len(rows), len(nothing.ids))
         return rows[(ids == nothing.ids).all(axis=1)]
 
@@ -381,5 +381,5 @@ def _remove_biases(texts: list[str], tokenizer: Tokenizer) -> list[str]:
     kept = []
     for encoding in encodings:  # the fast encodings have only ids
         pieces = [tokenizer.id_to_token(number) or "" for number in encoding.ids]
-        kept.append(kept_text(pieces))
+        kept.append(reduce_text(pieces))
     return kept

@@ -12,7 +12,7 @@ from sentence_beam.transforms.space import parse_pooler
 from sentence_beam.transforms.space.poolers import attention_head
 
 
-def head_maps(rows: Sequence[Row], grid: tuple[int, int]) -> dict[str, HeatMap]:
+def draw_head_maps(rows: Sequence[Row], grid: tuple[int, int]) -> dict[str, HeatMap]:
     """Return the heat map of each task with scored pairs, by its name: a row for each block.
 
     `grid` is the number of blocks and heads.

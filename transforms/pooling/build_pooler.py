@@ -16,8 +16,8 @@ from sentence_beam.transforms.pooling.remove_biases import (
     RemoveBiases,
     has_capitals,
     is_sign,
-    most_frequent,
-    word_insides,
+    mark_most_frequent,
+    mark_word_insides,
 )
 from sentence_beam.transforms.pooling.sbert_wk import SbertWk
 from sentence_beam.transforms.pooling.sif import Sif, smooth_inverse_frequencies
@@ -166,13 +166,13 @@ def _build_remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) 
     pieces = lexicon.pieces
     dropped = np.zeros(len(pieces), dtype=bool)
     if part.table is not None:
-        dropped |= most_frequent(_find_table(part, lexicon).counts, int(part.option("top")))
+        dropped |= mark_most_frequent(_find_table(part, lexicon).counts, int(part.option("top")))
     if part.option("punctuation") == "remove":
         dropped |= np.array([is_sign(piece) for piece in pieces], dtype=bool)
     if part.option("case") == "drop":
         dropped |= np.array([has_capitals(piece) for piece in pieces], dtype=bool)
     removes_insides = part.option("subwords") == "remove"
-    inside = word_insides(pieces) if removes_insides else np.zeros(len(pieces), dtype=bool)
+    inside = mark_word_insides(pieces) if removes_insides else np.zeros(len(pieces), dtype=bool)
     return RemoveBiases(torch.from_numpy(dropped), torch.from_numpy(inside), shape.embedding)
 
 

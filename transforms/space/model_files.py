@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.space.exported import Exported, read_exported
 from sentence_beam.transforms.space.hub_cache import find_snapshot
 from sentence_beam.transforms.space.json_files import (
@@ -354,7 +354,9 @@ def _find_minilm() -> Path:
     """Return the folder of the default model. Raises MissingExtraError without its package."""
     spec = importlib.util.find_spec(_MINILM_PACKAGE)
     if spec is None or spec.origin is None:
-        raise MissingExtraError(f"model {DEFAULT_MODEL!r} is not installed: {pip_line('minilm')}")
+        raise MissingExtraError(
+            f"model {DEFAULT_MODEL!r} is not installed: {format_pip_line('minilm')}"
+        )
     return Path(spec.origin).parent / "model"
 
 
@@ -367,7 +369,7 @@ def _fetch(model: str, revision: str | None) -> Path:
         at = f" at revision {revision!r}" if revision else ""
         mend = "give a directory"
         if model in _MINILM_NAMES:
-            mend += f", or install {DEFAULT_MODEL}: {pip_line('minilm')}"
+            mend += f", or install {DEFAULT_MODEL}: {format_pip_line('minilm')}"
         raise OptionError(
             f"model {model!r}{at}: neither cached nor fetched ({first_line(error)}); {mend}"
         ) from None

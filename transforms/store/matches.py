@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.dataset import dataset_of
+from sentence_beam.transforms.store.shards.dataset import open_dataset
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -34,11 +34,11 @@ class Matches:
 
 
 def matches(manifest: Manifest, where: pc.Expression) -> Matches:
-    """Return the rows of a snapshot that match a filter, which `where.checked` has passed.
+    """Return the rows of a snapshot that match a filter, which `where.parse_filter` has passed.
 
     Raises SentenceBeamError naming a shard that cannot be read.
     """
-    dataset = dataset_of(manifest)
+    dataset = open_dataset(manifest)
     fragments = list(dataset.get_fragments()) if len(manifest.shards) else []
     local = storage.is_local(manifest.root)
 

@@ -75,7 +75,7 @@ def _find_files(options: TrainOptions) -> tuple[Path, int | None]:
     return files.folder, files.position_limit
 
 
-def weights_id(options: TrainOptions) -> str:
+def identify_weights(options: TrainOptions) -> str:
     """Return the id of the first weights: a cross-encoder's digest, or an encoder's space."""
     root = Path(options.model).expanduser()
     if is_cross_encoder(root):
@@ -86,6 +86,6 @@ def weights_id(options: TrainOptions) -> str:
     return resolve_space(files).id
 
 
-def loss_of(model: CrossEncoder, labels: int) -> nn.Module:
+def make_loss(model: CrossEncoder, labels: int) -> nn.Module:
     """Return the cross entropy of labels, or of a score from 0 to 1."""
     return CrossEntropyLoss(model) if labels else BinaryCrossEntropyLoss(model)

@@ -55,6 +55,7 @@ def test_files_on_s3(s3: str) -> None:
         ("a.md", b"x" * 2001, OptionError, "has more than 0 MB, too much for one row; cut it into"),
         ("a.md.gz", gzip.compress(b"x" * 2001), OptionError, "too much for one row"),
     ],
+    ids=["cut", "large", "packed"],
 )
 def test_files_that_cannot_be_rows(
     tmp_path: Path,

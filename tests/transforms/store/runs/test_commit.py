@@ -36,7 +36,12 @@ from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import layout, manifest, open_store
 from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, WorkCounts
-from sentence_beam.transforms.store.entries import RangesEntry, RememberedOptions
+from sentence_beam.transforms.store.entries import (
+    RangesEntry,
+    RememberedOptions,
+    WatchEntry,
+    WatchFileEntry,
+)
 from sentence_beam.transforms.store.index_entries import (
     IndexEntry,
     IndexFileEntry,
@@ -52,12 +57,13 @@ from sentence_beam.transforms.store.runs.commit import (
     Run,
     check_deletes,
     check_unknown,
+    make_manifest,
     settle,
 )
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
-from sentence_beam.transforms.store.runs.run_end import failed
-from sentence_beam.transforms.store.runs.run_result import now, read_result, result_here
+from sentence_beam.transforms.store.runs.run_end import make_failed_result
+from sentence_beam.transforms.store.runs.run_result import find_result_here, now, read_result
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 from sentence_beam.transforms.store.verification import faults
 
@@ -102,7 +108,7 @@ def test_all_units_once_settle(run: Run) -> None:
     made = settle(run, packed([*GOOD, GOOD[1]]), [])
     ledger = made.tally.ledger
     assert [u["start"] for u in units_settled(made, run.root)] == [0, 100, 200]
-    assert (ledger.read, ledger.written, *ledger.of_work("embedded")) == (12, 12, 12)
+    assert (ledger.read, ledger.written, *ledger.list_work("embedded")) == (12, 12, 12)
 
 
 def test_units_of_a_span_cut_again_must_tile_it(run: Run) -> None:
@@ -468,14 +474,14 @@ def test_a_record_that_cannot_be_written_is_said_after_the_commit(
     assert (result.status, result.exit_code) == ("committed", 0)
     assert result.message.startswith("committed; the record of it was not written (")
     assert "No space left on device" in result.message
-    assert result_here(run.root, "run1") == result
+    assert find_result_here(run.root, "run1") == result
 
 
 def test_an_unexpected_error_is_a_failed_run(run: Run) -> None:
-    result = failed(run, ValueError("it broke\nin two lines"))
+    result = make_failed_result(run, ValueError("it broke\nin two lines"))
     assert (result.status, result.exit_code, result.run) == ("failed", 1, "run1")
     assert "it broke" in result.message
-    assert failed(run, DataGateError("too many")).exit_code == 3
+    assert make_failed_result(run, DataGateError("too many")).exit_code == 3
 
 
 def test_the_manifest_says_what_the_ledger_counted(tmp_path: Path, space: Space) -> None:
@@ -596,3 +602,17 @@ def test_a_lease_that_cannot_be_given_back_is_no_failure(
     unit = replace(written(run.root, space, ["x"]), damaged=("b.parquet", "a.parquet"))
     result = finish(run, [unit], [])
     assert (result.message, result.damaged) == ("committed", ["a.parquet", "b.parquet"])
+
+
+def test_a_manifest_has_what_the_run_began_with_and_what_it_counted(run: Run) -> None:
+    queries = WatchFileEntry("watch/" + "1" * 64 + ".parquet", "1" * 64)
+    watch = WatchEntry(queries, queries, count=2, k=3, digest="2" * 64)
+    begun = replace(run, watch=watch, check_from=5, gates=UsedGates(max_rejects=1.0))
+    plan = read_plan(run.root, "run1")
+    plan = replace(plan, notes=replace(plan.notes, group_bits=4))
+    settled = settle(begun, packed([*GOOD[:2], replace(GOOD[2], rejected=1, read=5)]), [])
+    made = make_manifest(begun, plan, settled, None)
+    assert (made.watch, made.group_bits) == (watch, 4)
+    assert (made.rows.read, made.rows.written, made.rows.rejected) == (13, 12, 1)
+    assert made.work == WorkCounts(embedded=12, reused=0, duplicates=0, carried=0)
+    assert made.check_from == (5 + begun.check_stride) % ROUND
