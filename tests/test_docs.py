@@ -379,7 +379,7 @@ def asked(page: Page) -> list[list[str]]:
 )
 def test_commands_in_blocks_are_understood(page: Page) -> None:
     for command, *arguments in asked(page):
-        args, _ = beam_flags.parse(reference.parser_of(command), arguments)
+        args, _ = beam_flags.parse(reference.load_parser(command), arguments)
         assert args, (page.name, command)
 
 
@@ -392,7 +392,7 @@ def test_commands_and_flags_in_prose_are_there(page: Page) -> None:
         assert command in COMMANDS, f"{page.name}: {text}"
         known = {
             flag
-            for action in reference.parser_of(command)._actions
+            for action in reference.load_parser(command)._actions
             for flag in action.option_strings
         }
         for word in words:
@@ -403,7 +403,7 @@ def test_every_flag_in_prose_is_one_of_a_command_or_of_beam() -> None:
     own = {
         flag
         for name in COMMANDS
-        for action in reference.parser_of(name)._actions
+        for action in reference.load_parser(name)._actions
         for flag in action.option_strings
     }
     known = (
@@ -448,7 +448,7 @@ def test_every_option_of_every_command_is_in_the_reference() -> None:
         ]
         actions = [
             action
-            for action in reference.parser_of(command)._actions
+            for action in reference.load_parser(command)._actions
             if action.help != "==SUPPRESS=="
         ]
         flags = (

@@ -8,20 +8,27 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "transforms"
 LAYERS = ("calibration", "index", "store", "search", "report", "steps")
-PARSERS = {"json.loads", "pq.ParquetFile", "pq.read_metadata", "table_of", "np.load", "load"}
+PARSERS = {
+    "json.loads",
+    "pq.ParquetFile",
+    "pq.read_metadata",
+    "read_parquet_bytes",
+    "np.load",
+    "load",
+}
 # `parsed` of a run's folder takes the parser as an argument
 GUARDS = {"refuse_damage", "_refuse_damage", "refuse_damaged_work", "parsed"}
 # Functions that parse without a guard of their own, and why no error gets past them.
 OTHERS = {
     ("index/array_bytes.py", "unpack"): "called by parsed",
-    ("steps/index/index_folder.py", "array_of"): "called by parsed",
+    ("steps/index/index_folder.py", "parse_array"): "called by parsed",
     ("store/runs/recorded_plan.py", "from_schema"): "called within refuse_damage",
-    ("store/tables/table_parts.py", "_rows_of"): "called within refuse_damage",
-    ("steps/plan/planned.py", "distinct_values"): "bytes that workers of the run hand on",
+    ("store/tables/table_parts.py", "_parse_rows"): "called within refuse_damage",
+    ("steps/plan/planned.py", "list_distinct_values"): "bytes that workers of the run hand on",
     ("store/watched.py", "from_bytes"): "called within refuse_damage",
-    ("store/watched.py", "answers_from_bytes"): "called within refuse_damage",
-    ("store/shards/shard_bytes.py", "_leaves"): "the bytes were made here",
-    ("store/index_files/locator_file.py", "_part_of"): "the footer is right, by its sha256",
+    ("store/watched.py", "parse_answers"): "called within refuse_damage",
+    ("store/shards/shard_bytes.py", "_find_leaves"): "the bytes were made here",
+    ("store/index_files/locator_file.py", "_read_part"): "the footer is right, by its sha256",
     (
         "store/shards/shard_reading.py",
         "open_shard",
@@ -32,7 +39,7 @@ OTHERS = {
     ): "the bytes are those that were written, by their sha256",
     (
         "store/shards/vector_files.py",
-        "_of_parquet",
+        "_read_parquet",
     ): "a file that an option names, whose errors are caught by its reader",
 }
 

@@ -552,14 +552,16 @@ def test_tasks_that_were_scored_before_one_failed_are_written(
     out, page = tmp_path / "o.jsonl", tmp_path / "o.html"
     fail_for(
         monkeypatch,
-        "sentence_beam.transforms.evaluation.scoring.averaged",
+        "sentence_beam.transforms.evaluation.scoring.average_tasks",
         ValueError("no average"),
     )
     assert "ValueError: no average" in run(*asked, "--output", out).err
     assert [row["task"] for row in rows_of(out) if row["subset"] == "all"] == ["a", "b"]
     monkeypatch.undo()
     fail_for(
-        monkeypatch, "sentence_beam.transforms.evaluation.scores_page.page", ValueError("no page")
+        monkeypatch,
+        "sentence_beam.transforms.evaluation.scores_page.render_page",
+        ValueError("no page"),
     )
     ended = run(*asked, "--report", page)
     assert ended.status == 1

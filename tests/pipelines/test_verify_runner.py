@@ -131,7 +131,7 @@ def test_a_snapshot_that_vacuum_removes_meanwhile_is_no_damage(
             path.unlink()
         return call(*given)
 
-    for name in ("faults", "by_workers"):
+    for name in ("faults", "verify_by_workers"):
         monkeypatch.setattr(verify, name, partial(meanwhile, getattr(verify, name)))
     run("verify", "--store", nights.root, *flags).failed(
         1, f"vacuum removed snapshot {first} meanwhile"

@@ -755,7 +755,7 @@ def test_a_damaged_copy_of_a_remote_file_is_to_be_removed(
             copy.write_bytes(Path(path).read_bytes())
         return str(copy)
 
-    monkeypatch.setattr("sentence_beam.transforms.search.opened.cached", cached)
+    monkeypatch.setattr("sentence_beam.transforms.search.opened.cache_file", cached)
     index = nights.commit(collection(), IndexRequest("IVF4,SQ8"))
     right = nights.search(["a question"], 5, nprobe=4)
     copy = tmp_path / "cache" / Path(index["segments"][0]["path"]).name

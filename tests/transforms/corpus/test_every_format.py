@@ -3,6 +3,7 @@ one line.
 
 Covers transforms/corpus/formats/avro.py.
 Covers transforms/corpus/formats/json_objects.py.
+Covers transforms/corpus/formats/jsonl.py.
 Covers transforms/corpus/formats/parquet.py.
 """
 

@@ -147,7 +147,7 @@ def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPa
         night(root, number, numbered(0, 5 + number))
     read: list[str] = []
     monkeypatch.setattr(
-        "sentence_beam.transforms.report.run_history.checked_result",
+        "sentence_beam.transforms.report.run_history.read_checked_result",
         lambda root, run: read.append(run),
     )
     assert len(read_summaries(root, read_known_summaries(root))) == 3

@@ -93,7 +93,7 @@ def test_pandas_is_not_imported_for_them(store: Path) -> None:
         "import sys\n"
         "from sentence_beam.transforms.store.manifest import read_manifest\n"
         f"manifest = read_manifest({str(store)!r})\n"
-        "manifest.shard_number(manifest.shard(1).path)\n"
+        "manifest.find_shard_number(manifest.shard(1).path)\n"
         "sys.exit('pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

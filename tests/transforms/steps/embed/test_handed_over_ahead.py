@@ -175,7 +175,7 @@ def _embedder(encoder: Any) -> UnitEmbedder:
     given = {"space": encoder.space, "ranges": None, "finished": lambda _: None, "write": _write}
     store: Any = SimpleNamespace(**given)
     last: Any = SimpleNamespace(
-        of_unit=lambda _: SimpleNamespace(find=lambda _: NOTHING), is_final=True
+        open_shards_of=lambda _: SimpleNamespace(find=lambda _: NOTHING), is_final=True
     )
     finisher: Any = SimpleNamespace(moved=lambda _: ())
     return UnitEmbedder(0, store, lambda: encoder, lambda *_: None, last, finisher)

@@ -129,7 +129,7 @@ def test_a_vector_that_moved_though_its_text_did_not(
     monkeypatch.setattr("helpers.nights.vector_of", lambda text, dim: vector_of("?" + text, dim))
     nights.space = replace(nights.space, calibration=None, pooler={"name": "cls"})
     monkeypatch.setattr(
-        "sentence_beam.transforms.steps.watch.watch_run.current_queries",
+        "sentence_beam.transforms.steps.watch.watch_run.embed_current_queries",
         lambda watched, *_: watched,
     )
     figures, result = nights.night(corpus(), UsedGates(max_answer_change=0.5))
