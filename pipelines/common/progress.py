@@ -107,7 +107,8 @@ def draw_bar(state: Progress, seconds: float, width: int, blocks: bool = True) -
     """Return the line of a terminal of `width` characters: a bar if the total is known, else a
     clock.
 
-    >>> draw_bar(Progress(stage="verifying", done=20, total=60, things="shards"), 10.0, 66, blocks=False)
+    >>> shards = Progress(stage="verifying", done=20, total=60, things="shards")
+    >>> draw_bar(shards, 10.0, 66, blocks=False)
     'verifying:  33%|####3        | 20/60 [00:10<00:20,  2.00 shards/s]'
     >>> draw_bar(Progress(stage="loading the model"), 3.0, 66)
     'loading the model, 3s'

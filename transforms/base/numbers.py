@@ -4,8 +4,8 @@
 def format_count(number: int, noun: str, plural: str | None = None) -> str:
     """Return a count with its noun, whose plural ends in "s" unless it is given.
 
-    >>> format_count(1, "row"), format_count(0, "row"), format_count(12_345, "row"), format_count(2, "entry", "entries")
-    ('1 row', '0 rows', '12,345 rows', '2 entries')
+    >>> format_count(1, "row"), format_count(12_345, "row"), format_count(2, "entry", "entries")
+    ('1 row', '12,345 rows', '2 entries')
     """
     return f"1 {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
 

@@ -118,8 +118,8 @@ def get_folder(path: str) -> str:
 def get_literal_part(pattern: str) -> str:
     """Return the part of a pattern before its first wildcard.
 
-    >>> get_literal_part("in/a-{b,c}.txt"), get_literal_part("in/{a}-[0-9].txt"), get_literal_part("in/a.txt")
-    ('in/a-', 'in/{a}-', 'in/a.txt')
+    >>> [*map(get_literal_part, ("in/a-{b,c}.txt", "in/{a}-[0-9].txt", "in/a.txt"))]
+    ['in/a-', 'in/{a}-', 'in/a.txt']
     """
     wildcard = WILDCARD.search(pattern)
     literal = pattern if wildcard is None else pattern[: wildcard.start()]

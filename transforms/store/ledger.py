@@ -135,7 +135,7 @@ def check_planned(units: pa.Table, is_planned: np.ndarray) -> None:
 def check_tiles(planned: pa.Table, made: pa.Table, paths: pa.ChunkedArray) -> None:
     """Raise LedgerError unless the units tile every planned span, in order, with all its rows.
 
-    `planned` is of `list_planned_spans`, and `paths` are those of the plan's files, for the message.
+    `planned` is of `list_planned_spans`, `paths` are those of the plan's files, for the message.
     """
     at = look_up(get_spans(get_column(made, "unit")), get_column(planned, "name"))
     check_planned(made, at >= 0)

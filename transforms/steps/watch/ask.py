@@ -100,8 +100,8 @@ def choose_searched_part(manifest: Manifest, most: float = 1.0) -> float:
 def choose_sampled_part(rows: int) -> float:
     """Return the part of the units to compare without an index: a power of 1/2.
 
-    >>> choose_sampled_part(1_000_000), choose_sampled_part(1_000_001), choose_sampled_part(3_500_000)
-    (1.0, 0.5, 0.25)
+    >>> [choose_sampled_part(units) for units in (1_000_000, 1_000_001, 3_500_000)]
+    [1.0, 0.5, 0.25]
     """
     part = 1.0
     for _ in range(HALVES):
