@@ -102,9 +102,7 @@ def _make_empty(files: ModelFiles, names: Iterable[str]) -> "BertModel":
 
 def _find_own_name(key: str) -> str | None:
     """Return the name of a weight in `BertModel`, None if it is none of its."""
-    if key.startswith(_UNUSED) or key == _COMPUTED:
-        return None
-    return key.removeprefix(_PREFIX)
+    return None if key.startswith(_UNUSED) or key == _COMPUTED else key.removeprefix(_PREFIX)
 
 
 class BertModel(nn.Module):

@@ -356,9 +356,8 @@ class Encoder:
             return plan_alike(tokenized, self.tokens_per_batch)
         if self.together is BatchSharing.ALONE:
             return plan_batches(tokenized, 1)
-        budget = self.tokens_per_batch
-        if self._spreads:
-            budget = spread(budget, len(tokenized.ids))
+        most = self.tokens_per_batch
+        budget = spread(most, len(tokenized.ids)) if self._spreads else most
         return plan_batches(tokenized, budget, equal=self.together is BatchSharing.EQUAL)
 
     def _find_pooled_dim(self) -> int:

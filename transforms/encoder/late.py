@@ -3,8 +3,10 @@
 So a piece's vector depends on the text around it (arXiv:2409.04701).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +16,8 @@ from sentence_beam.transforms.encoder.batches import Batch, UnitBatches
 from sentence_beam.transforms.encoder.tokenize import Tokenized
 from sentence_beam.transforms.encoder.windows import WindowPart, Windows, count_tokens
 from sentence_beam.transforms.pooling.states import TokenStates
+
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
@@ -139,32 +143,21 @@ class ReadyPieces:
 
     def states(self) -> TokenStates:
         """Pack the token states of the pieces from those of their windows."""
-        parts = [part for piece in self.pieces for part in piece]
-        windows = [self.by_window[part.window] for part in parts]
-        first = windows[0]
-
-        def join(fields: Iterable[Tensor | None]) -> Tensor:
-            slices = []
-            for part, values in zip(parts, fields, strict=True):
-                assert values is not None, "all windows have the same fields"
-                slices.append(values[part.first : part.stop])
-            return torch.cat(slices)
-
-        raw = None if first.raw is None else join(each.raw for each in windows)
-        special = None if first.special is None else join(each.special for each in windows)
+        parts = list(chain.from_iterable(self.pieces))
+        states = [self.by_window[part.window] for part in parts]
+        first = states[0]
+        raw = None if first.raw is None else _join(parts, [each.raw for each in states])
+        special = None if first.special is None else _join(parts, [each.special for each in states])
         return replace(
             first,
-            hidden={layer: join(each.hidden[layer] for each in windows) for layer in first.hidden},
-            token_ids=join(each.token_ids for each in windows),
+            hidden=_join_each(parts, [each.hidden for each in states]),
+            token_ids=_join(parts, [each.token_ids for each in states]),
             offsets=torch.tensor([0, *map(count_tokens, self.pieces)]).cumsum(0),
-            keep=join(each.keep for each in windows),
+            keep=_join(parts, [each.keep for each in states]),
             raw=raw,
             special=special,
             prompt_tokens=0,
-            own_attention={
-                head: join(each.own_attention[head] for each in windows)
-                for head in first.own_attention
-            },
+            own_attention=_join_each(parts, [each.own_attention for each in states]),
             mask=None,
         )
 
@@ -189,6 +182,22 @@ def ready_pieces(
         if done < len(job.pieces):
             oldest = job.pieces[done][0].window
             by_window = {window: states for window, states in by_window.items() if window >= oldest}
+
+
+def _join(parts: Sequence[WindowPart], fields: Sequence[Tensor | None]) -> Tensor:
+    """Join the tokens of each part, out of a field of its window's states."""
+    slices = []
+    for part, values in zip(parts, fields, strict=True):
+        assert values is not None, "all windows have the same fields"
+        slices.append(values[part.first : part.stop])
+    return torch.cat(slices)
+
+
+def _join_each(
+    parts: Sequence[WindowPart], fields: Sequence[Mapping[_Key, Tensor]]
+) -> dict[_Key, Tensor]:
+    """Join, as `_join` does, the tensors of each key."""
+    return {key: _join(parts, [field[key] for field in fields]) for key in fields[0]}
 
 
 def text_states(states: TokenStates, row: int) -> TokenStates:

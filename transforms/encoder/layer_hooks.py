@@ -26,6 +26,11 @@ class LayerStates:
     layers: dict[int, Tensor] = field(default_factory=dict)
     heads: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> "LayerStates":
+        """Return the results of a function of each tensor."""
+        layers = {layer: change(state) for layer, state in self.layers.items()}
+        return LayerStates(layers, {head: change(own) for head, own in self.heads.items()})
+
 
 class _Pass(threading.local):
     """The states that a thread's forward pass has read, and the number of blocks it has run."""
@@ -77,11 +82,10 @@ class LayerHooks:
             layers = {layer: state.transpose(0, 1) for layer, state in layers.items()}
         # Longformer and BigBird pad texts to whole windows
         width = inputs["input_ids"].shape[1]
-        layers = {layer: state[:, :width] for layer, state in layers.items()}
-        heads = {head: own[:, :width] for head, own in states.heads.items()}
+        states = LayerStates(layers, states.heads).map(lambda state: state[:, :width])
         if last is not None:
-            layers[self._layers] = last
-        return LayerStates(layers, heads)
+            states.layers[self._layers] = last
+        return states
 
     def _hook_and_check(self, models: Sequence[nn.Module]) -> None:
         """Raise `OptionError` if a model's blocks cannot be read."""

@@ -39,7 +39,7 @@ def load_replicas(
     tokenizer: TextTokenizer,
     tables: Mapping[str, TokenStatistics],
     devices: Sequence[torch.device],
-    int8: Int8Model | None = None,
+    int8: Int8Model | None,
 ) -> list[Replica]:
     """Load the model of a space on each device; `tables` are token statistics by digest.
 

@@ -66,9 +66,7 @@ class OneRowRunner:
         bounds = to_device(batch.offsets.astype(np.int32), self._device)
         with row_of_texts(self._kernel, bounds, batch.width):
             states = self.hooks.run(self.model, self._make_inputs(batch))
-        layers = {layer: state.squeeze(0) for layer, state in states.layers.items()}
-        heads = {head: own.squeeze(0) for head, own in states.heads.items()}
-        return LayerStates(layers, heads)
+        return states.map(lambda state: state.squeeze(0))
 
     @torch.inference_mode()
     def fuse_norms(self) -> None:

@@ -73,9 +73,7 @@ class OpenVinoForward:
 def _pack(states: Tensor, real: np.ndarray | None) -> Tensor:
     """Return the states [N, H] of real tokens, of padded ones [B, T, H]; a copy."""
     flat = states.flatten(0, 1)
-    if real is None:
-        return flat.clone()
-    return flat.index_select(0, torch.from_numpy(real))
+    return flat.clone() if real is None else flat.index_select(0, torch.from_numpy(real))
 
 
 def _compile(model: Int8Model) -> Any:

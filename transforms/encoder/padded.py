@@ -54,11 +54,8 @@ class PaddedRunner:
         """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
         inputs, real = self._make_inputs(batch)
         states = self.hooks.run(self.models(batch.width), inputs)
-        layers = {
-            layer: _select_real(state.flatten(0, 1), real) for layer, state in states.layers.items()
-        }
-        heads = {head: _select_real(own.flatten(), real) for head, own in states.heads.items()}
-        return LayerStates(layers, heads)
+        flat = states.map(lambda state: state.flatten(0, 1))
+        return flat if real is None else flat.map(lambda state: state.index_select(0, real))
 
     def _make_inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
         """Return the model's inputs, and the places of real tokens (None: all are real)."""
@@ -115,10 +112,6 @@ def _attend_fully(model: Any) -> None:
     for part in model.modules():
         if hasattr(part, "set_attention_type"):
             part.set_attention_type("original_full")
-
-
-def _select_real(flat: Tensor, real: Tensor | None) -> Tensor:
-    return flat if real is None else flat.index_select(0, real)
 
 
 def _find_real_places(lengths: np.ndarray) -> np.ndarray | None:

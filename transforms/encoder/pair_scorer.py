@@ -95,13 +95,8 @@ class PairScorer:
             )
         return self._predict(first, second, done).reshape(-1)
 
-    def label_numbers(
-        self,
-        first: Sequence[str],
-        second: Sequence[str],
-        done: Callable[[int], None] = lambda pairs: None,
-    ) -> np.ndarray:
-        """Label pairs, places in `labels` int64 [n]; call `done` with the number of each part.
+    def label_numbers(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        """Label pairs, places in `labels` int64 [n].
 
         Raises OptionError if the model returns scores.
         """
@@ -110,10 +105,13 @@ class PairScorer:
                 f"{self.folder} gives scores, no labels; train one with train --cross-encoder "
                 "--objective classification"
             )
-        return np.argmax(self._predict(first, second, done).reshape(-1, len(self.labels)), axis=1)
+        return np.argmax(self._predict(first, second).reshape(-1, len(self.labels)), axis=1)
 
     def _predict(
-        self, first: Sequence[str], second: Sequence[str], done: Callable[[int], None]
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        done: Callable[[int], None] = lambda pairs: None,
     ) -> np.ndarray:
         pairs = list(zip(first, second, strict=True))
         parts = [np.empty(0)]

@@ -8,6 +8,7 @@ length, or one text a batch.
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import islice, pairwise
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -76,7 +77,7 @@ class Probe:
         return BatchSharing.ALONE
 
     @torch.inference_mode()
-    def objection(self, other: Runner, many: bool = False) -> str:
+    def objection(self, other: Runner, many: bool) -> str:
         """Return why another pass cannot be used: it fails or has other states; "" if it can.
 
         Texts of several lengths run together. `many`: with more tokens than a table of positions
@@ -93,9 +94,7 @@ class Probe:
         except Exception as error:
             return first_line(error)
         together = islice(_split_texts(states, batch), before, None)
-        if are_alike(together, alone):
-            return ""
-        return "texts together have other states than alone"
+        return "" if are_alike(together, alone) else "texts together have other states than alone"
 
     def _takes(self, batch: Batch, alone: Sequence[LayerStates]) -> bool:
         try:
@@ -144,9 +143,7 @@ class Probe:
 def _split_texts(states: LayerStates, batch: Batch) -> Iterator[LayerStates]:
     """Yield each text's part of a batch's states."""
     for start, stop in pairwise(batch.offsets.tolist()):
-        layers = {layer: state[start:stop] for layer, state in states.layers.items()}
-        heads = {head: own[start:stop] for head, own in states.heads.items()}
-        yield LayerStates(layers, heads)
+        yield states.map(itemgetter(slice(start, stop)))
 
 
 def are_alike(ones: Iterable[LayerStates], others: Iterable[LayerStates]) -> bool:

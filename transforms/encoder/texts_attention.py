@@ -125,9 +125,7 @@ def text_by_text(
             if seen is not None:
                 scores = scores.masked_fill(~seen, -torch.inf)
             totals[:, start:stop] = scores.logsumexp(2)
-    if return_aux is None:
-        return mixed
-    return mixed, totals
+    return mixed if return_aux is None else (mixed, totals)
 
 
 def _cut_text(states: Tensor, start: int, stop: int) -> Tensor:

@@ -25,7 +25,7 @@ class StateReader:
     """
 
     def __init__(
-        self, files: ModelFiles, needs: Needs, max_tokens: int | None = None, device: str = "auto"
+        self, files: ModelFiles, needs: Needs, max_tokens: int | None, device: str
     ) -> None:
         self.tokenizer = TextTokenizer(files, "", max_tokens)
         model = load_model(files, "float32", resolve_device(device))

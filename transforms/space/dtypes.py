@@ -54,9 +54,7 @@ def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
     Raises `OptionError` for any other word, and for a dtype that the family does not support.
     """
     if dtype == "auto":
-        if family in FLOAT32_ONLY:
-            return "float32"
-        return native_dtype(device)
+        return "float32" if family in FLOAT32_ONLY else native_dtype(device)
     if dtype not in DTYPES:
         raise OptionError(f"dtype {dtype!r} is not known; allowed: auto, {', '.join(DTYPES)}")
     if dtype != "float32" and family in FLOAT32_ONLY:

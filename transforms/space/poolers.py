@@ -108,9 +108,7 @@ def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
         raise OptionError(f"pooler 'last2': {model} has {sizes.layers} block; use mean")
     if part.name == "ditto":
         _check_head(part, sizes, model)
-    if part.name == "sbert-wk":
-        return _fit_sbert_wk(part, sizes.layers, model)
-    return part
+    return _fit_sbert_wk(part, sizes.layers, model) if part.name == "sbert-wk" else part
 
 
 def attention_head(part: PoolerPart) -> tuple[int, int]:

@@ -138,7 +138,7 @@ class StModules:
         return next((name for name in names if name != QUERY and self.prompts.get(name)), None)
 
 
-def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
+def read_modules(root: Path, route: str) -> StModules:
     """Read `modules.json` and the files that it names; of several routes, the modules of one.
 
     Raises `OptionError` for a module, setting or route that is missing or not supported.
