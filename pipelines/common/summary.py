@@ -199,11 +199,11 @@ def explain_unseen(resolved: Resolved, result: Result) -> str | None:
         return None
     import torch
 
-    from sentence_beam.transforms.encoder.devices import unseen_gpu
+    from sentence_beam.transforms.encoder.devices import explain_unseen_gpu
 
     if torch.version.cuda is None:
         return None
-    reason = unseen_gpu()
+    reason = explain_unseen_gpu()
     return None if reason is None else f"the CPU did the work: {reason}"
 
 

@@ -163,7 +163,7 @@ def _add_lower_case(tokenizer: Tokenizer) -> None:
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *steps])
 
 
-def unknown_id(loaded: LoadedTokenizer) -> int | None:
+def find_unknown_id(loaded: LoadedTokenizer) -> int | None:
     """Return the id of the token for text that the vocabulary lacks; None without one.
 
     Vocabularies of bytes lack nothing, and some name the end of a text as their unknown token.
@@ -178,7 +178,7 @@ def unknown_id(loaded: LoadedTokenizer) -> int | None:
     return None if number in tokenizer.encode("").ids else number
 
 
-def untruncated(tokenizer: Tokenizer) -> Tokenizer:
+def copy_untruncated(tokenizer: Tokenizer) -> Tokenizer:
     """Return a copy of the tokenizer without truncation."""
     whole = Tokenizer.from_str(tokenizer.to_str())
     whole.no_truncation()

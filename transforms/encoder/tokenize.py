@@ -17,7 +17,11 @@ from tokenizers import Encoding, Tokenizer
 from sentence_beam.transforms.base.arrow_arrays import make_mask_array, make_string_array
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.gather import list_places
-from sentence_beam.transforms.encoder.load_tokenizer import load_tokenizer, unknown_id, untruncated
+from sentence_beam.transforms.encoder.load_tokenizer import (
+    copy_untruncated,
+    find_unknown_id,
+    load_tokenizer,
+)
 from sentence_beam.transforms.encoder.prompt_template import FilledTemplate, PromptTemplate
 from sentence_beam.transforms.pooling.remove_biases import reduce_text
 from sentence_beam.transforms.space.model_files import ModelFiles
@@ -95,7 +99,7 @@ class TextTokenizer:
         self._rewrite = _make_rewrite(pooler, self._tokenizer)
         self.prompt_tokens = self._count_prompt_tokens(loaded.special_ids)
         self.special_ids = np.array(sorted(loaded.special_ids), dtype=np.int64)
-        self._unknown_id = unknown_id(loaded)
+        self._unknown_id = find_unknown_id(loaded)
         self.pad_id = loaded.pad_id
         self.pad_type = loaded.pad_type
         self.gives_types = loaded.gives_types
@@ -248,7 +252,7 @@ class TextTokenizer:
             types = _flatten((encoding.type_ids for encoding in encodings), np.int8, total)
         return Tokenized(ids, offsets, counts, counts > lengths, types)
 
-    def plain_ids(self, rows: int) -> np.ndarray:
+    def choose_plain_ids(self, rows: int) -> np.ndarray:
         """Return a few ids below `rows`, int64; none of a special token, if others exist."""
         ids = np.arange(min(rows, len(self.special_ids) + 100))
         plain = np.setdiff1d(ids, self.special_ids)
@@ -257,7 +261,7 @@ class TextTokenizer:
     @cached_property
     def whole(self) -> Tokenizer:
         """Copy of the tokenizer without truncation."""
-        return untruncated(self._tokenizer)
+        return copy_untruncated(self._tokenizer)
 
     @cached_property
     def room(self) -> int | None:
@@ -368,7 +372,7 @@ def _flatten(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
 def _make_rewrite(pooler: Mapping[str, Any], tokenizer: Tokenizer) -> Rewrite | None:
     """Return the function by which a space's pooler changes texts; None if it does not."""
     if pooler.get("name") == "remove-biases" and pooler["variant"] == "reference":
-        whole = untruncated(tokenizer)
+        whole = copy_untruncated(tokenizer)
         return lambda texts: _remove_biases(texts, whole)
     if pooler.get("case") == "lower":
         return lambda texts: [text.lower() for text in texts]

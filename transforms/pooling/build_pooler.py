@@ -37,7 +37,7 @@ from sentence_beam.transforms.pooling.states import ModelShape
 from sentence_beam.transforms.pooling.tfidf import TfIdf, inverse_frequencies
 from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
 from sentence_beam.transforms.space.pooler_spec import PoolerPart, PoolerSpec
-from sentence_beam.transforms.space.poolers import attention_head, fit_part
+from sentence_beam.transforms.space.poolers import fit_part, read_attention_head
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,9 @@ def _build_ditto(part: PoolerPart, shape: ModelShape) -> Pooler:
     choices = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}
     layers = choices[str(part.option("states"))]
     width = shape.hidden if layers else shape.embedding
-    return Ditto(attention_head(part), layers, width, str(part.option("scale")), _read_count(part))
+    return Ditto(
+        read_attention_head(part), layers, width, str(part.option("scale")), _read_count(part)
+    )
 
 
 def _build_sbert_wk(part: PoolerPart, shape: ModelShape) -> Pooler:

@@ -13,7 +13,7 @@ from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.pair_scorer import (
     check_folder,
-    folder_digest,
+    hash_folder,
     is_cross_encoder,
 )
 from sentence_beam.transforms.encoder.weight_names import refuse_prefix
@@ -79,10 +79,10 @@ def identify_weights(options: TrainOptions) -> str:
     """Return the id of the first weights: a cross-encoder's digest, or an encoder's space."""
     root = Path(options.model).expanduser()
     if is_cross_encoder(root):
-        return folder_digest(root)
+        return hash_folder(root)
     files = resolve_model(options.model, options.revision)
     if is_cross_encoder(files.folder):
-        return folder_digest(files.folder)
+        return hash_folder(files.folder)
     return resolve_space(files).id
 
 

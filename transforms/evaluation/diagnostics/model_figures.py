@@ -73,9 +73,9 @@ class ModelFigures:
     def _measure_words(self) -> list[Row]:
         if "norms" not in self._requested:
             return []
-        from sentence_beam.transforms.encoder.token_states import embedding_matrix
+        from sentence_beam.transforms.encoder.token_states import load_embedding_matrix
 
-        matrix = embedding_matrix(self.material.files)
+        matrix = load_embedding_matrix(self.material.files)
         return word_figures(matrix, self.material.words, self.material.special_ids)
 
     def _measure_states(self) -> list[Row]:

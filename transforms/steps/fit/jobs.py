@@ -14,7 +14,7 @@ from sentence_beam.transforms.corpus.files import check_distinct
 from sentence_beam.transforms.corpus.found_columns import choose_text_column
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import DEFAULT_MODEL, resolve_model
-from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.identity import hash_tokenizer
 from sentence_beam.transforms.space.token_table import METHODS
 from sentence_beam.transforms.steps.fit.corpus_statistics import CountJob
 from sentence_beam.transforms.steps.fit.gathered_vectors import GatherJob
@@ -115,7 +115,7 @@ def make_count_job(
 ) -> CountJob:
     """Return the job that counts tokens with the tokenizer of the model as it is here."""
     model = options.model or DEFAULT_MODEL
-    tokenizer = tokenizer_digest(resolve_model(model, options.revision))
+    tokenizer = hash_tokenizer(resolve_model(model, options.revision))
     if os.path.isdir(model):
         model = os.path.abspath(model)
     text_column = choose_text_column(files, options.text_column)
