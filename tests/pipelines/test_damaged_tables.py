@@ -8,15 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
-from helpers.snapshots import changed, edit_files, edit_units, parts_of
+from helpers.snapshots import changed, edit_units, parts_of
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.pipelines.verify import by_workers
 from sentence_beam.transforms.store import layout, open_store
-from sentence_beam.transforms.store.verification import Extent, faults
 
 Damage = Callable[[Path], None]
 
@@ -123,15 +120,3 @@ def test_vacuum_refuses_a_changed_plan_of_a_run_that_did_not_end(folder: Path, r
     before = sorted(store.rglob("*"))
     run("vacuum", "--store", store, "--keep", 1).failed(1, f"{plan} is not the plan", "run again")
     assert sorted(store.rglob("*")) == before
-
-
-def test_workers_find_the_same_faults(folder: Path) -> None:
-    store = folder / "store"
-    edit_files(store, changed(1, rows=99))
-    edit_units(store, changed(0, rows=7))
-    cut(store)
-    manifest = open_store(str(store)).manifest
-    for extent in (Extent(), Extent(0.0)):
-        found = faults(manifest, extent)
-        assert str(part_of(store)) in found[0]
-        assert by_workers(manifest, extent, PipelineOptions(["--runner=FnApiRunner"])) == found

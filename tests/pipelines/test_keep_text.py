@@ -105,11 +105,14 @@ def test_the_text_is_the_kept_column_of_another_name(
     assert "about" not in shown
 
 
-def test_other_vectors_of_the_same_rows_keep_it(
+def test_other_vectors_of_the_same_rows_keep_a_text_that_a_template_makes(
     run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_lines(inputs / "a.txt", TEXTS)
-    embed(inputs / "*", "--dtype", "float32").ok()
+    write_parquet(inputs / "a.parquet", TEXTS, n=list(range(12)))
+    template = ("--text-template", "{n}: {text}", "--keep-columns", "n")
+    embed(inputs / "*", "--dtype", "float32", *template).ok()
+    made = sorted(f"{number}: {text}" for number, text in enumerate(TEXTS))
+    assert sorted(texts_in(store).values()) == made
     folder = fit_on(store, "standardize", tmp_path / "fitted")
     forbid(monkeypatch)
     for command in (
@@ -118,17 +121,7 @@ def test_other_vectors_of_the_same_rows_keep_it(
         lambda: embed(inputs / "*", "--dim", 8),
     ):
         command().ok()
-        assert sorted(texts_in(store).values()) == sorted(TEXTS)
-
-
-def test_a_text_that_a_template_makes_is_kept_as_it_was_embedded(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_parquet(inputs / "a.parquet", TEXTS, n=list(range(12)))
-    embed(inputs / "*", "--text-template", "{n}: {text}", "--keep-columns", "n").ok()
-    assert sorted(texts_in(store).values()) == sorted(
-        f"{number}: {text}" for number, text in enumerate(TEXTS)
-    )
+        assert sorted(texts_in(store).values()) == made
 
 
 def test_from_python(model: Path, store: Path) -> None:

@@ -2,15 +2,13 @@
 
 import errno
 import json
-import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from helpers.commands import Run, child_process, runner
+from helpers.commands import Run
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 from helpers.faulty_disk import Disk, refuse
 from helpers.tiny_models import save_tiny_model
@@ -244,33 +242,3 @@ def test_in_object_storage_it_is_as_in_a_folder(
     assert sorted(left) == ["_neighbours.json", name]
     assert left[name] == (tmp_path / "out" / name).read_bytes()
     assert not (tmp_path / "out" / "_work").exists()
-
-
-@pytest.mark.slow
-def test_killed_and_run_again_it_is_the_same(
-    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run, queries = runner(capfd), tmp_path / "queries"
-    for number in range(12):
-        write_lines(queries / f"{number}.txt", sentences(40, start=1000 + 40 * number))
-    asked = f"neighbours --store {made}/store -k 5 --queries {queries}/*.txt --output".split()
-
-    def files_in(folder: Path) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
-
-    run(*asked, tmp_path / "whole").ok()
-    whole, killed = files_in(tmp_path / "whole"), 0
-    for wanted in (1, 6):
-        out = tmp_path / f"out{wanted}"
-        process = child_process([*asked, str(out)])
-        process.start()
-        while process.is_alive() and len(list(out.glob("*.parquet"))) < wanted:
-            time.sleep(0.001)
-        process.kill()
-        process.join()
-        killed += len(list(out.glob("*.parquet"))) < len(whole)
-        run(*asked, out).ok()
-        assert files_in(out) == whole
-        assert not (out / "_work").exists()
-        shutil.rmtree(out)
-    assert killed

@@ -9,7 +9,6 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from helpers.corpora import (
     files_in,
     ids_of,
     manifest_of,
-    rows_of,
     sentences,
     write_bytes,
     write_lines,
@@ -34,7 +32,6 @@ from PIL import Image
 
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs.lease import Lease
-from sentence_beam.transforms.store.verification import faults
 
 
 @pytest.fixture
@@ -317,39 +314,3 @@ def test_the_page_renders(run: Run, nights: Path, tmp_path: Path, scheme: str) -
     pixels = np.asarray(Image.open(picture).convert("RGB")) / 255
     assert pixels.std() > 0.01  # something was drawn
     assert (pixels[0, 0].mean() < 0.5) == (scheme == "dark")
-
-
-# --- readers while nights are committed
-
-
-def test_readers_never_see_half_a_night(store: Path) -> None:
-    """Each night's rows all have its number in their texts; whatever a reader opens must be one
-    whole night.
-    """
-    root, stop, seen, wrong = str(store), threading.Event(), set(), []
-    night(root, 0, numbered(0, 5, "night 0"), numbered(5, 9, "night 0"))
-
-    def read() -> None:
-        while not stop.is_set():
-            try:
-                opened = open_store(root)
-                rows = opened.dataset().to_table(columns=["id", "row_hash"]).to_pylist()
-                number = int(opened.manifest.run[9:15])
-                if len(rows) != 9 + number or list(faults(opened.manifest)):
-                    wrong.append((number, len(rows)))
-                seen.add(number)
-            except Exception as error:
-                wrong.append(error)
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    for number in range(1, 20):
-        text = f"night {number}"
-        night(root, number, numbered(0, 5, text), numbered(5, 9 + number, text))
-    stop.set()
-    for reader in readers:
-        reader.join()
-    assert not wrong
-    assert len(seen) > 2
-    assert len(rows_of(store)) == 28

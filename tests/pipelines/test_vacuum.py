@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from helpers.commands import Run
 from helpers.corpora import (
-    check_ledger,
     files_in,
     ids_of,
-    manifest_of,
     sentences,
     write_bytes,
     write_lines,
@@ -39,24 +37,6 @@ def nights(three: Path, store: Path) -> Path:
 def manifests_in(store: Path) -> list[str]:
     """The manifests of snapshots."""
     return [path for path in files_in(store, "manifests") if path.endswith(".json")]
-
-
-@pytest.mark.slow
-def test_a_night_and_a_vacuum_after_another(
-    run: Run, embed: Run, inputs: Path, store: Path
-) -> None:
-    for number in range(4):
-        write_lines(inputs / "a.txt", sentences(10))
-        write_lines(inputs / "b.txt", sentences(10, 10 * number))
-        embed(inputs / "*", "--index", "Flat").ok()
-        run("vacuum", "--store", store, "--keep", 2).ok()
-        check_ledger(store, 20)
-        assert len(files_in(store, "embeddings")) == (3 if number else 2)
-        assert len(manifests_in(store)) == min(number + 1, 2)
-    run("verify", "--store", store).ok()
-    run("verify", "--store", store, "--snapshot", manifest_of(store)["previous"]).ok()
-    run("search", "--store", store, "--query", "dog").ok()
-    assert not (store / "lease.json").exists()
 
 
 def test_a_dry_run_removes_nothing_and_says_the_same(run: Run, nights: Path) -> None:

@@ -31,6 +31,7 @@ from sentence_beam.transforms.report.report_page import page
 from sentence_beam.transforms.report.run_history import (
     RunSummary,
     known_summaries,
+    recommended_answer_change,
     run_summaries,
 )
 from sentence_beam.transforms.store.records import Problem
@@ -379,3 +380,15 @@ def test_a_chart_of_a_page_has_what_was_added_and_deleted() -> None:
     )
     assert html.count('class="below"') == 1
     assert ": +9 \N{MINUS SIGN}9</title>" in html
+
+
+def test_a_gate_of_answers_is_recommended_after_seven_runs() -> None:
+    def nights(*beyond: float) -> list[RunSummary]:
+        return [
+            RunSummary(f"r{n}", "committed", "", command="embed", answers_beyond=value)
+            for n, value in enumerate(beyond)
+        ]
+
+    assert recommended_answer_change(nights(*[0.01] * 6)) is None
+    assert recommended_answer_change(nights(0.5, *[0.01] * 6, 0.03)) == 0.08
+    assert recommended_answer_change(nights(*[0.6] * 7)) == 1.0
