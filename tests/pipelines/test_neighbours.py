@@ -12,7 +12,6 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 from helpers.faulty_disk import Disk, refuse
 from helpers.tiny_models import save_tiny_model
-from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms import storage
@@ -152,10 +151,8 @@ def test_a_file_goes_on_where_its_job_was_interrupted(
     assert [path.name for path in tmp_path.iterdir()] == ["nb.csv"]
 
 
-@variants(
-    "stays",
-    ["._neighbours.json.lock", "neighbours-000000.parquet", "_neighbours.json"],
-    kept=(1,),
+@pytest.mark.parametrize(
+    "stays", ["._neighbours.json.lock", "neighbours-000000.parquet", "_neighbours.json"]
 )
 def test_a_file_that_is_written_is_a_success_whatever_stays_of_the_work(
     run: Run, made: Path, tmp_path: Path, stays: str

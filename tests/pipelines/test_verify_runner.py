@@ -14,7 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.commands import Run
 from helpers.nights import Nights
-from helpers.snapshots import parts_of, units_of
+from helpers.snapshots import changed, edit_units, parts_of, units_of
 
 from sentence_beam.pipelines import verify
 from sentence_beam.pipelines.verify import by_workers
@@ -81,7 +81,7 @@ def test_the_same_lines_in_the_same_order(nights: Nights) -> None:
     assert len(both(manifest, Extent(0.5))) <= len(faults(manifest))
 
 
-def test_rows_that_no_segment_has_and_those_that_two_have(nights: Nights) -> None:
+def test_rows_that_no_segment_has_that_two_have_and_that_are_others(nights: Nights) -> None:
     manifest, sound = nights.manifest, len(faults(nights.manifest))
     index = manifest.index
     assert index is not None
@@ -92,6 +92,12 @@ def test_rows_that_no_segment_has_and_those_that_two_have(nights: Nights) -> Non
         lines = faults(replace(manifest, index=replace(index, segments=segments)))
         assert len(lines) == sound + len(CORPUS)
         assert sum(said in line for line in lines) == len(CORPUS)
+    shutil.copy(shards(nights)[1], shards(nights)[2])
+    path = units_of(nights.root)[2]["path"]
+    assert any(f"points to other rows of {path}" in line for line in faults(nights.manifest))
+    edit_units(nights.root, changed(0, rows=1))
+    path = units_of(nights.root)[0]["path"]
+    assert any(f"names rows of {path} that are not" in line for line in faults(nights.manifest))
 
 
 def test_the_command(nights: Nights, run: Run) -> None:
