@@ -552,7 +552,7 @@ def test_tasks_that_were_scored_before_one_failed_are_written(
     out, page = tmp_path / "o.jsonl", tmp_path / "o.html"
     fail_for(
         monkeypatch,
-        "sentence_beam.transforms.evaluation.scoring.averaged",
+        "sentence_beam.transforms.evaluation.scoring.average_tasks",
         ValueError("no average"),
     )
     assert "ValueError: no average" in run(*asked, "--output", out).err

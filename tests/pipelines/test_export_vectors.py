@@ -201,7 +201,7 @@ def test_a_part_that_is_written_twice_is_there_once(made: Path, tmp_path: Path) 
     manifest, output = open_store(str(made)).manifest, str(tmp_path / "out")
     snapshot = (manifest.root, manifest.run, manifest.digest)
     job = export_parts.ExportJob(*snapshot, output, "ab", "lance")
-    (part,) = export_parts.parts_of(job)
+    (part,) = export_parts.cut_parts(job)
     export_parts.write_part(part, job)
     export_parts.conclude([export_parts.write_part(part, job)], job)
     assert len(list((tmp_path / "out").glob("*.lance"))) == 1

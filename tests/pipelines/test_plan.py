@@ -9,7 +9,7 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_jsonl, write_parquet
 
 from sentence_beam.pipelines.common import beam_flags, embed_options
-from sentence_beam.pipelines.plan import speeds
+from sentence_beam.pipelines.plan import list_speeds
 from sentence_beam.transforms.steps.options.embed import PlanOptions
 from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
@@ -38,7 +38,7 @@ def test_every_row_of_a_small_collection_is_measured_once(uneven: Path, model: P
     assert found.pace.expected == pytest.approx(found.plan.counts.tokens)
     assert found.seconds == pytest.approx(found.pace.loading + found.pace.seconds)
     assert not (uneven / "none").exists()
-    told = speeds(found.pace)
+    told = list_speeds(found.pace)
     apart = 1 / told["host_tokens_s"] + 1 / told["device_tokens_s"]
     assert 1 / told["tokens_s"] == pytest.approx(apart, rel=0.01), "a CPU has the cores of both"
 
@@ -64,7 +64,7 @@ def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:
     write_parquet(inputs / "a.parquet", [])
     found = predicted(inputs, model)
     assert found.pace is None
-    assert set(speeds(found.pace).values()) == {None}
+    assert set(list_speeds(found.pace).values()) == {None}
     assert found.seconds == 0
 
 

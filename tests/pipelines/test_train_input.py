@@ -11,7 +11,7 @@ import pytest
 from helpers.commands import Run
 from helpers.training import labelled_rows, scored_rows, triplet_rows, write_tsv
 
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.training import recipes
 from sentence_beam.transforms.training.train_options import TrainOptions
 
@@ -104,7 +104,7 @@ def test_recipes_are_printed_and_flags_win(run: Run) -> None:
     from sentence_beam.pipelines.train import parser, with_recipe
 
     found = {}
-    for name in recipes.names():
+    for name in recipes.list_recipes():
         (args,) = with_recipe(
             parser(), ["--recipe", name, "--input", "a.tsv", "--lr", "1", "--dev=b.tsv"]
         )
@@ -135,5 +135,5 @@ def test_the_extra_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     done = run("train", "--input", "scored.tsv", "--output", "model", *BY_SCORE)
     assert (done.status, done.err) == (
         2,
-        f"sentence-beam train: training needs accelerate: {pip_line('train')}\n",
+        f"sentence-beam train: training needs accelerate: {format_pip_line('train')}\n",
     )

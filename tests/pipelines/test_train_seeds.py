@@ -14,7 +14,7 @@ from helpers.tiny_models import save_tiny_model
 from helpers.training import record, scored_rows, weights, write_tsv
 from scipy import stats
 
-from sentence_beam.transforms.training.seeds import best_of, spread_of
+from sentence_beam.transforms.training.seeds import choose_best, measure_spread
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 
@@ -119,13 +119,15 @@ def test_scores_are_needed(run: Run, tmp_path: Path) -> None:
 
 
 def test_spread_and_best() -> None:
-    assert spread_of([1.0, 2.0, 4.5]) == {
+    assert measure_spread([1.0, 2.0, 4.5]) == {
         "mean": 2.5,
         "deviation": statistics.stdev([1, 2, 4.5]),
         "low": 1.0,
         "high": 4.5,
     }
-    assert spread_of([3.0]) == {"mean": 3.0, "deviation": 0.0, "low": 3.0, "high": 3.0}
-    assert spread_of([1.0, None]) is None
-    assert best_of([{"seed": 1, "dev": {"score": 2.0}}, {"seed": 2, "dev": {"score": 3.0}}]) == 2
-    assert best_of([{"seed": 1, "test": {"score": 2.0}}]) is None
+    assert measure_spread([3.0]) == {"mean": 3.0, "deviation": 0.0, "low": 3.0, "high": 3.0}
+    assert measure_spread([1.0, None]) is None
+    assert (
+        choose_best([{"seed": 1, "dev": {"score": 2.0}}, {"seed": 2, "dev": {"score": 3.0}}]) == 2
+    )
+    assert choose_best([{"seed": 1, "test": {"score": 2.0}}]) is None

@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentence_beam.transforms.base.plain_values import json_value, python_rows, python_values
+from sentence_beam.transforms.base.plain_values import (
+    to_json_value,
+    to_python_rows,
+    to_python_values,
+)
 
 YEAR_20240 = 576_573_000_000_000_000  # microseconds
 LATE = 2**62 // 86_400_000 * 86_400_000  # of any unit: a whole number of days for date64
@@ -44,7 +48,7 @@ KINDS: dict[str, tuple[list[Any], pa.DataType, list[Any]]] = {
 def test_values_as_json(name: str) -> None:
     values, kind, expected = KINDS[name]
     column = pa.chunked_array([pa.array(values, kind)])
-    found = [json_value(value) for value in python_values(column)]
+    found = [to_json_value(value) for value in to_python_values(column)]
     json.dumps(found, allow_nan=False)
     if expected is not None:
         assert found == expected
@@ -69,14 +73,14 @@ def test_times_that_python_cannot_hold_are_null_only_where_the_column_is(
     column = pa.array([0, late, None], pa.int64()).view(kind)
     if in_list:
         column = pa.ListArray.from_arrays([0, 1, 2, 3], column)
-    found = [json_value(value) for value in python_values(pa.chunked_array([column]))]
+    found = [to_json_value(value) for value in to_python_values(pa.chunked_array([column]))]
     json.dumps(found, allow_nan=False)
     assert [value in (None, [None]) for value in found] == [False, False, True]
 
 
 def test_rows_have_the_values_of_their_columns() -> None:
     table = pa.table({"a": ["x", None], "at": pa.array([YEAR_20240, 0], MICROSECONDS)})
-    [first, second] = python_rows(table)
+    [first, second] = to_python_rows(table)
     assert first == {"a": "x", "at": FAR}
     assert second == {"a": None, "at": "1970-01-01T00:00:00.000000"}
 
@@ -92,9 +96,9 @@ KEYS = st.one_of(st.text(), st.integers(), st.dates(), st.binary())
 
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner)))
 def test_any_value_has_json(value: Any) -> None:
-    json.dumps(json_value(value), allow_nan=False)
+    json.dumps(to_json_value(value), allow_nan=False)
 
 
 def test_times_are_read_again() -> None:
     now = dt.datetime(2026, 3, 1, 12, 30, tzinfo=dt.UTC)
-    assert dt.datetime.fromisoformat(json_value(now)) == now
+    assert dt.datetime.fromisoformat(to_json_value(now)) == now

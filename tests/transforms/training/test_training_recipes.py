@@ -26,11 +26,11 @@ def options_of(name: str, *flags: str) -> TrainOptions:
     return as_options(TrainOptions, found)
 
 
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", recipes.list_recipes())
 def test_a_recipe_is_the_options_of_a_training(name: str) -> None:
     asked = options_of(name, "--lr", "1e-3")
     check(asked)
-    told = tomllib.loads(recipes.path_of(name).read_text())
+    told = tomllib.loads(recipes.find_recipe(name).read_text())
     assert (asked.lr, asked.output, asked.epochs, asked.batch) == (
         1e-3,
         name,
