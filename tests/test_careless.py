@@ -115,6 +115,7 @@ search --store s --query x --quiery y | 2 | did you mean --query?
 index --store nowhere                 | 2 | holds no store
 verify --store nowhere                | 2 | holds no store
 files --store nowhere                 | 2 | holds no store
+files --store s --query x             | 2 | unknown option --query
 history --store nowhere               | 2 | holds no store
 history --store s --output h.txt      | 2 | must end in .parquet, .csv, .json or .jsonl
 rejects --store s --output r.xls      | 2 | must end in .parquet, .csv, .json or .jsonl

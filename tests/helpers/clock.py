@@ -1,8 +1,6 @@
 """A clock that tests turn: what the code under test calls `time` is replaced by it."""
 
 import threading
-from collections.abc import Iterable
-from datetime import datetime, tzinfo
 
 
 class Clock:
@@ -29,16 +27,3 @@ class Clock:
 
 class ClockOfEachThread(threading.local, Clock):
     """A clock of each thread's own."""
-
-
-def calendar(times: Iterable[datetime]) -> type[datetime]:
-    """A `datetime` whose `now` returns these times, one after the other."""
-    left = iter(times)
-
-    class Calendar(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> "Calendar":
-            time = next(left)
-            return cls(*time.timetuple()[:6], tzinfo=tz)
-
-    return Calendar

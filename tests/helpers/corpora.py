@@ -133,15 +133,6 @@ def check_ledger(store: Path, written: int, rejected: int = 0, **work: int) -> d
     return manifest
 
 
-def without_run(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest without what differs between two runs that did the same."""
-    return {
-        name: value
-        for name, value in manifest.items()
-        if name not in ("run", "started", "finished", "previous")
-    }
-
-
 def files_in(folder: Path, *below: str) -> dict[str, tuple[int, int]]:
     """Inode and modification time of every file, by path within the folder: equal ones were not
     written again.

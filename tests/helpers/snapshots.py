@@ -46,11 +46,6 @@ BYTES = 100  # of each unit
 Entry = dict[str, Any]
 Store = Path | str
 Change = Callable[[list[Entry]], list[Entry]]
-UNIT_COLUMNS = (
-    "unit", "file", "start", "stop", "rows", "read", "rejected", "blank", "forgotten", "tokens", "truncated",
-    "lost", "documents", "pieces_sum", "documents_sum", "path", "rejects", "checksum", "form", "bytes", "sha256",
-    "rejects_sha256",
-)  # fmt: skip
 DIGESTS = ("sha256", "rejects_sha256")
 SUMS = ("pieces_sum", "documents_sum")
 

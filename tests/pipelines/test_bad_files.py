@@ -3,26 +3,19 @@ they can be.
 """
 
 import errno
-import gzip
 import html
 import json
 import os
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from helpers.commands import Run
-from helpers.corpora import sentences, write_parquet
-from helpers.jobs import embed_job
+from helpers.corpora import sentences, write_lines, write_parquet
 from helpers.snapshots import units_of
+from helpers.variants import variants
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.steps.plan.checked import check_plan
-from sentence_beam.transforms.steps.plan.planned import make_planned_rows, make_row
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.carried_check import STATES
 
 OPTIONS = ("--id-column", "id", "--unit-tokens", 60)
 
@@ -58,9 +51,8 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     (inputs / "new.parquet").write_bytes(b"PAR1")
     write(inputs / "c.parquet", 3)
     embed(glob, *OPTIONS).failed(1, "is not a readable Parquet file")
-    embed(glob, *OPTIONS, "--max-bad-files", 1).failed(
-        1, "2 of 4 files cannot be read, more than --max-bad-files 1 allows: "
-    )
+    said = "2 of 4 files cannot be read, more than --max-bad-files 1 allows: "
+    embed(glob, *OPTIONS, "--max-bad-files", 1).failed(1, said)
     outcome = embed(glob, *OPTIONS, "--max-bad-files", 2).ok()
     assert ids(store) == {"0", "1", "3"}
     assert "2 taken" in outcome.out
@@ -76,17 +68,18 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     embed(glob, *OPTIONS, "--max-bad-files", "0.5").ok()  # still bad, still there
     assert ids(store) == {"0", "1", "3"}
     embed(glob, *OPTIONS).failed(1, "is not a readable Parquet file")
-    embed(glob, *OPTIONS, "--max-bad-files", 2, "--no-keep-text").failed(
-        1, "b.parquet", "--max-bad-files cannot keep its rows, because keep_text would change"
-    )
+    said = "--max-bad-files cannot keep its rows, because keep_text would change"
+    embed(glob, *OPTIONS, "--max-bad-files", 2, "--no-keep-text").failed(1, "b.parquet", said)
     write(inputs / "b.parquet", 5)
     write(inputs / "new.parquet", 6)
+    outcome = embed(inputs / "new.parquet", *OPTIONS, "--append").ok()
+    assert ids(store) == {"0", "1", "3", "6"}
     outcome = embed(glob, *OPTIONS).ok()
     assert ids(store) == {"0", "3", "5", "6"}
     assert "bad file" not in outcome.out
 
 
-@pytest.mark.parametrize(("before", "after"), [("content", "file"), ("file", "content")])
+@variants(("before", "after"), [("content", "file"), ("file", "content")], kept=(0,))
 def test_a_bad_file_does_not_lose_its_rows_to_another_partition(
     embed: Run, glob: Path, inputs: Path, store: Path, before: str, after: str
 ) -> None:
@@ -100,16 +93,6 @@ def test_a_bad_file_does_not_lose_its_rows_to_another_partition(
     assert ids(store) == {"0", "2", "5"}
 
 
-def test_one_that_was_left_out_can_be_appended_once_it_is_mended(
-    embed: Run, glob: Path, inputs: Path, store: Path
-) -> None:
-    (inputs / "c.parquet").write_bytes(b"PAR1")
-    embed(glob, *OPTIONS, "--max-bad-files", 1).ok()
-    write(inputs / "c.parquet", 2)
-    embed(inputs / "c.parquet", *OPTIONS, "--append").ok()
-    assert ids(store) == {"0", "1", "2"}
-
-
 def test_a_link_to_nothing_is_one_bad_file(
     embed: Run, glob: Path, inputs: Path, store: Path, tmp_path: Path
 ) -> None:
@@ -120,11 +103,8 @@ def test_a_link_to_nothing_is_one_bad_file(
     (inputs / "new.parquet").symlink_to(tmp_path / "nothing")
     embed(glob, *OPTIONS).failed(1, "b.parquet is a link to a file that is not there")
     for named in (glob, inputs):
-        outcome = embed(named, *OPTIONS, "--max-bad-files", 2).ok()
-        assert (
-            outcome.out.count("is a link to a file that is not there; mend the link or remove it")
-            == 2
-        )
+        out = embed(named, *OPTIONS, "--max-bad-files", 2).ok().out
+        assert out.count("is a link to a file that is not there; mend the link or remove it") == 2
         assert ids(store) == {"0", "1", "2"}
     (inputs / "z").symlink_to(tmp_path / "nothing")
     # it may have been a folder
@@ -146,78 +126,26 @@ def test_a_file_on_a_damaged_part_of_the_disk_is_bad(
     assert ids(store) == {"0", "2"}
 
 
-@pytest.mark.slow
-def test_a_link_that_was_to_a_folder_is_no_bad_file(
-    embed: Run, glob: Path, inputs: Path, store: Path
-) -> None:
-    write(inputs.parent / "parts" / "0.parquet", 7)
-    (inputs / "d.parquet").symlink_to(inputs.parent / "parts")
-    embed(inputs, *OPTIONS).ok()
-    assert ids(store) == {"0", "1", "2", "7"}
-    (inputs.parent / "parts").rename(inputs.parent / "gone")
-    embed(inputs, *OPTIONS, "--max-bad-files", 3).failed(1, "d.parquet is a link")
-
-
-@pytest.mark.parametrize(
-    ("limit", "bad", "files", "passes"),
-    [
-        (0, 0, 5, True), (0, 1, 5, False), (1, 1, 1, True), (1, 2, 5, False), (7, 5, 5, True),
-        (0.5, 1, 1, False), (0.5, 1, 2, True), (0.29, 29, 100, True), (0.29, 30, 100, False), (0.999, 5, 5, False),
-    ],
-)  # fmt: skip
-def test_a_limit_is_a_number_or_below_one_a_part_of_all(
-    tmp_path: Path, model: Path, limit: float, bad: int, files: int, passes: bool
-) -> None:
-    found = make_planned_rows(
-        [
-            make_row(InputFile(f"/in/{n:03}", f"{n:03}", "text", "", 0, "", ""))
-            | {"carried": False, "spans": [], "bad": f"{n} is bad" if n < bad else None}
-            for n in range(files)
-        ]
-    )
-    said = f"^{bad} of {files} files cannot be read, .*: 0 is"
-    outcome = nullcontext() if passes else pytest.raises(SentenceBeamError, match=said)
-    job = embed_job(tmp_path, model, "in/*", max_bad_files=limit)
-    with outcome:
-        check_plan(found, STATES.empty_table(), job)
-
-
 def test_a_file_that_breaks_off_in_the_middle_is_found_before_anything_is_embedded(
     embed: Run, run: Run, inputs: Path, store: Path
 ) -> None:
-    lines = {
-        name: "".join(f"{text}\n" for text in sentences(200, n * 200))
-        for n, name in enumerate("ab")
-    }
-    for name, text in lines.items():
-        (inputs / f"{name}.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    glob, cut = inputs / "*.txt.gz", inputs / "b.txt.gz"
+    first = write_lines(inputs / "a.txt.gz", sentences(200))
+    cut = write_lines(inputs / "b.txt.gz", sentences(200, 200))
+    glob = inputs / "*.txt.gz"
     embed(glob, "--unit-tokens", 60).ok()
     whole = cut.read_bytes()
     before = units_of(store)
     cut.write_bytes(whole[: len(whole) // 2])
-    (inputs / "c.txt.gz").write_bytes(gzip.compress(lines["a"].encode(), mtime=0)[:-9])
+    (inputs / "c.txt.gz").write_bytes(first.read_bytes()[:-9])
     embed(glob, "--unit-tokens", 60).failed(1, "b.txt.gz")
     outcome = embed(glob, "--unit-tokens", 60, "--max-bad-files", 2).ok()
     assert f"bad file    {cut}" in outcome.out
-    assert [unit["path"] for unit in units_of(store)] == [unit["path"] for unit in before]
+    assert units_of(store) == before
     assert len(open_store(str(store))) == 400
     planned = run("plan", "--input", glob, "--store", store, "--max-bad-files", 2).ok().out
     assert f"bad file    {cut}" in planned
     assert ", 1 unchanged" in planned
     run("verify", "--store", store).ok()
-
-
-@pytest.mark.slow
-def test_pages_of_parquet_are_read_too(embed: Run, glob: Path, inputs: Path, store: Path) -> None:
-    embed(glob, *OPTIONS).ok()
-    write(inputs / "b.parquet", 7)
-    data = bytearray((inputs / "b.parquet").read_bytes())
-    data[4:40] = bytes(36)  # the first page; the footer is as it was
-    (inputs / "b.parquet").write_bytes(data)
-    embed(glob, *OPTIONS).failed(1, "b.parquet")
-    embed(glob, *OPTIONS, "--max-bad-files", 1).ok()
-    assert ids(store) == {"0", "1", "2"}
 
 
 def test_small_files_that_share_units_with_a_bad_one_stay_as_they_were(
@@ -234,9 +162,10 @@ def test_small_files_that_share_units_with_a_bad_one_stay_as_they_were(
     embed(glob, "--id-column", "id").failed(1, "07.parquet is not a readable")
     outcome = embed(glob, "--id-column", "id", "--max-bad-files", 1).ok()
     assert ids(store) == {str(number) for number in range(20)}
+    shares = f"it shares units with {inputs}/07.parquet, which cannot be read"
     for said in (
         "07.parquet is not a readable Parquet file",
-        f"08.parquet has changed and stays as it was: it shares units with {inputs}/07.parquet, which cannot be read",
+        f"08.parquet has changed and stays as it was: {shares}",
         "09.parquet is gone and stays in the store: it shares units with",
         "90.parquet is new and left out: it shares units with",
     ):
@@ -251,20 +180,6 @@ def test_small_files_that_share_units_with_a_bad_one_stay_as_they_were(
     assert "bad file" not in outcome.out
 
 
-@pytest.mark.slow
-def test_a_new_small_file_that_is_bad_is_left_out_of_its_group(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    glob = inputs / "*.parquet"
-    for number in range(20):
-        write(inputs / f"{number:02d}.parquet", number)
-    (inputs / "07.parquet").write_bytes(b"PAR1 cut short")
-    embed(glob, "--id-column", "id", "--max-bad-files", 1).ok()
-    write(inputs / "08.parquet", 80)
-    embed(glob, "--id-column", "id", "--max-bad-files", 1).ok()
-    assert ids(store) == {str(number) for number in (*range(20), 80)} - {"7", "8"}
-
-
 def test_by_content_a_bad_file_that_is_new_is_left_out_and_one_with_rows_is_not(
     embed: Run, glob: Path, inputs: Path, store: Path
 ) -> None:
@@ -277,9 +192,7 @@ def test_by_content_a_bad_file_that_is_new_is_left_out_and_one_with_rows_is_not(
     embed(glob, *options).ok()
     assert ids(store) == {"0", "1", "2", "4"}
     (inputs / "new.parquet").write_bytes(b"PAR1")
+    said = "--max-bad-files cannot leave it out, since with --partition content the rows that it had are mixed"
     for others in ((), ("--id-column", ""), ("--unit-tokens", 30), ("--reembed",)):
-        embed(glob, *options, *others).failed(
-            1,
-            "--max-bad-files cannot leave it out, since with --partition content the rows that it had are mixed",
-        )
+        embed(glob, *options, *others).failed(1, said)
     assert ids(store) == {"0", "1", "2", "4"}

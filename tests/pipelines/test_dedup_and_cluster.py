@@ -12,6 +12,8 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 
+from sentence_beam.pipelines.cli import main
+
 pytest.importorskip("faiss")
 
 
@@ -24,20 +26,15 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     texts = sentences(36)
     write_parquet(folder / "a.parquet", [*texts, *texts[:4]], key=[f"k{n:02d}" for n in range(40)])
     write_parquet(folder / "b.parquet", [""])
-    from sentence_beam.pipelines.embed import main
-
-    for name, store, more in (
-        ("a", "store", ["--id-column", "key"]),
-        ("b", "empty", ["--max-rejects", "1"]),
-    ):
-        files = ["--input", str(folder / f"{name}.parquet"), "--store", str(folder / store)]
-        assert main([*files, "--model", str(model), "--quiet", *more]) == 0
+    for name, how in (("a", "--id-column key"), ("b", "--max-rejects 1")):
+        where = f"--input {folder}/{name}.parquet --store {folder}/{name} --model {model}"
+        assert main(["embed", *where.split(), *how.split()]) == 0
     return folder
 
 
 def test_copies_are_found_and_the_smallest_id_is_kept(run: Run, made: Path, tmp_path: Path) -> None:
     out = tmp_path / "d.csv"
-    said = run("dedup", "--store", made / "store", "--min-score", 0.999, "--output", out).ok().out
+    said = run("dedup", "--store", made / "a", "--min-score", 0.999, "--output", out).ok().out
     assert "40, 36 to keep" in said
     assert "4 in 4 groups" in said
     assert said.splitlines()[0].split() == ["component", "keep", "score", "id", "text"]
@@ -54,7 +51,7 @@ def test_clusters_are_named_by_the_texts_nearest_to_their_centres(
     run: Run, made: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "c.parquet"
-    said = run("cluster", "--store", made / "store", "--clusters", 3, "--output", out).ok().out
+    said = run("cluster", "--store", made / "a", "--clusters", 3, "--output", out).ok().out
     clusters = pq.read_table(tmp_path / "c-clusters.parquet").to_pylist()
     assert [cluster["label"] for cluster in clusters] == [0, 1, 2]
     assert clusters[0]["names"][0] in sentences(36)
@@ -67,24 +64,14 @@ def test_clusters_are_named_by_the_texts_nearest_to_their_centres(
 
 
 def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path) -> None:
-    store, out = made / "store", tmp_path / "x.parquet"
-    run("cluster", "--store", store, "--clusters", 41, "--output", out).failed(
-        2, "--clusters 41", "there are 40 rows"
-    )
-    run("cluster", "--store", store, "--output", out).failed(2, "--clusters --min-score")
-    run("cluster", "--store", made / "empty", "--min-score", 0.5, "--output", out).failed(
-        2, "holds no rows"
-    )
-    run("dedup", "--store", made / "empty", "--min-score", 0.5, "--output", out).failed(
-        2, "holds no rows"
-    )
-    run("dedup", "--store", store, "--min-score", 1.1, "--output", out).failed(
-        2, "--min-score", "not a cosine"
-    )
-    run("dedup", "--store", store, "--min-score", 0.9, "--output", tmp_path / "x.txt").failed(
-        2, "must end in"
-    )
-    run("dedup", "--store", made / "no", "--min-score", 0.9, "--output", out).failed(
-        2, "holds no store"
-    )
+    out = tmp_path / "x.parquet"
+    cluster, dedup = ((name, "--output", out, "--store") for name in ("cluster", "dedup"))
+    run(*cluster, made / "a", "--clusters", 41).failed(2, "--clusters 41", "there are 40 rows")
+    run(*cluster, made / "a").failed(2, "--clusters --min-score")
+    run(*cluster, made / "b", "--min-score", 0.5).failed(2, "holds no rows")
+    run(*dedup, made / "b", "--min-score", 0.5).failed(2, "holds no rows")
+    run(*dedup, made / "a", "--min-score", 1.1).failed(2, "--min-score", "not a cosine")
+    run(*dedup, made / "no", "--min-score", 0.9).failed(2, "holds no store")
+    text = ("dedup", "--output", tmp_path / "x.txt", "--store", made / "a", "--min-score", 0.9)
+    run(*text).failed(2, "must end in")
     assert not out.exists()

@@ -12,6 +12,8 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
 from helpers.variants import variants
 
+from sentence_beam.pipelines.cli import main
+
 pytest.importorskip("faiss")
 
 
@@ -25,29 +27,11 @@ QUERIES = [part for text in TEXTS[::10] for part in ("--query", text)]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A store of 300 rows with an index of lists; beside it its input. Tests work on copies."""
-    from sentence_beam.pipelines.cli import main
-
     folder = tmp_path_factory.mktemp("made")
     write_parquet(folder / "in" / "a.parquet", TEXTS, key=[f"k{n}" for n in range(300)])
-    options = [
-        "--id-column",
-        "key",
-        "--index",
-        "IVF4,SQ8",
-        "--unit-tokens",
-        "700",
-        "--dtype",
-        "float32",
-    ]
-    options += [
-        "--model",
-        str(model),
-        "--input",
-        str(folder / "in" / "*"),
-        "--store",
-        str(folder / "store"),
-    ]
-    assert main(["embed", *options]) == 0
+    where = f"--input {folder}/in/* --store {folder}/store --model {model}"
+    how = "--id-column key --index IVF4,SQ8 --unit-tokens 700 --dtype float32"
+    assert main(["embed", *where.split(), *how.split()]) == 0
     return folder
 
 
@@ -62,9 +46,8 @@ def path_of(store: Path, kind: str) -> Path:
     index = (manifest_of(store) or {})["index"]
     if kind in index:
         return store / index[kind]["path"]
-    segment = next(
-        s for s in index["segments"] if (s["kind"] == "held-out") == ("held-out" in kind)
-    )
+    held_out = "held-out" in kind
+    segment = next(s for s in index["segments"] if (s["kind"] == "held-out") == held_out)
     return store / segment["locator" if "locator" in kind else "path"]
 
 
@@ -94,25 +77,20 @@ def test_search_answers_rightly_or_names_the_file(
     whole = path.read_bytes()
     for at in PLACES:
         flip(path, at)
-        if kind == "queries":  # which no search reads
-            assert hits(store) == right
-        elif at == 0 and "locator" in kind:  # the letters that a Parquet file begins with
+        # no search reads the queries, nor the letters that a Parquet file begins with
+        if kind == "queries" or (at == 0 and "locator" in kind):
             assert hits(store) == right
         else:
-            line = run("search", "--store", store, *QUERIES, "-k", 300).failed(
-                1, f"{path} was changed after"
-            )
-            assert line.endswith(
-                f"; `sentence-beam index --store {store}` builds it again, search --exact does without"
-                " it"
-            )
+            search = run("search", "--store", store, *QUERIES, "-k", 300)
+            line = search.failed(1, f"{path} was changed after")
+            builds = f"; `sentence-beam index --store {store}` builds it again"
+            assert line.endswith(f"{builds}, search --exact does without it")
             assert len(hits(store, "--exact")) == len(right)
         path.write_bytes(whole)
     path.unlink()
     if kind != "queries":
-        run("search", "--store", store, "--query", TEXTS[3]).failed(
-            1, f"{path} is missing; `sentence-beam index --store {store}`"
-        )
+        said = f"{path} is missing; `sentence-beam index --store {store}`"
+        run("search", "--store", store, "--query", TEXTS[3]).failed(1, said)
 
 
 @variants(("command", "kind"), zip(["embed", "index"] * 3, KINDS, strict=True), kept=(0, 3))
@@ -149,11 +127,13 @@ def test_index_over_a_damaged_shard_names_it_and_embed_mends_it(
     whole = shard.read_bytes()
     flip(shard, 0.999)
     before = (store / "manifest.json").read_bytes()
-    mend = "was changed after it was written (sha256 differs); remove it and run embed, which makes it again"
-    run("index", "--store", store, "--index", "SQ8").failed(1, f"{shard} {mend}")
-    assert (store / "manifest.json").read_bytes() == before
+    mend = "(sha256 differs); remove it and run embed, which makes it again"
+    index = ("index", "--store", store, "--index", "SQ8")
+    run(*index).failed(1, f"{shard} was changed after it was written {mend}")
     shard.unlink()
+    run(*index).failed(1, shard)
+    assert (store / "manifest.json").read_bytes() == before
     run("embed", "--store", store, "--input", made / "in" / "*").ok()
     assert shard.read_bytes() == whole
-    run("index", "--store", store, "--index", "SQ8").ok()
+    run(*index).ok()
     run("verify", "--store", store).ok()

@@ -2,6 +2,7 @@
 remembers it.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,59 +31,45 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.usefixtures("no_model")
-def test_an_index_asked_for_that_has_too_few_rows_is_refused_before_anything_is_embedded(
-    embed: Run, plan: Run, inputs: Path, store: Path
-) -> None:
-    write_parquet(inputs / "a.parquet", sentences(50))
-    embed(inputs / "*", "--index", "IVF64,Flat").failed(
-        2, "--index IVF64,Flat", "64 rows", "there are 50", "auto"
-    )
-    for options, names in {
-        ("IVF64,Flat",): ("64 rows", "there are 50"),
-        ("IVF4,PQ4",): ("256 rows", "there are 50"),
-        ("IVF30,Flat", "--limit", 20): ("30 rows", "there are 20"),
-        ("IVF4,PQ7x4",): ("7 equal parts",),
-    }.items():
-        plan(inputs / "*", "--index", *options).failed(2, f"--index {options[0]}", *names)
-    assert manifest_of(store) is None
-    assert files_in(store, "embeddings") == {}
-
-
-@pytest.mark.usefixtures("no_model")
-@pytest.mark.parametrize("partition", ["content"])
-def test_by_content_rows_of_text_are_counted_first(embed: Run, inputs: Path) -> None:
-    write_lines(inputs / "a.txt", sentences(50))
-    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "there are 50")
-
-
-@pytest.mark.usefixtures("no_model")
-def test_rows_of_files_without_a_footer_are_counted_as_far_as_the_index_needs(
-    embed: Run, plan: Run, inputs: Path, store: Path
-) -> None:
-    write_lines(inputs / "a.txt.gz", sentences(50))
-    embed(inputs / "*", "--index", "IVF64,Flat").failed(
-        2, "--index IVF64,Flat", "64 rows", "there are 50", "auto"
-    )
-    embed(inputs / "*", "--index", "IVF30,Flat", "--limit", 20).failed(2, "30 rows", "there are 20")
-    embed(inputs / "*", "--index", "IVF4,PQ7x4").failed(2, "7 equal parts")
-    plan(inputs / "*", "--index", "IVF64,Flat").failed(2, "there are 50")
-    assert manifest_of(store) is None
-    assert files_in(store, "embeddings") == {}
-
-
-@pytest.mark.usefixtures("no_model")
-def test_rows_of_groups_of_small_files_are_counted_too(embed: Run, inputs: Path) -> None:
+def write_small(folder: Path) -> None:
+    """Seventeen files of two rows, which share units."""
     for number in range(17):
-        write_lines(inputs / f"{number:02d}.txt", sentences(2, 2 * number))
-    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "there are 34")
+        write_lines(folder / f"{number:02d}.txt", sentences(2, 2 * number))
+
+
+KINDS: dict[str, tuple[Callable[[Path], object], int]] = {
+    "counted": (lambda folder: write_parquet(folder / "a.parquet", sentences(50)), 50),
+    "without a footer": (lambda folder: write_lines(folder / "a.txt.gz", sentences(50)), 50),
+    "content": (lambda folder: write_lines(folder / "a.txt", sentences(50)), 50),
+    "group": (write_small, 34),
+}
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_asked_for_that_has_too_few_rows_is_refused_before_anything_is_embedded(
+    embed: Run, plan: Run, inputs: Path, store: Path, kind: str
+) -> None:
+    write, rows = KINDS[kind]
+    write(inputs)
+    flags = ("--partition", "content") if kind == "content" else ()
+    few = (2, "--index IVF64,Flat", "64 rows", f"there are {rows}", "auto")
+    embed(inputs / "*", "--index", "IVF64,Flat", *flags).failed(*few)
+    if kind in ("counted", "without a footer"):
+        plan(inputs / "*", "--index", "IVF64,Flat").failed(*few)
+        for options, names in {
+            ("IVF4,PQ4",): ("256 rows", "there are 50"),
+            ("IVF30,Flat", "--limit", 20): ("30 rows", "there are 20"),
+            ("IVF4,PQ7x4",): ("7 equal parts",),
+        }.items():
+            embed(inputs / "*", "--index", *options).failed(2, f"--index {options[0]}", *names)
+    assert manifest_of(store) is None
+    assert files_in(store, "embeddings") == {}
 
 
 def test_an_index_with_rows_enough_counts_no_further(
     embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_lines(inputs / "a.txt", sentences(40))
-    write_lines(inputs / "b.txt", sentences(40, 40))
     counted: list[int] = []
 
     def count(span: Span, most: int) -> int:
@@ -90,26 +77,21 @@ def test_an_index_with_rows_enough_counts_no_further(
         return counted[-1]
 
     monkeypatch.setattr("sentence_beam.transforms.steps.plan.row_checks.count_up_to", count)
+    for name, start, rows in (("a", 0, 40), ("b", 40, 40)):
+        write_lines(inputs / f"{name}.txt", sentences(rows, start))
     embed(inputs / "*", "--index", "IVF32,Flat").ok()
-    assert counted == [32]
     assert manifest_of(store)["index"]["factory"] == "IVF32,Flat"
     write_lines(inputs / "c.txt", sentences(5, 80))
     embed(inputs / "*", "--index", "IVF32,Flat").ok()  # 80 rows are carried
     assert counted == [32]
 
 
-def test_as_many_rows_as_lists_are_enough(embed: Run, run: Run, inputs: Path, store: Path) -> None:
-    write_parquet(inputs / "a.parquet", sentences(64))
-    embed(inputs / "*", "--index", "IVF64,Flat").ok()
-    assert manifest_of(store)["index"]["factory"] == "IVF64,Flat"
-    run("verify", "--store", store).ok()
-
-
 def test_a_remembered_index_becomes_what_auto_gives_and_the_run_says_so(
     embed: Run, plan: Run, run: Run, inputs: Path, store: Path
 ) -> None:
-    path = write_parquet(inputs / "a.parquet", sentences(100))
+    path = write_parquet(inputs / "a.parquet", sentences(64))  # as many rows as lists
     embed(inputs / "*", "--index", "IVF64,Flat").ok()
+    assert manifest_of(store)["index"]["factory"] == "IVF64,Flat"
     write_parquet(path, sentences(55))
     assert "auto: IVF64,Flat" in plan(inputs / "*").ok().out
     out = embed(inputs / "*").ok().out
@@ -118,26 +100,10 @@ def test_a_remembered_index_becomes_what_auto_gives_and_the_run_says_so(
     index = check_ledger(store, 55)["index"]
     assert (index["factory"], index["request"]["index"], index["rows"]) == ("Flat", "auto", 55)
     run("verify", "--store", store).ok()
-    out = embed(inputs / "*").ok().out
-    assert "trained" not in out
+    assert "trained" not in embed(inputs / "*").ok().out
     assert manifest_of(store)["index"] == index
     write_parquet(path, sentences(40))
     embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "there are 40")
-
-
-def test_budgets_that_no_index_can_keep_leave_the_store_as_it_was(
-    embed: Run, run: Run, inputs: Path, store: Path
-) -> None:
-    write_parquet(inputs / "a.parquet", sentences(50))
-    embed(inputs / "*").ok()
-    before = (store / "manifest.json").read_bytes()
-    for options, message in {
-        ("--max-bytes-per-row", 5): "--max-bytes-per-row 5: the smallest index",
-        ("--target-recall", 1.5): "--target-recall: 1.5 is not a number from 0 to 1",
-        ("--max-latency-ms", 0): "--max-latency-ms: 0 is not a number of milliseconds above",
-    }.items():
-        run("index", "--store", store, *options).failed(2, message)
-    assert (store / "manifest.json").read_bytes() == before
 
 
 def test_budgets_choose_a_kind_that_the_summary_plan_and_manifest_tell(
@@ -145,8 +111,12 @@ def test_budgets_choose_a_kind_that_the_summary_plan_and_manifest_tell(
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(100))
     embed(inputs / "*").ok()
-    budgets = ("--max-bytes-per-row", 40, "--target-recall", 0.5)
-    out = run("index", "--store", store, *budgets).ok().out
+    asked, before = ("index", "--store", store, "--max-bytes-per-row"), manifest_of(store)
+    run(*asked, 5).failed(2, "--max-bytes-per-row 5: the smallest index")
+    run(*asked, 40, "--target-recall", 1.5).failed(2, "1.5 is not a number from 0 to 1")
+    run(*asked, 40, "--max-latency-ms", 0).failed(2, "0 is not a number of milliseconds above")
+    assert manifest_of(store) == before
+    out = run(*asked, 40, "--target-recall", 0.5).ok().out
     assert "chosen      " in out
     assert "trained" not in out  # for the first time
     index = check_ledger(store, 100, carried=100)["index"]
@@ -157,5 +127,5 @@ def test_budgets_choose_a_kind_that_the_summary_plan_and_manifest_tell(
     assert "of memory to serve" in out
     assert "chosen" not in embed(inputs / "*").ok().out
     assert check_ledger(store, 100, carried=100)["index"] == index
-    out = run("index", "--store", store, "--max-bytes-per-row", 40, "--target-recall", 0.6).ok().out
+    out = run(*asked, 40, "--target-recall", 0.6).ok().out
     assert "trained     again: another index was asked for" in out

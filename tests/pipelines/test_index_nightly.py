@@ -25,29 +25,17 @@ def corpus(inputs: Path) -> Callable[..., Path]:
     """
 
     def write(edits: dict[int, str] | None = None, without: tuple[int, ...] = ()) -> Path:
-        texts = {n: text for n, text in enumerate(sentences(300)) if n not in without} | (
-            edits or {}
-        )
+        texts = dict(enumerate(sentences(300))) | (edits or {})
         for file in range(3):
-            mine = {n: text for n, text in texts.items() if n // 100 == file}
-            write_parquet(
-                inputs / f"{file}.parquet", list(mine.values()), key=[f"k{n}" for n in mine]
-            )
+            mine = [n for n in texts if n // 100 == file and n not in without]
+            keys = [f"k{n}" for n in mine]
+            write_parquet(inputs / f"{file}.parquet", [texts[n] for n in mine], key=keys)
         return inputs / "*"
 
     return write
 
 
-OPTIONS = (
-    "--id-column",
-    "key",
-    "--keep-columns",
-    "text",
-    "--unit-tokens",
-    200,
-    "--dtype",
-    "float32",
-)
+OPTIONS = "--id-column key --keep-columns text --unit-tokens 200 --dtype float32".split()
 
 
 def found(run: Run, store: Path, query: str, *options: object) -> list[str]:
@@ -61,30 +49,27 @@ def found(run: Run, store: Path, query: str, *options: object) -> list[str]:
 def test_what_was_edited_or_deleted_is_found_no_more(
     run: Run, embed: Run, store: Path, corpus: Callable[..., Path], partition: str
 ) -> None:
-    texts = sentences(300)
+    text, every = sentences(18)[17], {f"k{n}" for n in range(300)}
     embed(corpus(), *OPTIONS, "--index", "IVF4,SQ8", "--partition", partition).ok()
     first = manifest_of(store)
-    assert set(found(run, store, texts[17], "-k", 999)) == {f"k{n}" for n in range(300)}
-    stood = files_in(store, "index")
+    assert set(found(run, store, text, "-k", 999)) == every
+    before = files_in(store, "index")
     out = embed(corpus({3: "a wholly other text"}, (17, 250)), *OPTIONS).ok().out
     line = next(line for line in out.splitlines() if line.startswith("followed"))
     assert "1 row added, 3 deleted" in line
     manifest = check_ledger(store, 298)
-    assert stood.items() <= files_in(store, "index").items()
-    rows = found(run, store, texts[17], "-k", 999)
+    assert before.items() <= files_in(store, "index").items()
+    rows = found(run, store, text, "-k", 999)
     assert sorted(rows) == sorted(ids_of(store))
-    assert "k17" not in rows
-    assert "k250" not in rows
+    assert not {"k17", "k250"} & set(rows)
     assert manifest["index"]["trained"] == first["index"]["trained"]
-    old = found(run, store, texts[17], "-k", 999, "--snapshot", first["run"])
-    assert set(old) == {f"k{n}" for n in range(300)}
+    assert set(found(run, store, text, "-k", 999, "--snapshot", first["run"])) == every
     run("verify", "--store", store, "--snapshot", first["run"]).ok()
     run("vacuum", "--store", store, "--keep", 1, "--older-than", "0s").ok()
-    assert set(files_in(store, "index")) == {
-        path for path, _ in IndexEntry.from_json(manifest["index"]).files
-    }
+    named = {path for path, _ in IndexEntry.from_json(manifest["index"]).files}
+    assert set(files_in(store, "index")) == named
     embed(corpus({4: "another"}, (17, 250)), *OPTIONS).ok()
-    assert sorted(found(run, store, texts[17], "-k", 999)) == sorted(ids_of(store))
+    assert sorted(found(run, store, text, "-k", 999)) == sorted(ids_of(store))
     check_ledger(store, 298)
 
 
@@ -104,24 +89,9 @@ def test_another_index_costs_no_encoding(
     assert check_ledger(store, 300)["index"]["factory"] == "IVF4,SQ8"
     out = embed(glob).ok().out
     assert not any(word in out for word in ("trained", "followed", "rewritten"))
-
-
-def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
-    run: Run, embed: Run, store: Path, corpus: Callable[..., Path]
-) -> None:
-    embed(corpus(), *OPTIONS, "--index", "SQ8").ok()
-    first = check_ledger(store, 300)["index"]
-    embed(corpus({3: "another text"}), "--index", "none").ok()
-    embed(corpus({3: "another text", 150: "and one more"}), "--index", "none").ok()
-    out = run("index", "--store", store, "--index", "SQ8").ok().out
-    assert "followed    2 rows added, 2 deleted" in out
-    second = check_ledger(store, 300)["index"]
-    assert second["segments"][0]["path"] == first["segments"][0]["path"]
-    out = run("index", "--store", store, "--index", "SQ8", "--retrain").ok().out
-    assert "trained     again: asked for" in out
-    trained = check_ledger(store, 300)["index"]
-    assert sorted(segment["kind"] for segment in trained["segments"]) == ["base", "held-out"]
-    assert set(found(run, store, "dog", "-k", 999)) == {f"k{n}" for n in range(300)}
+    for options in (("--index", "none"), ()):  # that none is wanted is remembered
+        embed(glob, *options).ok()
+        assert check_ledger(store, 300)["index"] is None
 
 
 STEPS = ("update_rows.read", "update_rows.match", "segments.build", "decisions.conclude")

@@ -63,70 +63,34 @@ def test_a_store_without_an_index_gets_none_by_a_metric_alone(
 
 def test_a_run_of_embed_writes_the_request_again(embed: Run, indexed: Path, inputs: Path) -> None:
     write_lines(inputs / "b.txt", sentences(5, 60))
-    for options in ([], ["--index", "auto"]):
-        embed(inputs / "*", *options).ok()
-        index = manifest_of(indexed)["index"]
-        assert (index["rows"], IndexRequest.from_json(index["request"])) == (65, REQUEST)
-
-
-def test_training_that_was_asked_for_is_not_remembered(run: Run, embed: Run, indexed: Path) -> None:
-    before = manifest_of(indexed)["index"]
-    flags = [text for name in BUDGETS for text in (f"--{name}".replace("_", "-"), BUDGETS[name])]
-    out = run("index", "--store", indexed, *flags, "--retrain").ok().out
-    assert "trained     again: asked for" in out
-    index = manifest_of(indexed)["index"]
-    assert index["trained"]["times"] == before["trained"]["times"] + 1
-    assert "trained" not in run("index", "--store", indexed, *flags).ok().out
-    assert manifest_of(indexed)["index"] == index
-
-
-def test_a_first_index_is_not_trained_again(
-    run: Run, embed: Run, inputs: Path, store: Path
-) -> None:
-    write_lines(inputs / "a.txt", sentences(3))
     embed(inputs / "*").ok()
-    assert "again" not in run("index", "--store", store, "--retrain").ok().out
-
-
-@pytest.mark.parametrize(
-    "flag", ["--target-recall=0.9", "--max-bytes-per-row=9", "--max-latency-ms=1", "--retrain"]
-)
-@pytest.mark.parametrize("command", ["embed", "plan"])
-def test_flags_of_index_are_unknown_to_embed(run: Run, command: str, flag: str) -> None:
-    run(command, "--input", "x.txt", "--store", "s", flag).failed(
-        2, f"unknown option {flag}; it is an option of `sentence-beam index`"
-    )
+    index = manifest_of(indexed)["index"]
+    assert (index["rows"], IndexRequest.from_json(index["request"])) == (65, REQUEST)
 
 
 @pytest.mark.parametrize("value", [0, -1, "many", 1.5])
-def test_the_bytes_of_a_range_are_a_positive_number(indexed: Path, value: Any) -> None:
+def test_the_bytes_of_a_range_are_a_positive_number(store: Path, value: Any) -> None:
     with pytest.raises(sb.OptionError, match="^range_bytes: .* is not a number of bytes above 0$"):
-        sb.index(str(indexed), range_bytes=value)
+        sb.index(str(store), range_bytes=value)
 
 
-def test_index_keeps_what_is_not_named(run: Run, indexed: Path) -> None:
-    asked: list[tuple[tuple[object, ...], IndexRequest]] = [
-        (("--index", "IVF4,SQ8", "--metric", "l2"), IndexRequest("IVF4,SQ8", "l2")),
-        (("--target-recall", 0.4), IndexRequest("IVF4,SQ8", "l2", 0.4)),
-        (("--retrain",), IndexRequest("IVF4,SQ8", "l2", 0.4)),
-        ((), IndexRequest("IVF4,SQ8", "l2", 0.4)),
-        (("--index", "Flat"), IndexRequest("Flat")),
+def test_index_keeps_what_is_not_named_but_that_it_was_to_be_trained(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
+    write_lines(inputs / "a.txt", sentences(60))
+    embed(inputs / "*").ok()
+    first = run("index", "--store", store, "--index", "IVF4,SQ8", "--metric", "l2", "--retrain")
+    assert "again" not in first.ok().out
+    kept = IndexRequest("IVF4,SQ8", "l2", 0.4)
+    asked: list[tuple[tuple[object, ...], IndexRequest, int]] = [
+        (("--target-recall", 0.4), kept, 2),
+        (("--retrain",), kept, 3),
+        ((), kept, 3),
+        (("--index", "Flat"), IndexRequest("Flat"), 4),
     ]
-    for flags, request in asked:
-        run("index", "--store", indexed, *flags).ok()
-        index = manifest_of(indexed)["index"]
+    for flags, request, times in asked:
+        out = run("index", "--store", store, *flags).ok().out
+        assert ("trained     again: asked for" in out) == (flags == ("--retrain",))
+        index = manifest_of(store)["index"]
         assert IndexRequest.from_json(index["request"]) == request
-
-
-def test_the_command_that_mends_an_index_builds_the_same_one(run: Run, indexed: Path) -> None:
-    run("index", "--store", indexed, "--index", "IVF4,SQ8", "--target-recall", 0.4).ok()
-    before = manifest_of(indexed)["index"]
-    path = indexed / before["segments"][0]["path"]
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-9])
-    told = run("search", "--store", indexed, "--query", sentences(1)[0]).failed(1, f"{path}")
-    assert "`sentence-beam index" in told
-    assert f"rewritten   {path.relative_to(indexed)}" in run("index", "--store", indexed).ok().out
-    assert path.read_bytes() == whole
-    after = manifest_of(indexed)["index"]
-    assert (after["factory"], after["request"]) == (before["factory"], before["request"])
+        assert index["trained"]["times"] == times

@@ -24,15 +24,13 @@ def test_a_store_is_shown_in_lines_and_whole_as_json(
     embed: Run, run: Run, inputs: Path, store: Path, model: Path
 ) -> None:
     texts = sentences(30)
-    write_parquet(
-        inputs / "a.parquet", [*texts, ""], key=[f"k{n}" for n in range(31)], year=list(range(31))
-    )
+    keys = [f"k{n}" for n in range(31)]
+    write_parquet(inputs / "a.parquet", [*texts, ""], key=keys, year=list(range(31)))
     how = ("--id-column", "key", "--keep-columns", "year", "--index", "Flat")
     embed(inputs / "*", *how, "--quiet").ok()
     manifest = manifest_of(store) or {}
-    told = {
-        line[:12].strip(): line[12:] for line in run("info", "--store", store).ok().out.splitlines()
-    }
+    shown = run("info", "--store", store).ok().out.splitlines()
+    told = {line[:12].strip(): line[12:] for line in shown}
     assert told["store"] == str(store)
     assert told["snapshot"].startswith(f"{manifest['run']} of ")
     assert told["model"] == str(model)
@@ -40,9 +38,8 @@ def test_a_store_is_shown_in_lines_and_whole_as_json(
     assert told["rows"] == "30, 1 of 31 read rejected"
     assert told["columns"].startswith("text (string), year (int64); id, ")
     assert "--id-column key --keep-columns year" in told["options"]
-    assert told["bytes"].startswith(
-        f"{sum(unit['bytes'] for unit in units_of(store)) / 1000:.1f} kB in 1 shard, "
-    )
+    size = sum(unit["bytes"] for unit in units_of(store)) / 1000
+    assert told["bytes"].startswith(f"{size:.1f} kB in 1 shard, ")
     assert told["input"] == f"{inputs}/*"
     assert told["index"].startswith("Flat, cosine, 2 segments; recall@10 1.0000 (")
     assert told["last run"].startswith(f"{manifest['run']}: embed committed, begun ")
@@ -66,19 +63,12 @@ def test_prefixes_name_snapshots_runs_and_spaces(
     current = manifest_of(store) or {}
     first, second = current["previous"], current["run"]
     for name, wanted in ((first[:-2], first), ("-1", first), ("latest", second), (second, second)):
-        assert (
-            json.loads(run("info", "--store", store, "--snapshot", name, "--json").ok().out)[
-                "snapshot"
-            ]
-            == wanted
-        )
-        assert f"in run {wanted}" in run("rejects", "--store", store, "--snapshot", name).ok().out
-    run("info", "--store", store, "--snapshot", "2").failed(
-        2, "2 begins the names of 2 snapshots", "say more"
-    )
-    run("rejects", "--store", store, "--snapshot", "2").failed(
-        2, "2 begins the names of 2 runs", first, second
-    )
+        named = ("--store", store, "--snapshot", name)
+        assert json.loads(run("info", *named, "--json").ok().out)["snapshot"] == wanted
+        assert f"in run {wanted}" in run("rejects", *named).ok().out
+    named = ("--store", store, "--snapshot", "2")
+    run("info", *named).failed(2, "2 begins the names of 2 snapshots", "say more")
+    run("rejects", *named).failed(2, "2 begins the names of 2 runs", first, second)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
-    edit_manifest,
     ids_of,
     manifest_of,
     rows_of,
@@ -30,15 +29,8 @@ def files(inputs: Path) -> Path:
     """Three files to take, two of them in folders, and others beside them."""
     for number, name in enumerate(["a.txt", "d/b.txt", "d/e/c.txt"]):
         write_lines(inputs / name, sentences(2, 2 * number))
-    for name in (
-        ".hidden.txt",
-        "d/.git/x.txt",
-        "d/.DS_Store",
-        "d/notes.csv",
-        "d/_SUCCESS",
-        "other/b.csv",
-        "d/e/x.CSV",
-    ):
+    hidden = (".hidden.txt", "d/.git/x.txt", "d/.DS_Store")
+    for name in (*hidden, "d/notes.csv", "d/_SUCCESS", "other/b.csv", "d/e/x.CSV"):
         write_lines(inputs / name, ["not this"])
     return inputs
 
@@ -59,21 +51,12 @@ def test_a_run_says_what_it_took_and_what_lay_beside(
     beside = "not taken: 2 .csv, 2 hidden, 1 hidden folder, 1 without an ending"
     assert (said(out, "beside"), said(planned, "beside")) == (beside, beside)
     check_ledger(store, 6)
-    assert sorted(i.partition("@")[0] for i in ids_of(store)) == sorted(
-        ["a.txt", "d/b.txt", "d/e/c.txt"] * 2
-    )
+    assert {i.partition("@")[0] for i in ids_of(store)} == {"a.txt", "d/b.txt", "d/e/c.txt"}
 
 
 def test_nothing_is_said_of_files_that_another_pattern_takes(embed: Run, files: Path) -> None:
-    out = embed(
-        [
-            files / "*.txt",
-            files / "*.txt",
-            files / "d" / "*.txt",
-            files / "d/.git/*.txt",
-            files / ".hidden.txt",
-        ]
-    )
+    patterns = ("*.txt", "*.txt", "d/*.txt", "d/.git/*.txt", ".hidden.txt")
+    out = embed([files / pattern for pattern in patterns])
     assert said(out.ok().out, "files") == "4 taken"
     assert said(out.out, "beside") == "not taken: 1 .csv, 1 hidden, 1 without an ending"
     assert said(embed(files / "a.txt", "--max-deletes", 1).ok().out, "beside") == ""
@@ -93,24 +76,9 @@ def test_hidden_files_are_taken_where_asked_for_and_the_store_remembers(
     assert "hidden" not in said(out, "beside")
     embed(pattern, "--no-hidden").ok()
     check_ledger(store, 6, embedded=0)
-
-
-def test_an_earlier_store_that_remembers_nothing_of_hidden_files_carries_its_units(
-    embed: Run, files: Path, store: Path
-) -> None:
-    embed(files / "**/*.txt").ok()
-    manifest = manifest_of(store)
-    del manifest["options"]["hidden"]
-    edit_manifest(store / "manifest.json", manifest)
-    embed(files / "**/*.txt").ok()
-    check_ledger(store, 6, carried=6)
-
-
-def test_a_hidden_file_that_is_named_is_taken(embed: Run, files: Path, store: Path) -> None:
-    embed(files / ".hidden.txt").ok()
-    check_ledger(store, 1)
-    embed(files / "d/.git/*.txt").ok()
-    check_ledger(store, 1)
+    for named in (".hidden.txt", "d/.git/*.txt"):
+        embed(files / named, "--max-deletes", 1).ok()
+        check_ledger(store, 1)
 
 
 def test_only_hidden_files_match(embed: Run, inputs: Path, store: Path) -> None:
@@ -119,20 +87,14 @@ def test_only_hidden_files_match(embed: Run, inputs: Path, store: Path) -> None:
     assert manifest_of(store) is None
 
 
-def test_alternatives(embed: Run, files: Path, store: Path) -> None:
-    embed(files / "{a,d/b}.txt").ok()
-    check_ledger(store, 4)
-    assert {i.partition("@")[0] for i in ids_of(store)} == {"a.txt", "d/b.txt"}
-
-
-@pytest.mark.parametrize("pattern", ["[b-a].txt", "a/**/[9-0]*", "{a,b}" * 14])
 def test_a_pattern_without_a_meaning_is_one_line(
-    embed: Run, plan: Run, run: Run, inputs: Path, store: Path, pattern: str
+    embed: Run, plan: Run, run: Run, inputs: Path, store: Path
 ) -> None:
     write_lines(inputs / "a.txt", ["one"])
-    embed(inputs / pattern).failed(2, inputs / pattern, "pattern")
-    plan(inputs / pattern).failed(2, inputs / pattern, "pattern")
-    run("pairs", "--input", inputs / pattern).failed(2, inputs / pattern, "pattern")
+    pattern = inputs / "a/**/[9-0]*"
+    embed(pattern).failed(2, pattern, "pattern")
+    plan(pattern).failed(2, pattern, "pattern")
+    run("pairs", "--input", pattern).failed(2, pattern, "pattern")
     assert not store.exists()
 
 
@@ -148,30 +110,11 @@ def test_a_kept_key_may_come_after_the_first_rows_and_in_some_files_never(
     assert (inputs / "a.jsonl").stat().st_size > 1 << 20
     write_jsonl(inputs / "b.jsonl", [{"text": "early", "lang": "en"}])
     write_bytes(inputs / "c.jsonl", b"")
+    write_parquet(inputs / "e.parquet", ["two"], lang=["fr"])
     embed(inputs / "*", "--keep-columns", "lang").ok()
     found = [row["lang"] for row in rows_of(store)]
-    assert sorted(filter(None, found)) == ["de", "en"]
+    assert sorted(filter(None, found)) == ["de", "en", "fr"]
     assert found.count(None) == 20
     write_jsonl(inputs / "d.jsonl", [{"text": "new"}])
     embed(inputs / "*").ok()
-    check_ledger(store, 23)
-
-
-def test_a_kept_key_that_no_first_rows_have_is_refused(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    first = write_jsonl(inputs / "a.jsonl", [{"text": "one", "n": 1}])
-    write_jsonl(inputs / "b.jsonl", [{"text": "two", "n": 2}])
-    embed(inputs / "*", "--keep-columns", "n,lang").failed(
-        2, first, "column lang", "--keep-columns", "text, n"
-    )
-    assert manifest_of(store) is None
-
-
-def test_a_column_of_parquet_stands_for_a_key_that_jsonl_lacks(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_jsonl(inputs / "a.jsonl", [{"text": "one"}])
-    write_parquet(inputs / "b.parquet", ["two"], lang=["en"])
-    embed(inputs / "*", "--keep-columns", "lang").ok()
-    assert sorted(str(row["lang"]) for row in rows_of(store)) == ["None", "en"]
+    check_ledger(store, 24)

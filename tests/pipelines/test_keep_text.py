@@ -13,7 +13,6 @@ from helpers.corpora import (
     manifest_of,
     sentences,
     vectors_of,
-    write_bytes,
     write_lines,
     write_parquet,
 )
@@ -38,11 +37,8 @@ def texts_in(store: Path) -> dict[str, str]:
 
 
 def columns_of(store: Path) -> list[str]:
-    return [
-        name
-        for name in open_store(str(store)).dataset().schema.names
-        if name not in ("id", "embedding", "norm")
-    ]
+    names = open_store(str(store)).dataset().schema.names
+    return [name for name in names if name not in ("id", "embedding", "norm")]
 
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
@@ -53,22 +49,12 @@ def forbid(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_new_store_keeps_the_text_whatever_its_column_is_called(
-    embed: Run, inputs: Path, store: Path
+    run: Run, embed: Run, inputs: Path, store: Path
 ) -> None:
-    write_parquet(
-        inputs / "a.parquet",
-        ["x"] * 12,
-        body=pa.array(TEXTS).dictionary_encode(),
-        key=list(map(str, range(12))),
-    )
+    body, keys = pa.array(TEXTS).dictionary_encode(), list(map(str, range(12)))
+    write_parquet(inputs / "a.parquet", ["x"] * 12, body=body, key=keys)
     embed(inputs / "*", "--text-column", "body", "--id-column", "key").ok()
     assert texts_in(store) == {str(number): text for number, text in enumerate(TEXTS)}
-
-
-def test_a_search_shows_it(run: Run, embed: Run, inputs: Path, store: Path) -> None:
-    rows = "\n".join(["body,key", *(f'"{text}",{number}' for number, text in enumerate(TEXTS))])
-    write_bytes(inputs / "a.csv", rows.encode())
-    embed(inputs / "*", "--text-column", "body", "--id-column", "key").ok()
     assert TEXTS[3] in run("search", "--store", store, "--query", TEXTS[3], "-k", 1).ok().out
     assert open_store(str(store)).search(TEXTS[5], k=1)[0]["text"] == TEXTS[5]
     assert open_store(str(store)).rows("7")["text"].to_pylist() == [TEXTS[7]]
@@ -109,24 +95,24 @@ def test_the_text_is_the_kept_column_of_another_name(
     run: Run, embed: Run, inputs: Path, store: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", [f"about {number}" for number in range(12)], body=TEXTS)
-    embed(inputs / "*", "--text-column", "body", "--keep-columns", "text").failed(
-        2, "--keep-columns text", "--no-keep-text"
-    )
-    made = ("--text-template", "{text}: {body}")
-    embed(inputs / "*", *made, "--keep-columns", "text").failed(
-        2, "--keep-columns text", "--no-keep-text"
-    )
+    for named in (("--text-column", "body"), ("--text-template", "{text}: {body}")):
+        refused = embed(inputs / "*", *named, "--keep-columns", "text")
+        refused.failed(2, "--keep-columns text", "--no-keep-text")
     embed(inputs / "*", "--text-column", "body", "--keep-columns", "body,text").ok()
     assert columns_of(store) == ["row_hash", "tokens", "truncated", "body", "text"]
     shown = run("search", "--store", store, "--query", TEXTS[0], "-k", 1).ok().out
     assert TEXTS[0] in shown.split("text", 1)[1]
+    assert "about" not in shown
 
 
-def test_other_vectors_of_the_same_rows_keep_it(
+def test_other_vectors_of_the_same_rows_keep_a_text_that_a_template_makes(
     run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_lines(inputs / "a.txt", TEXTS)
-    embed(inputs / "*", "--dtype", "float32").ok()
+    write_parquet(inputs / "a.parquet", TEXTS, n=list(range(12)))
+    template = ("--text-template", "{n}: {text}", "--keep-columns", "n")
+    embed(inputs / "*", "--dtype", "float32", *template).ok()
+    made = sorted(f"{number}: {text}" for number, text in enumerate(TEXTS))
+    assert sorted(texts_in(store).values()) == made
     folder = fit_on(store, "standardize", tmp_path / "fitted")
     forbid(monkeypatch)
     for command in (
@@ -135,17 +121,7 @@ def test_other_vectors_of_the_same_rows_keep_it(
         lambda: embed(inputs / "*", "--dim", 8),
     ):
         command().ok()
-        assert sorted(texts_in(store).values()) == sorted(TEXTS)
-
-
-def test_a_text_that_a_template_makes_is_kept_as_it_was_embedded(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_parquet(inputs / "a.parquet", TEXTS, n=list(range(12)))
-    embed(inputs / "*", "--text-template", "{n}: {text}", "--keep-columns", "n").ok()
-    assert sorted(texts_in(store).values()) == sorted(
-        f"{number}: {text}" for number, text in enumerate(TEXTS)
-    )
+        assert sorted(texts_in(store).values()) == made
 
 
 def test_from_python(model: Path, store: Path) -> None:

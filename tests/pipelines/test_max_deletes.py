@@ -6,7 +6,6 @@ import pytest
 from helpers.commands import Outcome, Run
 from helpers.corpora import (
     check_ledger,
-    edit_manifest,
     files_in,
     manifest_of,
     sentences,
@@ -46,40 +45,28 @@ def test_too_few_rows_are_refused_before_anything_is_embedded(
     for path in parts[1:]:
         path.unlink()
     write_parquet(parts[0], sentences(5, 100))
+    said = "15 of the 20 rows"
     with monkeypatch.context() as patch:
         patch.setattr(
             "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
             lambda job: pytest.fail("the model was loaded"),
         )
-        embed(inputs / "*").failed(
-            3, "15 of the 20 rows", store, "--max-deletes 0.5", "--max-deletes 1"
-        )
-        plan(inputs / "*").failed(3, "15 of the 20 rows")
+        embed(inputs / "*").failed(3, said, store, "--max-deletes 0.5", "--max-deletes 1")
+        embed(inputs / "*", "--reembed", "--pooler", "max").failed(3, said)
+        plan(inputs / "*").failed(3, said)
     assert (manifest_of(store), files_in(store, "embeddings")) == (before, shards)
-    assert "15 of the 20 rows" in run("history", "--store", store).ok().out
+    assert said in run("history", "--store", store).ok().out
     embed(inputs / "*", "--max-deletes", 1).ok()
     check_ledger(store, 5, embedded=5)
 
 
-def test_the_fraction_itself_is_let_through_and_the_given_one_is_remembered(
-    embed: Run, parts: list[Path], inputs: Path, store: Path
-) -> None:
-    embed(inputs / "*").ok()
-    for path in parts[2:]:
-        path.unlink()
-    embed(inputs / "*", "--max-deletes", 0.49).failed(3, "10 of the 20 rows")
-    embed(inputs / "*", "--max-deletes", 0.5).ok()
-    check_ledger(store, 10)
-    embed(inputs / "*", "--max-deletes", 0.2).ok()
-    parts[0].unlink()
-    embed(inputs / "*").failed(3, "5 of the 10 rows", "--max-deletes 0.2")
-
-
-def test_rows_of_text_files_are_counted_at_the_commit(
+def test_rows_of_text_files_are_counted_at_the_commit_and_a_given_fraction_is_remembered(
     embed: Run, inputs: Path, store: Path
 ) -> None:
-    path = write_lines(inputs / "a.txt", sentences(20))
-    embed(inputs / "*").ok()
+    path = write_lines(inputs / "a.txt", [""])
+    embed(inputs / "*", "--max-rejects", 1).ok()
+    write_lines(path, sentences(20))
+    embed(inputs / "*").ok()  # a store without rows takes any input
     before = manifest_of(store)
     write_lines(path, sentences(9))
     embed(inputs / "*", "--index", "Flat").failed(3, "11 of the 20 rows")
@@ -87,6 +74,9 @@ def test_rows_of_text_files_are_counted_at_the_commit(
     write_lines(path, sentences(10))
     embed(inputs / "*").ok()
     check_ledger(store, 10)
+    embed(inputs / "*", "--max-deletes", 0.2).ok()
+    write_lines(path, sentences(7))
+    embed(inputs / "*").failed(3, "3 of the 10 rows", "--max-deletes 0.2")
 
 
 def test_rejected_rows_do_not_stand_for_deleted_ones(embed: Run, inputs: Path, store: Path) -> None:
@@ -96,76 +86,13 @@ def test_rejected_rows_do_not_stand_for_deleted_ones(embed: Run, inputs: Path, s
     embed(inputs / "*", "--max-rejects", 1).failed(3, "15 of the 20 rows", "--max-deletes")
 
 
-def test_other_ids_are_no_deletions(
-    embed: Run, parts: list[Path], inputs: Path, store: Path
-) -> None:
-    embed(inputs / "*").ok()
-    for path in parts:
-        path.rename(path.with_stem(f"another-{path.stem}"))
-    embed(inputs / "*").ok()
-    check_ledger(store, 20, embedded=0)
-
-
 @pytest.mark.usefixtures("parts")
-def test_everything_embedded_again_is_held_to_it_and_a_trial_is_not(
-    embed: Run, run: Run, inputs: Path, store: Path, tmp_path: Path, model: Path
-) -> None:
-    embed(inputs / "*").ok()
-    embed(inputs / "a*", "--reembed", "--pooler", "max").failed(3, "15 of the 20 rows")
-    trial = ("embed", "--input", inputs / "*", "--store", tmp_path / "trial", "--model", model)
-    run(*trial, "--limit", 10).ok()
-    run(*trial, "--limit", 2).ok()
-    check_ledger(tmp_path / "trial", 2)
-
-
-def test_a_store_without_rows_takes_any_input(embed: Run, inputs: Path, store: Path) -> None:
-    write_lines(inputs / "a.txt", [""])
-    embed(inputs / "*", "--max-rejects", 1).ok()
-    check_ledger(store, 0, 1)
-    write_lines(inputs / "a.txt", sentences(1))
-    embed(inputs / "*").ok()
-    check_ledger(store, 1)
-
-
-@pytest.mark.usefixtures("parts")
-def test_a_store_that_remembers_no_fraction_has_the_default(
+def test_a_trial_may_have_fewer_rows_than_the_one_before(
     embed: Run, inputs: Path, store: Path
 ) -> None:
-    embed(inputs / "*").ok()
-    manifest = manifest_of(store)
-    del manifest["options"]["max_deletes"]
-    edit_manifest(store / "manifest.json", manifest)
-    embed(inputs / "*").ok()
-    embed(inputs / "a*").failed(3, "15 of the 20 rows")
-
-
-def test_a_fraction_above_the_default_is_for_one_run(
-    embed: Run, parts: list[Path], inputs: Path, store: Path
-) -> None:
-    embed(inputs / "*", "--max-deletes", 1).ok()
-    assert manifest_of(store)["options"]["max_deletes"] == 0.5
-    for path in parts[1:3]:
-        path.unlink()
-    embed(inputs / "*", "--max-deletes", 0.4).failed(3, "10 of the 20 rows")
-    embed(inputs / "*", "--max-deletes", 0.5).ok()
-    embed(inputs / "*", "--max-deletes", 0.2).ok()
-    embed(inputs / "*", "--max-deletes", 0.9).ok()
-    assert manifest_of(store)["options"]["max_deletes"] == 0.2
-    parts[0].unlink()
-    embed(inputs / "*").failed(3, "5 of the 10 rows", "--max-deletes 0.2")
-    embed(inputs / "*", "--max-deletes", 1).ok()
-
-
-def test_a_store_that_remembers_all_has_the_default(
-    embed: Run, parts: list[Path], inputs: Path, store: Path
-) -> None:
-    embed(inputs / "*").ok()
-    manifest = manifest_of(store)
-    manifest["options"]["max_deletes"] = 1.0
-    edit_manifest(store / "manifest.json", manifest)
-    for path in parts[1:]:
-        path.unlink()
-    embed(inputs / "*").failed(3, "15 of the 20 rows")
+    embed(inputs / "*", "--limit", 10).ok()
+    embed(inputs / "*", "--limit", 2).ok()
+    check_ledger(store, 2)
 
 
 def test_a_second_day_in_the_place_of_the_first_ends_the_run_and_can_be_appended(
@@ -177,33 +104,21 @@ def test_a_second_day_in_the_place_of_the_first_ends_the_run_and_can_be_appended
         return embed(path, "--id-column", "id", *options)
 
     day(1).ok()
-    before = manifest_of(store)
-    append = (
-        "say --append to keep them"
-        if partition == "file"
-        else "see whether all input is there, or name"
-    )
-    day(2).failed(
-        3,
-        f"6 of the 6 rows of {store}",
-        append,
-        "another --store",
-        f"`sentence-beam rollback -1 --store {store}`",
-    )
+    before, by_file = manifest_of(store), partition == "file"
+    append = "say --append to keep them" if by_file else "see whether all input is there, or name"
+    undo = f"`sentence-beam rollback -1 --store {store}`"
+    day(2).failed(3, f"6 of the 6 rows of {store}", append, "another --store", undo)
     assert manifest_of(store) == before
-    if partition == "file":
+    if by_file:
         day(2, "--append").ok()
         check_ledger(store, 12, carried=6)
 
 
-@pytest.mark.parametrize("has_ids", [False, True])
 def test_a_second_collection_whose_files_have_the_same_names_ends_the_run(
-    embed: Run, tmp_path: Path, store: Path, partition: str, has_ids: bool
+    embed: Run, tmp_path: Path, store: Path, partition: str
 ) -> None:
     def collection(name: str, texts: list[str]) -> Path:
-        (tmp_path / name).mkdir(exist_ok=True)
-        ids = {"id": [f"row {i}" for i in range(len(texts))]} if has_ids else {}
-        return write_parquet(tmp_path / name / "train.parquet", texts, **ids)
+        return write_parquet(tmp_path / name / "train.parquet", texts)
 
     texts = sentences(6)
     embed(collection("one", texts), "--partition", partition).ok()
@@ -240,17 +155,3 @@ def test_other_rows_of_a_program_do_not_take_the_place_of_all(model: Path, store
         sb.embed(second, store=store)
     sb.embed(second, store=store, append=True)
     check_ledger(store, 12)
-
-
-@pytest.mark.parametrize("partition", ["file"])  # with content, rows are found by their texts
-def test_a_file_that_is_edited_keeps_its_rows(embed: Run, inputs: Path, store: Path) -> None:
-    """Whose ids are other ones then: in text files they are places of bytes."""
-    first = write_lines(inputs / "a.txt", sentences(6))
-    write_lines(inputs / "b.txt", sentences(3, 10))
-    embed(inputs / "*").ok()
-    write_lines(first, ["another line", *sentences(6)[1:]])
-    embed(inputs / "*", "--max-deletes", 0).ok()
-    check_ledger(store, 9)
-    write_lines(first, ["another line", *sentences(4, 50), *sentences(6, 60)])
-    (inputs / "b.txt").unlink()
-    embed(inputs / "*").failed(3, "3 of the 9 rows", "--max-deletes 0 ")

@@ -37,23 +37,20 @@ def brute_force(model: Path, texts: list[str], **options: Any) -> np.ndarray:
     return np.sort((vectors @ vectors.T)[np.triu_indices(len(texts), 1)])[::-1]
 
 
-@pytest.mark.parametrize("options", [(), ("--no-normalize",), ("--pooler", "max"), ("--dim", 8)])
+@pytest.mark.parametrize("options", [("--no-normalize",), ("--pooler", "max", "--dim", 8)])
 def test_the_pairs_are_those_of_brute_force(
     pairs: Run, inputs: Path, model: Path, options: tuple[object, ...]
 ) -> None:
-    texts = sentences(60)
-    path = write_parquet(inputs / "a.parquet", texts, key=[f"k{n}" for n in range(60)])
+    texts = {f"k{n}": text for n, text in enumerate(sentences(60))}
+    path = write_parquet(inputs / "a.parquet", [*texts.values()], key=[*texts])
     rows = found(pairs, path, "--id-column", "key", "-k", 25, *options)
-    given = {"pooler": "max"} if "max" in options else {"truncate_dim": 8} if 8 in options else {}
-    np.testing.assert_allclose(
-        [row["score"] for row in rows], brute_force(model, texts, **given)[:25], atol=1e-5
-    )
+    given = {"pooler": "max", "truncate_dim": 8} if "max" in options else {}
+    expected = brute_force(model, [*texts.values()], **given)[:25]
+    np.testing.assert_allclose([row["score"] for row in rows], expected, atol=1e-5)
     assert [row["rank"] for row in rows] == list(range(1, 26))
     assert len({(row["id_1"], row["id_2"]) for row in rows}) == 25
     for row in rows:
-        assert (row["text_1"], row["text_2"]) == tuple(
-            texts[int(row[name][1:])] for name in ("id_1", "id_2")
-        )
+        assert (row["text_1"], row["text_2"]) == (texts[row["id_1"]], texts[row["id_2"]])
 
 
 def test_rows_of_one_text_are_pairs_of_cosine_1_and_encoded_once(
@@ -85,44 +82,41 @@ def test_several_files_and_formats_with_rejected_rows(pairs: Run, inputs: Path) 
     assert "9 rows with 9 texts, 2 rejected" in outcome.out
     table = pq.read_table(out)
     assert table.num_rows == 36
-    assert {i.partition("#")[0].partition("@")[0] for i in table.column("id_1").to_pylist()} == {
-        "a.parquet",
-        "b.txt.gz",
-        "c.jsonl",
-    }
+    names = {i.partition("#")[0].partition("@")[0] for i in table["id_1"].to_pylist()}
+    assert names == {"a.parquet", "b.txt.gz", "c.jsonl"}
 
 
-@pytest.mark.parametrize("lines", [[], ["one"]])
-def test_where_there_is_no_pair(pairs: Run, inputs: Path, lines: list[str]) -> None:
-    path = write_lines(inputs / "a.txt", lines)
-    assert "no pairs" in pairs("--input", path).ok().out
-    assert found(pairs, path) == []
+def test_where_there_is_no_pair(pairs: Run, inputs: Path) -> None:
+    for lines in ([], ["one"]):
+        path = write_lines(inputs / "a.txt", lines)
+        assert "no pairs" in pairs("--input", path).ok().out
+        assert found(pairs, path) == []
 
 
-def test_mistakes_are_one_line(pairs: Run, run: Run, inputs: Path) -> None:
+def test_mistakes_are_one_line(
+    pairs: Run, run: Run, inputs: Path, model: Path, store: Path
+) -> None:
     path = write_lines(inputs / "a.txt", ["one", "two"])
     pairs("--input", inputs / "*.parquet").failed(2, "no file matches")
-    pairs("--input", path, "--output", inputs / "x.xlsx").failed(2, "--output")
     pairs("--input", path, "-k", 0).failed(2, "-k")
     run("pairs", "--input", path, "--model", inputs / "none").failed(2, "none")
     parquet = write_parquet(inputs / "b.parquet", ["one"])
     pairs("--input", parquet, "--text-column", "body").failed(2, parquet, "--text-column")
+    run("embed", "--input", path, "--store", store, "--model", model).ok()
+    run("pairs", "--store", store, "--pooler", "max").failed(2, "--pooler", "--store")
+    run("pairs", "--store", store, "--input", path).failed(2, "--input", "--store")
+    run("pairs", "--store", store, "--min-score", 1.5).failed(2, "--min-score", "1.5")
+    run("pairs", "--store", inputs).failed(2, "no store")
 
 
 @pytest.mark.parametrize("kept", ["--keep-text", "--no-keep-text"])
 def test_the_pairs_of_a_store_are_those_of_its_files(
-    run: Run,
-    pairs: Run,
-    inputs: Path,
-    model: Path,
-    store: Path,
-    kept: str,
+    run: Run, embed: Run, pairs: Run, inputs: Path, store: Path, kept: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     texts = [*sentences(40), *sentences(3)]
     path = write_parquet(inputs / "a.parquet", texts, key=[f"k{n}" for n in range(43)])
-    how = ("--id-column", "key", "--model", model, "--dtype", "float32")
-    run("embed", "--input", path, "--store", store, "--unit-tokens", 100, kept, *how).ok()
+    embed(path, "--id-column", "key", "--dtype", "float32", "--unit-tokens", 100, kept).ok()
     expected = found(pairs, path, "--id-column", "key", "-k", 30)
     monkeypatch.setattr(Encoder, "from_recipe", None)  # no model is loaded
     out = inputs / "pairs.jsonl"
@@ -131,9 +125,8 @@ def test_the_pairs_of_a_store_are_those_of_its_files(
     # Equal texts score 1 but for rounding, which orders them differently on different processors.
     equal = sorted((row["id_1"], row["id_2"]) for row in rows[:3])
     assert equal == [("k0", "k40"), ("k1", "k41"), ("k2", "k42")]
-    np.testing.assert_allclose(
-        [row["score"] for row in rows], [row["score"] for row in expected], atol=1e-5
-    )
+    scores = [row["score"] for row in expected]
+    np.testing.assert_allclose([row["score"] for row in rows], scores, atol=1e-5)
     assert all(("text_1" in row) == (kept == "--keep-text") for row in rows)
     assert "43 rows with 40 texts" in run("pairs", "--store", store, "-k", 2).ok().out
 
@@ -151,14 +144,3 @@ def test_only_similar_pairs_of_distinct_texts(pairs: Run, inputs: Path, model: P
     assert len(with_copies) >= len(rows) + 4
     assert min(row["score"] for row in with_copies) >= least - 1e-6
     assert "no pairs" in pairs("--input", path, "--distinct", "--min-score", 1).ok().out
-
-
-def test_pairs_of_a_store_take_no_options_of_vectors(
-    run: Run, inputs: Path, model: Path, store: Path
-) -> None:
-    path = write_lines(inputs / "a.txt", sentences(5))
-    run("embed", "--input", path, "--store", store, "--model", model).ok()
-    run("pairs", "--store", store, "--pooler", "max").failed(2, "--pooler", "--store")
-    run("pairs", "--store", store, "--input", path).failed(2, "--input", "--store")
-    run("pairs", "--store", store, "--min-score", 1.5).failed(2, "--min-score", "1.5")
-    run("pairs", "--store", inputs).failed(2, "no store")

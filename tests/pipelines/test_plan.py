@@ -16,17 +16,8 @@ from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
 
 
 def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -> Prediction:
-    arguments = [
-        "--input",
-        f"{inputs}/{files}",
-        "--store",
-        f"{inputs}/none",
-        "--model",
-        str(model),
-        *more,
-    ]
-    flags = [*arguments, "--dtype", "float32"]
-    args, _ = beam_flags.parse(embed_options.parser("plan"), flags)
+    where = f"--input {inputs}/{files} --store {inputs}/none --model {model} --dtype float32"
+    args, _ = beam_flags.parse(embed_options.parser("plan"), [*where.split(), *more])
     return predict(resolve_run(PlanOptions(**vars(args)), None, "run", local=True))
 
 
@@ -35,10 +26,8 @@ def uneven(inputs: Path) -> Path:
     """Nine files of forty rows: short texts in the first eight, long ones in the last."""
     for number in range(9):
         texts = sentences(40, 40 * number)
-        write_parquet(
-            inputs / f"{number}.parquet",
-            texts if number < 8 else [" ".join([text] * 20) for text in texts],
-        )
+        longer = [" ".join([text] * 20) for text in texts]
+        write_parquet(inputs / f"{number}.parquet", texts if number < 8 else longer)
     return inputs
 
 
@@ -49,12 +38,9 @@ def test_every_row_of_a_small_collection_is_measured_once(uneven: Path, model: P
     assert found.pace.expected == pytest.approx(found.plan.counts.tokens)
     assert found.seconds == pytest.approx(found.pace.loading + found.pace.seconds)
     assert not (uneven / "none").exists()
-    tokens, host, device = (
-        list_speeds(found.pace)[f"{name}tokens_s"] for name in ("", "host_", "device_")
-    )
-    assert 1 / tokens == pytest.approx(1 / host + 1 / device, rel=0.01), (
-        "on a CPU both take the same cores"
-    )
+    told = list_speeds(found.pace)
+    apart = 1 / told["host_tokens_s"] + 1 / told["device_tokens_s"]
+    assert 1 / told["tokens_s"] == pytest.approx(apart, rel=0.01), "a CPU has the cores of both"
 
 
 @pytest.mark.parametrize("limit", [None, 50])
@@ -62,56 +48,41 @@ def test_what_lies_beside_the_texts_is_no_text(
     inputs: Path, model: Path, limit: int | None
 ) -> None:
     texts, more = sentences(400), [] if limit is None else ["--limit", str(limit)]
-    write_jsonl(
-        inputs / "a.jsonl",
-        [{"url": "https://example.org/" + 500 * "a", "text": text} for text in texts],
-    )
+    url = "https://example.org/" + 500 * "a"
+    write_jsonl(inputs / "a.jsonl", [{"url": url, "text": text} for text in texts])
     found = predicted(inputs, model, *more, files="*.jsonl")
     assert found.pace is not None
     assert found.plan.rows == pytest.approx(limit or len(texts))
     write_parquet(inputs / "a.parquet", texts[:limit])
     same = predicted(inputs, model)
     assert same.pace is not None
-    assert found.plan.counts.tokens * found.pace.real_share == pytest.approx(
-        same.plan.counts.tokens * same.pace.real_share
-    )
+    expected = same.plan.counts.tokens * same.pace.real_share
+    assert found.plan.counts.tokens * found.pace.real_share == pytest.approx(expected)
 
 
 def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:
     write_parquet(inputs / "a.parquet", [])
     found = predicted(inputs, model)
     assert found.pace is None
-    assert list_speeds(found.pace) == {
-        "tokens_s": None,
-        "host_tokens_s": None,
-        "device_tokens_s": None,
-    }
+    assert set(list_speeds(found.pace).values()) == {None}
     assert found.seconds == 0
 
 
 def test_by_content_unchanged_files_are_told_though_all_are_read(
-    inputs: Path, model: Path, run: Run
+    plan: Run, embed: Run, inputs: Path
 ) -> None:
-    for name, start in (("a", 0), ("b", 20)):
-        write_parquet(
-            inputs / f"{name}.parquet", sentences(20, start), id=pa.array(range(start, start + 20))
-        )
-    there = (
-        "--input",
-        f"{inputs}/*.parquet",
-        "--store",
-        inputs / "store",
-        "--model",
-        model,
-        "--dtype",
-        "float32",
-    )
-    options = (*there, "--id-column", "id", "--partition", "content")
-    assert "2 (0.0 MB), 0 unchanged\n" in run("plan", *options).ok().out
-    run("embed", *options).ok()
-    assert "2 (0.0 MB), 2 unchanged\n" in run("plan", *options).ok().out
-    write_parquet(inputs / "b.parquet", sentences(25, 20), id=pa.array(range(20, 45)))
-    assert "2 (0.0 MB), 1 unchanged, read like the others\n" in run("plan", *options).ok().out
+    def write(name: str, start: int, rows: int) -> None:
+        ids = pa.array(range(start, start + rows))
+        write_parquet(inputs / f"{name}.parquet", sentences(rows, start), id=ids)
+
+    write("a", 0, 20)
+    write("b", 20, 20)
+    options = (inputs / "*", "--id-column", "id", "--partition", "content")
+    assert "2 (0.0 MB), 0 unchanged\n" in plan(*options).ok().out
+    embed(*options).ok()
+    assert "2 (0.0 MB), 2 unchanged\n" in plan(*options).ok().out
+    write("b", 20, 25)
+    assert "2 (0.0 MB), 1 unchanged, read like the others\n" in plan(*options).ok().out
 
 
 def test_a_price_adds_the_cost(run: Run, inputs: Path, model: Path) -> None:

@@ -35,6 +35,9 @@ def rows(numbers: range) -> dict[str, Any]:
     }
 
 
+ONE_INDEX = pytest.mark.parametrize("made", ["IVF4,RaBitQ"], indirect=True)
+
+
 @pytest.fixture(scope="module", params=["IVF4,RaBitQ", "IVF4,SQfp16", "none"])
 def made(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path
@@ -42,34 +45,14 @@ def made(
     """A store of two nights: of 80 rows 20 are deleted and 20 others added in the second."""
     folder = tmp_path_factory.mktemp("filtered")
     texts = sentences(120)
-    command = [
-        "embed",
-        "--input",
-        str(folder / "in" / "*.parquet"),
-        "--store",
-        str(folder / "store"),
-    ]
-    command += [
-        "--model",
-        str(model),
-        "--index",
-        request.param,
-        "--id-column",
-        "key",
-        "--keep-columns",
-        "lang,year",
-    ]
-    command += ["--unit-tokens", "150", "--dtype", "float32"]
-    for name, numbers in (("a", range(40)), ("b", range(40, 80))):
-        write_parquet(
-            folder / "in" / f"{name}.parquet", [texts[n] for n in numbers], **rows(numbers)
-        )
-    assert main(command) == 0
-    for name, numbers in (("b", range(60, 80)), ("c", range(80, 100))):
-        write_parquet(
-            folder / "in" / f"{name}.parquet", [texts[n] for n in numbers], **rows(numbers)
-        )
-    assert main(command) == 0
+    where = f"--input {folder}/in/*.parquet --store {folder}/store --model {model}"
+    how = f"--index {request.param} --id-column key --keep-columns lang,year --unit-tokens 150"
+    ranges = {"a": range(40), "b": range(40, 80)}, {"b": range(60, 80), "c": range(80, 100)}
+    for night in ranges:
+        for name, numbers in night.items():
+            path = folder / "in" / f"{name}.parquet"
+            write_parquet(path, [texts[n] for n in numbers], **rows(numbers))
+        assert main(["embed", *where.split(), *how.split(), "--dtype", "float32"]) == 0
     return folder / "store"
 
 
@@ -124,50 +107,47 @@ def test_the_best_of_the_rows_that_a_filter_wants(
         check(hits, cosines(store, vectors[7]), set(ids[wanted]), 1e-5 if exact else 0.01)
 
 
+@ONE_INDEX
 def test_filters_on_the_command_line(run: Run, made: Path) -> None:
-    found = ("search", "--store", made, "--query", "dog", "--json")
-    told = json.loads(run(*found, "--where", "lang = 'de' AND year < 2040", "-k", 100).ok().out)
-    assert {hit["lang"] for hit in told["results"][0]["rows"]} == {"de"}
-    assert len(told["results"][0]["rows"]) == 10
-    least = told["results"][0]["rows"][3]["score"]
-    told = json.loads(
-        run(*found, "--where", "lang = 'de' AND year < 2040", "--min-score", least - 1e-6).ok().out
-    )
-    assert [hit["rank"] for hit in told["results"][0]["rows"]] == [1, 2, 3, 4]
+    asked = ("search", "--store", made, "--query", "dog", "--json", "--where")
+    german = (*asked, "lang = 'de' AND year < 2040")
+
+    def rows_of(*command: object) -> list[dict[str, Any]]:
+        return json.loads(run(*command).ok().out)["results"][0]["rows"]
+
+    found = rows_of(*german, "-k", 100)
+    assert {hit["lang"] for hit in found} == {"de"}
+    assert len(found) == 10
+    least = rows_of(*german, "--min-score", found[3]["score"] - 1e-6)
+    assert [hit["rank"] for hit in least] == [1, 2, 3, 4]
     nothing = run("search", "--store", made, "--query", "dog", "--where", "year = 1066")
     assert (nothing.status, "no rows" in nothing.out) == (0, True)
     assert "note: no row matches --where year = 1066" in nothing.err
-    run(*found, "--where", "town = 'x'").failed(
-        2, "--where", "no column town", "lang (string), year (int64)"
-    )
-    run(*found, "--where", "year = '2020'").failed(2, "--where", "year is int64", "lang (string)")
-    run(*found, "--where", "year >").failed(2, "--where", "at its end")
-    run(*found, "--min-score", "high").failed(2, "--min-score", "high")
+    columns = "lang (string), year (int64)"
+    run(*asked, "town = 'x'").failed(2, "--where", "no column town", columns)
+    run(*asked[:-1], "--min-score", "high").failed(2, "--min-score", "high")
 
 
-@pytest.mark.parametrize(
-    ("options", "columns"),
-    [
+@ONE_INDEX
+def test_kept_columns_are_shown_in_full_and_where_a_filter_names_them(run: Run, made: Path) -> None:
+    shown: list[tuple[tuple[str, ...], list[str]]] = [
         (("--where", "lang = 'de' AND year BETWEEN 2001 AND 2090"), ["lang", "year"]),
         (("--where", "id LIKE 'k%' AND text IS NOT NULL"), []),
         (("--where", "year > 0", "--full"), ["lang", "year"]),
         (("--full",), ["lang", "year"]),
         ((), []),
-    ],
-)
-def test_kept_columns_are_shown_in_full_and_where_a_filter_names_them(
-    run: Run, made: Path, options: tuple[str, ...], columns: list[str]
-) -> None:
-    asked = ("search", "--store", made, "--query", "dog", "-k", 4, *options)
-    rows = json.loads(run(*asked, "--json").ok().out)["results"][0]["rows"]
-    head, *lines = run(*asked).ok().out.splitlines()[1:]
-    assert head.split() == ["rank", "score", "id", *columns, "text"]
-    starts = [head.index(name) for name in columns] + [head.index("text")]
-    cells = [[line[one:other].strip() for one, other in pairwise(starts)] for line in lines]
-    assert cells == [
-        ["" if row[name] is None else str(row[name]) for name in columns] for row in rows
     ]
-    assert len(lines) == 4
+    for options, columns in shown:
+        asked = ("search", "--store", made, "--query", "dog", "-k", 4, *options)
+        rows = json.loads(run(*asked, "--json").ok().out)["results"][0]["rows"]
+        head, *lines = run(*asked).ok().out.splitlines()[1:]
+        assert head.split() == ["rank", "score", "id", *columns, "text"]
+        starts = [head.index(name) for name in columns] + [head.index("text")]
+        cells = [[line[one:other].strip() for one, other in pairwise(starts)] for line in lines]
+        assert cells == [
+            ["" if row[name] is None else str(row[name]) for name in columns] for row in rows
+        ]
+        assert len(lines) == 4
 
 
 def test_the_neighbours_of_stored_rows(run: Run, made: Path, store: Store) -> None:
@@ -176,75 +156,45 @@ def test_the_neighbours_of_stored_rows(run: Run, made: Path, store: Store) -> No
     hits = store.search(ids=["k5", "k90"], k=99)
     check(hits[0], cosines(store, own), set(ids) - {"k5"}, 0.01)
     assert len(hits[1]) == len(ids) - 1
-    told = json.loads(
-        run("search", "--store", made, "--id", "k5", "--id", "k90", "-k", 3, "--json").ok().out
-    )
-    assert [each["query"] for each in told["results"]] == ["k5", "k90"]
-    assert [hit["id"] for hit in told["results"][0]["rows"]] == [hit["id"] for hit in hits[0][:3]]
-    run("search", "--store", made, "--id", "k5", "--id", "k55").failed(
-        2, "--id", "no row with the id 'k55'"
-    )
+    asked = ("search", "--store", made, "--id", "k5", "--id")
+    told = json.loads(run(*asked, "k90", "-k", 3, "--json").ok().out)["results"]
+    assert [each["query"] for each in told] == ["k5", "k90"]
+    assert [hit["id"] for hit in told[0]["rows"]] == [hit["id"] for hit in hits[0][:3]]
+    run(*asked, "k55").failed(2, "--id", "no row with the id 'k55'")
     only = store.search(ids=["k5"], where="lang = 'de'", k=3)[0]
     assert {hit["lang"] for hit in only} == {"de"}
     assert "k5" not in {hit["id"] for hit in only}
+    with pytest.raises(OptionError, match="either texts, ids or vectors"):
+        store.search(["dog"], ids=["k5"])
 
 
+@ONE_INDEX
 def test_vectors_of_a_file_are_queries(run: Run, made: Path, store: Store, tmp_path: Path) -> None:
     ids, vectors = store.numpy()
     np.save(tmp_path / "q.npy", vectors[:2].astype(np.float64))
     pq.write_table(store.dataset().to_table().slice(0, 2), tmp_path / "q.parquet")
     lists = pa.table({"embedding": pa.array(vectors[:2].tolist(), pa.list_(pa.float64()))})
     pq.write_table(lists, tmp_path / "lists.parquet")
-    for name, called in (
-        ("q.npy", ["0", "1"]),
-        ("q.parquet", ids[:2].tolist()),
-        ("lists.parquet", ["0", "1"]),
-    ):
-        out = (
-            run("search", "--store", made, "--query-vectors", tmp_path / name, "-k", 1, "--json")
-            .ok()
-            .out
-        )
-        told = json.loads(out)["results"]
+    numbers = ["0", "1"]
+    files = {"q.npy": numbers, "q.parquet": ids[:2].tolist(), "lists.parquet": numbers}
+    for name, called in files.items():
+        asked = ("search", "--store", made, "--query-vectors", tmp_path / name, "-k", 1, "--json")
+        told = json.loads(run(*asked).ok().out)["results"]
         assert [each["query"] for each in told] == called
         assert [each["rows"][0]["id"] for each in told] == ids[:2].tolist()
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "there is no such file"),
-        (np.ones((2, 5), np.float32), "expected [rows, "),
-        (np.full((2, 24), np.nan), "not finite"),
-        (np.array([{"a": 1}], object), "no array of numbers in .npy"),
-        (b"not numpy", "no array of numbers in .npy"),
-        (np.array(["a"]), "no array of numbers in .npy"),
-    ],
-)
-def test_vectors_that_cannot_be_queries(
-    run: Run, made: Path, tmp_path: Path, content: Any, said: str
-) -> None:
-    path = tmp_path / "q.npy"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        np.save(path, content, allow_pickle=True)
-    run("search", "--store", made, "--query-vectors", path).failed(2, "--query-vectors", said)
-
-
+@ONE_INDEX
 def test_a_shard_of_another_space_is_no_query(
     run: Run, made: Path, store: Store, tmp_path: Path
 ) -> None:
     table = store.dataset().to_table().slice(0, 2)
     metadata = {**table.schema.metadata, b"space": json.dumps({"id": "another"}).encode()}
-    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "q.parquet")
-    run("search", "--store", made, "--query-vectors", tmp_path / "q.parquet").failed(
-        2, "another space"
-    )
-    pq.write_table(table.select(["id"]), tmp_path / "q.parquet")
-    run("search", "--store", made, "--query-vectors", tmp_path / "q.parquet").failed(
-        2, "no column embedding"
-    )
+    asked = ("search", "--store", made, "--query-vectors", tmp_path / "q.parquet")
+    pq.write_table(table.replace_schema_metadata(metadata), asked[-1])
+    run(*asked).failed(2, "--query-vectors", "another space")
+    pq.write_table(table.select(["id"]), asked[-1])
+    run(*asked).failed(2, "no column embedding")
 
 
 def test_only_the_columns_of_a_filter_are_read(
@@ -254,35 +204,25 @@ def test_only_the_columns_of_a_filter_are_read(
     searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'")
     if store.manifest.index is None:
         return
-    for name in (
-        "snapshot_rows.read_shard",
-        "snapshot_rows.read_wanted",
-        "snapshot_rows.take_numbered",
-    ):
+    for name in ("read_shard", "read_wanted", "take_numbered"):
         # a second search by the filter opens no shard
-        monkeypatch.setattr(f"sentence_beam.transforms.search.{name}", None)
+        monkeypatch.setattr(f"sentence_beam.transforms.search.snapshot_rows.{name}", None)
     assert searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'").row.shape == (1, 3)
-
-
-def test_one_kind_of_query_at_a_time(store: Store) -> None:
-    with pytest.raises(OptionError, match="either texts, ids or vectors"):
-        store.search(["dog"], ids=["k5"])
 
 
 def test_pieces_have_the_columns_of_their_document(run: Run, tmp_path: Path, model: Path) -> None:
     texts = [". ".join(f"{text} number {part}" for part in range(12)) for text in sentences(12)]
-    write_parquet(tmp_path / "in.parquet", texts, **rows(range(12)))
-    store = tmp_path / "store"
-    run(
-        "embed", "--input", tmp_path / "in.parquet", "--store", store, "--model", model, "--id-column", "key",
-        "--keep-columns", "lang,year", "--chunks", "sentences", "--index", "Flat",
-    ).ok()  # fmt: skip
-    hits = open_store(str(store)).search("number 3", k=10, where="lang = 'en'")
+    path, store = write_parquet(tmp_path / "in.parquet", texts, **rows(range(12))), tmp_path / "s"
+    how = ("--id-column", "key", "--keep-columns", "lang,year", "--index", "Flat")
+    where = ("--input", path, "--store", store, "--model", model)
+    run("embed", *where, *how, "--chunks", "sentences").ok()
+    opened = open_store(str(store))
+    hits = opened.search("number 3", k=10, where="lang = 'en'")
     assert {hit["id"] for hit in hits} == {"k0", "k4", "k8"}
     assert all(hit["passage"] for hit in hits)
-    like = open_store(str(store)).search(ids=["k4"], k=20)[0]
+    like = opened.search(ids=["k4"], k=20)[0]
     assert sorted(hit["id"] for hit in like) == sorted(f"k{n}" for n in range(12) if n != 4)
-    pieces = open_store(str(store)).search(ids=["k4"], k=5, fold="none", where="piece = 0")[0]
+    pieces = opened.search(ids=["k4"], k=5, fold="none", where="piece = 0")[0]
     assert {hit["piece"] for hit in pieces} == {0}
 
 
@@ -290,33 +230,19 @@ def test_kept_columns_named_as_what_a_hit_says_itself(
     run: Run, tmp_path: Path, model: Path
 ) -> None:
     texts, store = sentences(12), tmp_path / "store"
-    columns = {
-        "score": [f"s{n}" for n in range(12)],
-        "rank": [100 * n for n in range(12)],
-        "query": texts,
-    }
-    write_parquet(
-        tmp_path / "in.parquet", ["no text"] * 12, **columns, kept_score=[n for n in range(12)]
-    )
-    run(
-        "embed", "--input", tmp_path / "in.parquet", "--store", store, "--model", model, "--text-column", "query",
-        "--keep-columns", "query,rank,score,kept_score",
-    ).ok()  # fmt: skip
+    columns = {"score": [f"s{n}" for n in range(12)], "rank": [100 * n for n in range(12)]}
+    path = tmp_path / "in.parquet"
+    write_parquet(path, ["no text"] * 12, **columns, query=texts, kept_score=list(range(12)))
+    how = ("--text-column", "query", "--keep-columns", "query,rank,score,kept_score")
+    run("embed", "--input", path, "--store", store, "--model", model, *how).ok()
     (hit,) = open_store(str(store)).search(texts[3], k=1, where="score = 's3'")
-    assert (hit["rank"], hit["kept_rank"], hit["kept_query"], hit["kept_score"]) == (
-        1,
-        300,
-        texts[3],
-        3,
-    )
-    assert (hit["score"], hit["kept_kept_score"]) == (pytest.approx(1, abs=1e-3), "s3")
-    assert (
-        texts[3]
-        in run("search", "--store", store, "--query", texts[3], "-k", 1).ok().out.splitlines()[-1]
-    )
-    run(
-        "search", "--store", store, "--query", "what was asked", "--output", tmp_path / "hits.jsonl"
-    ).ok()
+    assert (hit["rank"], hit["score"]) == (1, pytest.approx(1, abs=1e-3))
+    kept = {name: hit[f"kept_{name}"] for name in ("rank", "query", "score", "kept_score")}
+    assert kept == {"rank": 300, "query": texts[3], "score": 3, "kept_score": "s3"}
+    shown = run("search", "--store", store, "--query", texts[3], "-k", 1).ok().out
+    assert texts[3] in shown.splitlines()[-1]
+    asked = ("search", "--store", store, "--query", "what was asked")
+    run(*asked, "--output", tmp_path / "hits.jsonl").ok()
     written = [json.loads(line) for line in (tmp_path / "hits.jsonl").read_text().splitlines()]
     assert {row["query"] for row in written} == {"what was asked"}
     assert [row["rank"] for row in written] == list(range(1, 11))

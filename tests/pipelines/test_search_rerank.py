@@ -22,23 +22,11 @@ ROWS, WANTED = 130, 5
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A store with texts and one without, and a cross-encoder."""
     folder = tmp_path_factory.mktemp("reranked")
-    write_parquet(
-        folder / "in.parquet",
-        sentences(ROWS),
-        key=[f"k{n}" for n in range(ROWS)],
-        rerank=list(range(ROWS)),
-    )
-    command = [
-        "embed",
-        "--input",
-        str(folder / "in.parquet"),
-        "--model",
-        str(model),
-        "--id-column",
-        "key",
-    ]
-    assert main([*command, "--store", str(folder / "store"), "--keep-columns", "rerank"]) == 0
-    assert main([*command, "--store", str(folder / "bare"), "--no-keep-text"]) == 0
+    columns = {"key": [f"k{n}" for n in range(ROWS)], "rerank": list(range(ROWS))}
+    write_parquet(folder / "in.parquet", sentences(ROWS), **columns)
+    command = f"embed --input {folder}/in.parquet --model {model} --id-column key".split()
+    assert main([*command, "--store", f"{folder}/store", "--keep-columns", "rerank"]) == 0
+    assert main([*command, "--store", f"{folder}/bare", "--no-keep-text"]) == 0
     save_cross_encoder(folder / "cross")
     return folder
 
@@ -64,25 +52,15 @@ def test_hits_are_those_that_the_library_scores_highest(made: Path) -> None:
 
 
 def test_tables_and_json_have_both_scores(run: Run, made: Path, tmp_path: Path) -> None:
-    command = (
-        "search",
-        "--store",
-        made / "store",
-        "--query",
-        "a dog",
-        "-k",
-        2,
-        "--rerank",
-        made / "cross",
-    )
-    done = run(*command)
-    assert done.status == 0, done.err
-    assert done.out.splitlines()[1].split()[:4] == ["rank", "score", "rerank", "id"]
-    assert run(*command, "--output", tmp_path / "hits.jsonl").status == 0
-    rows = [json.loads(line) for line in (tmp_path / "hits.jsonl").read_text().splitlines()]
+    command = ("search", "--store", made / "store", "--query", "a dog", "-k", 2)
+    lines = run(*command, "--rerank", made / "cross").ok().out.splitlines()
+    assert lines[1].split()[:4] == ["rank", "score", "rerank", "id"]
+    out = tmp_path / "hits.jsonl"
+    run(*command, "--rerank", made / "cross", "--output", out).ok()
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [list(row)[:4] for row in rows] == [["query", "rank", "score", "rerank"]] * 2
     assert rows[0]["rerank"] >= rows[1]["rerank"]
-    printed = [float(line.split()[2]) for line in done.out.splitlines()[2:]]
+    printed = [float(line.split()[2]) for line in lines[2:]]
     assert printed == [round(row["rerank"], 4) for row in rows]
 
 
@@ -98,9 +76,8 @@ def test_a_filter_and_a_least_score_come_first(made: Path) -> None:
 
 
 def test_what_cannot_be_read_is_refused(run: Run, made: Path, model: Path) -> None:
-    done = run("search", "--store", made / "bare", "--query", "a dog", "--rerank", made / "cross")
-    assert (done.status, "does not keep (--keep-text)" in done.err) == (2, True)
-    done = run("search", "--store", made / "store", "--query", "a dog", "--rerank", model)
-    assert (done.status, "holds no cross-encoder" in done.err) == (2, True)
+    asked = ("search", "--query", "a dog", "--rerank")
+    run(*asked, made / "cross", "--store", made / "bare").failed(2, "does not keep (--keep-text)")
+    run(*asked, model, "--store", made / "store").failed(2, "holds no cross-encoder")
     with pytest.raises(OptionError, match="rerank reads the query's text"):
         open_store(str(made / "store")).search(ids="k1", rerank=made / "cross")

@@ -24,9 +24,7 @@ from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.transforms.report.run_history import RunSummary, recommend_answer_change
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.run_result import COMMITTED
 from sentence_beam.transforms.store.watched import read_answers
 
 GATE = ("--max-answer-change", "0.05")
@@ -41,13 +39,13 @@ def write(inputs: Path, texts: list[str], name: str = "a.parquet") -> None:
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A folder with a store of two files that watches ten queries; tests copy it."""
     folder = tmp_path_factory.mktemp("made")
-    store, inputs = str(folder / "store"), folder / "in"
-    write(inputs, sentences(20))
-    write(inputs, sentences(20, 20), "b.parquet")
-    own = ["--store", store, "--model", str(model), "--id-column", "id"]
-    assert main(["embed", "--input", str(inputs / "*"), *own]) == 0
-    queries = write_lines(folder / "queries.txt", [*sentences(10, 5), "", sentences(1, 5)[0]])
-    assert main(["watch", "--store", store, "--queries", str(queries), "-k", "3"]) == 0
+    write(folder / "in", sentences(20))
+    write(folder / "in", sentences(20, 20), "b.parquet")
+    store = f"--store {folder}/store"
+    how = f"--input {folder}/in/* --model {model} --id-column id {store}"
+    assert main(["embed", *how.split()]) == 0
+    write_lines(folder / "queries.txt", [*sentences(10, 5), "", sentences(1, 5)[0]])
+    assert main(["watch", *f"{store} --queries {folder}/queries.txt -k 3".split()]) == 0
     return folder
 
 
@@ -59,22 +57,20 @@ def watched(made: Path, tmp_path: Path, inputs: Path, store: Path) -> Path:
 
 
 def test_queries_of_a_file(run: Run, watched: Path, inputs: Path) -> None:
-    manifest = manifest_of(watched)
+    manifest, watch = manifest_of(watched), ("watch", "--store", watched)
     entry = manifest["watch"]
     assert (entry["count"], entry["k"]) == (10, 3)
-    assert sorted(files_in(watched, "watch")) == sorted(
-        {entry["queries"]["path"], entry["answers"]["path"]}
-    )
-    out = run("watch", "--store", watched, "--queries", inputs.parent / "queries.txt").ok().out
+    named = sorted((entry["queries"]["path"], entry["answers"]["path"]))
+    assert sorted(files_in(watched, "watch")) == named
+    out = run(*watch, "--queries", inputs.parent / "queries.txt").ok().out
     assert "10 queries, 100 answers by exact search over all rows" in out
     assert "1 empty query of" in out
-    assert "1 query of" in out
     assert "named twice, kept once" in out
-    assert "10 queries, 10 answers each" in run("watch", "--store", watched).ok().out
+    assert "10 queries, 10 answers each" in run(*watch).ok().out
     run("verify", "--store", watched).ok()
-    run("watch", "--store", watched, "--remove").ok()
+    run(*watch, "--remove").ok()
     assert "watch" not in manifest_of(watched)
-    assert "nothing to do" in run("watch", "--store", watched, "--remove").ok().out
+    assert "nothing to do" in run(*watch, "--remove").ok().out
     run("vacuum", "--store", watched, "--keep", "1").ok()
     assert files_in(watched, "watch") == {}
 
@@ -97,11 +93,10 @@ def test_a_worse_night_does_not_go_live(run: Run, embed: Run, watched: Path, inp
     line = said.failed(3, "watched queries", "--max-answer-change 0.05", "file gone")
     assert "whose first hit was a" in line
     assert manifest_of(watched)["run"] == before
-    result = json.loads(
-        max((watched / "runs").glob("*/result.json"), key=lambda path: path.parent.name).read_text()
-    )
-    assert result["watch"]["causes"]["file_gone"] > 10
-    assert result["watch"]["examples"]["file_gone"]["before"].startswith("a")
+    last = max((watched / "runs").glob("*/result.json"), key=lambda path: path.parent.name)
+    result = json.loads(last.read_text())["watch"]
+    assert result["causes"]["file_gone"] > 10
+    assert result["examples"]["file_gone"]["before"].startswith("a")
     out = embed(inputs / "*", "--max-deletes", "1", "--max-answer-change", "1").ok().out
     assert "file gone" in out
     assert manifest_of(watched)["options"]["max_answer_change"] == 0.05
@@ -109,40 +104,22 @@ def test_a_worse_night_does_not_go_live(run: Run, embed: Run, watched: Path, inp
     metrics = run("report", "--store", watched, "--format", "openmetrics").ok().out
     assert 'sentence_beam_changed_answers{cause="file_gone"' in metrics
     assert "changed answers" in run("history", "--store", watched).ok().out
-    out = run("diff", "--store", watched).ok().out
-    assert "file gone" in out
+    assert "file gone" in run("diff", "--store", watched).ok().out
     page = inputs.parent / "answers.html"
     run("watch", "--store", watched, "--report", page).ok()
-    text = page.read_text()
-    assert "file gone" in text
-    assert sentences(1, 5)[0] in text
-    back = run("rollback", "-1", "--store", watched).ok().out
-    assert "answers" in back
+    assert "file gone" in page.read_text()
+    assert sentences(1, 5)[0] in page.read_text()
+    assert "answers" in run("rollback", "-1", "--store", watched).ok().out
 
 
-def test_an_index_is_gated_too(run: Run, watched: Path) -> None:
+def test_an_index_and_a_calibration_are_gated_too(run: Run, watched: Path, tmp_path: Path) -> None:
     out = run("index", "--store", watched, "--index", "Flat", *GATE).ok().out
     assert "0.0 % of 30 changed" in out
     assert manifest_of(watched)["options"]["max_answer_change"] == 0.05
-
-
-def test_a_calibration_moves_vectors(run: Run, watched: Path, tmp_path: Path) -> None:
     calibration = fit_on(watched, "whitening", tmp_path / "calibration")
-    said = run("recalibrate", "--store", watched, "--calibration", calibration, *GATE)
-    said.failed(3, "vector moved though its text did not")
-    out = (
-        run(
-            "recalibrate",
-            "--store",
-            watched,
-            "--calibration",
-            calibration,
-            "--max-answer-change",
-            "1",
-        )
-        .ok()
-        .out
-    )
+    recalibrate = ("recalibrate", "--store", watched, "--calibration", calibration)
+    run(*recalibrate, *GATE).failed(3, "vector moved though its text did not")
+    out = run(*recalibrate, "--max-answer-change", "1").ok().out
     assert "compared by ids and texts alone" in out
 
 
@@ -150,13 +127,13 @@ def test_another_model_asks_with_new_vectors(
     run: Run, embed: Run, watched: Path, inputs: Path
 ) -> None:
     queries = manifest_of(watched)["watch"]["queries"]
-    embed(inputs / "*", "--reembed", "--pooler", "cls", *GATE).failed(3, "vector moved")
-    embed(inputs / "*", "--reembed", "--pooler", "cls", "--max-answer-change", "1").ok()
+    anew = (inputs / "*", "--reembed", "--pooler", "cls")
+    embed(*anew, *GATE).failed(3, "vector moved")
+    embed(*anew, "--max-answer-change", "1").ok()
     assert manifest_of(watched)["watch"]["queries"] != queries
     check_ledger(watched, 40, embedded=40)
     run("verify", "--store", watched).ok()
-    out = embed(inputs / "*").ok().out
-    assert "answers" not in out
+    assert "answers" not in embed(inputs / "*").ok().out
 
 
 def test_no_model_is_loaded_for_an_unchanged_set(
@@ -173,42 +150,27 @@ def test_no_model_is_loaded_for_an_unchanged_set(
 def test_drawn_queries_are_the_same_in_each_draw(
     run: Run, embed: Run, inputs: Path, store: Path
 ) -> None:
-    write(inputs, [f"{a} {b}" for a, b in zip(sentences(40), sentences(40, 40), strict=True)])
+    pairs = zip(sentences(40), sentences(40, 40), strict=True)
+    write(inputs, [f"{one} {other}" for one, other in pairs])
     embed(inputs / "*", "--id-column", "id").ok()
-    out = run("watch", "--store", store, "--draw", "8").ok().out
+    draw = ("watch", "--store", store, "--draw", "8")
+    out = run(*draw).ok().out
     assert "8 queries" in out
     assert "easier than people's" in out
     first = manifest_of(store)["watch"]
-    run("watch", "--store", store, "--draw", "8").ok()
+    run(*draw).ok()
     assert manifest_of(store)["watch"]["digest"] == first["digest"]
     assert len(units_of(store)) == 1
 
 
 def test_bad_input(run: Run, embed: Run, watched: Path, inputs: Path, tmp_path: Path) -> None:
-    def refused(*arguments: object) -> str:
-        return run("watch", "--store", watched, *arguments).failed(2)
-
-    empty, twice = tmp_path / "empty.txt", tmp_path / "twice.tsv"
-    write_lines(empty, ["", " "])
-    write_lines(twice, ["id\ttext", "q1\ta text", "q1\tanother text"])
-    assert "holds no query" in refused("--queries", empty)
-    assert "two queries have the id 'q1'" in refused("--queries", twice)
-    assert "there is no such file" in refused("--queries", tmp_path / "none.txt")
-    assert "--draw" in refused("--draw", "2", "--remove")
+    watch = ("watch", "--store", watched)
+    empty = write_lines(tmp_path / "empty.txt", ["", " "])
+    run(*watch, "--queries", empty).failed(2, "holds no query")
+    run(*watch, "--queries", tmp_path / "none.txt").failed(2, "there is no such file")
+    run(*watch, "--draw", "2", "--remove").failed(2, "--draw")
     embed(inputs / "*", "--no-keep-text").ok()
-    assert "keeps no text" in refused("--draw", "2")
-
-
-def test_a_gate_is_recommended_after_seven_runs() -> None:
-    def nights(*beyond: float) -> list[RunSummary]:
-        return [
-            RunSummary(f"r{n}", COMMITTED, "", command="embed", answers_beyond=value)
-            for n, value in enumerate(beyond)
-        ]
-
-    assert recommend_answer_change(nights(*[0.01] * 6)) is None
-    assert recommend_answer_change(nights(0.5, *[0.01] * 6, 0.03)) == 0.08
-    assert recommend_answer_change(nights(*[0.6] * 7)) == 1.0
+    run(*watch, "--draw", "2").failed(2, "keeps no text")
 
 
 @variants(
@@ -220,18 +182,12 @@ def test_a_gate_is_recommended_after_seven_runs() -> None:
 def test_whatever_the_store_is(
     run: Run, embed: Run, inputs: Path, store: Path, flags: tuple[str, ...]
 ) -> None:
-    def write_documents(name: str, start: int) -> None:
-        texts = [
-            f"{one.capitalize()}. {other.capitalize()}."
-            for one, other in zip(sentences(12, start), sentences(12, start + 12), strict=True)
-        ]
-        write(inputs, texts, name)
-
-    write_documents("a.parquet", 0)
-    write_documents("b.parquet", 30)
+    for name, start in (("a.parquet", 0), ("b.parquet", 30)):
+        pairs = zip(sentences(12, start), sentences(12, start + 12), strict=True)
+        write(inputs, [f"{one.capitalize()}. {two.capitalize()}." for one, two in pairs], name)
     embed(inputs / "*", "--id-column", "id", *flags).ok()
-    write_lines(inputs.parent / "queries.txt", [*sentences(6), *sentences(6, 30)])
-    run("watch", "--store", store, "--queries", inputs.parent / "queries.txt", "-k", "4").ok()
+    queries = write_lines(inputs.parent / "queries.txt", [*sentences(6), *sentences(6, 30)])
+    run("watch", "--store", store, "--queries", queries, "-k", "4").ok()
     assert answers_of(store) == 48
     (inputs / "a.parquet").unlink()
     out = embed(inputs / "*", "--max-deletes", "1").ok().out
@@ -251,8 +207,8 @@ def answers_of(store: Path) -> int:
 def test_a_store_without_rows(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", [])
     embed(inputs / "*").ok()
-    write_lines(inputs.parent / "queries.txt", sentences(2))
-    run("watch", "--store", store, "--queries", inputs.parent / "queries.txt").ok()
+    queries = write_lines(inputs.parent / "queries.txt", sentences(2))
+    run("watch", "--store", store, "--queries", queries).ok()
     run("watch", "--store", store, "--draw", "2").failed(2, "holds no rows")
     write_lines(inputs / "a.txt", sentences(5))
     assert "0.0 % of 0 changed" in embed(inputs / "*", *GATE).ok().out

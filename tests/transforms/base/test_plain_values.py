@@ -17,6 +17,7 @@ from sentence_beam.transforms.base.plain_values import (
 )
 
 YEAR_20240 = 576_573_000_000_000_000  # microseconds
+LATE = 2**62 // 86_400_000 * 86_400_000  # of any unit: a whole number of days for date64
 FAR = "20240-11-14T14:40:00.000000"
 MICROSECONDS = pa.timestamp("us")
 KINDS: dict[str, tuple[list[Any], pa.DataType, list[Any]]] = {
@@ -51,6 +52,30 @@ def test_values_as_json(name: str) -> None:
     json.dumps(found, allow_nan=False)
     if expected is not None:
         assert found == expected
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.timestamp("s"),
+        pa.timestamp("ns"),
+        pa.timestamp("us", "UTC"),
+        pa.date64(),
+        pa.duration("s"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("in_list", [False, True])
+def test_times_that_python_cannot_hold_are_null_only_where_the_column_is(
+    kind: pa.DataType, in_list: bool
+) -> None:
+    late = 10**12 if getattr(kind, "unit", "") == "s" else LATE
+    column = pa.array([0, late, None], pa.int64()).view(kind)
+    if in_list:
+        column = pa.ListArray.from_arrays([0, 1, 2, 3], column)
+    found = [to_json_value(value) for value in to_python_values(pa.chunked_array([column]))]
+    json.dumps(found, allow_nan=False)
+    assert [value in (None, [None]) for value in found] == [False, False, True]
 
 
 def test_rows_have_the_values_of_their_columns() -> None:

@@ -69,3 +69,15 @@ def test_a_budget_is_a_count_of_tokens_or_none(text: str, tokens: int | str) -> 
 def test_what_is_no_budget_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="is not a count of tokens"):
         values.budget(text)
+
+
+def test_a_span_of_time_is_a_number_and_a_unit() -> None:
+    assert [values.duration(text) for text in ("7d", "12h", "30m", "0s")] == [
+        604800,
+        43200,
+        1800,
+        0,
+    ]
+    for text in ("7", "d7", "1 week", "-1d", "1.5h"):
+        with pytest.raises(OptionError, match=f"^{text} is not a span of time"):
+            values.duration(text)

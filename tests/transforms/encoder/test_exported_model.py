@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.tiny_models import TEXTS
 
+from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.calibration import Calibration, parse_calibration
 from sentence_beam.transforms.calibration.fitting import fit_calibration
 from sentence_beam.transforms.encoder import Encoder
@@ -142,3 +143,11 @@ def test_a_given_option_wins_and_a_given_pooler_leaves_the_model_alone(tiny, tmp
         str(tiny["bert"]), pooler="max", dtype="float32", max_tokens=other.max_tokens
     ).space
     assert other.id == plain.id
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "not valid JSON"), ("{}", "of another format")])
+def test_a_damaged_description_is_named(tiny, tmp_path, text, said):
+    exported(tiny["bert"], None, tmp_path / "e")
+    (tmp_path / "e" / "sentence_beam.json").write_text(text)
+    with pytest.raises(SentenceBeamError, match=f"sentence_beam.json is {said}"):
+        Encoder.load(str(tmp_path / "e"))

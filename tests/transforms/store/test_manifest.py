@@ -76,6 +76,17 @@ def test_a_field_that_no_manifest_has_is_named(place: tuple[str | int, ...]) -> 
         Manifest.from_data("/store", data)
 
 
+@pytest.mark.parametrize(
+    "key", ["run", "space", "rows", "work", "tokens", "files", "units", "input", "options", "index"]
+)
+def test_a_part_that_a_manifest_lacks_is_named(root: Path, key: str) -> None:
+    data = current(root)
+    del data[key]
+    edit_manifest(root / "manifest.json", data)
+    with pytest.raises(SentenceBeamError, match=f"manifest.json.*{key}"):
+        open_store(str(root))
+
+
 @pytest.mark.parametrize("other", [FORMAT + 1, "1", 0, None])
 def test_another_format_is_refused_in_one_line(root: Path, other: object) -> None:
     edit_manifest(root / "manifest.json", {**current(root), "format": other})

@@ -180,7 +180,12 @@ def test_a_link_to_nothing_in_the_place_of_a_folder_ends_the_run(folder: Path, s
         (29, 100, 0.29, False),  # 0.29 * 100 is less than 29 in binary
         (30, 100, 0.29, True),
         (1, 1, 0.5, True),
+        (1, 2, 0.5, False),
+        (5, 5, 0.999, True),
+        (1, 1, 1, False),
+        (5, 5, 7, False),
         (0, 1, 0, False),
+        (1, 5, 0, True),
     ],
 )
 def test_so_many_files_may_be_left_out(

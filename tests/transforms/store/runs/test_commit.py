@@ -354,7 +354,9 @@ def test_very_many_units_go_into_parts(
     assert hashlib.sha256(part.read_bytes()).hexdigest() == parts[-1]["sha256"]
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", b'{"format": 1}', b'{"format": 2}', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"{}", b'{"format": 1}', b'{"format": 2}', b"\xff"]
+)
 def test_a_corrupt_manifest_is_one_line(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(data)
     with pytest.raises(SentenceBeamError, match="manifest.json"):

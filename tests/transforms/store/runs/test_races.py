@@ -127,3 +127,37 @@ def test_of_a_run_that_stood_still_and_vacuum_one_wins(root: str, rounds: int) -
         current = read_manifest(root)
         assert current is not None
         check_whole(root, run.id if committing == "committed" else run.previous or "")
+
+
+def test_readers_never_see_half_a_night(tmp_path: Path) -> None:
+    """Whatever a reader opens is one whole night: rows as many as its number says."""
+    root, stop, seen, wrong = str(tmp_path), threading.Event(), set(), []
+
+    def commit(number: int) -> None:
+        text = f"night {number}"
+        night(root, number, numbered(0, 5, text), numbered(5, 9 + number, text))
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                opened = open_store(root)
+                rows = opened.dataset().to_table(columns=["id", "row_hash"]).num_rows
+                number = int(opened.manifest.run[9:15])
+                if rows != 9 + number or list(faults(opened.manifest)):
+                    wrong.append((number, rows))
+                seen.add(number)
+            except Exception as error:
+                wrong.append(error)
+
+    commit(0)
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(1, 20):
+        commit(number)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    assert len(seen) > 2
+    assert len(open_store(root)) == 28
