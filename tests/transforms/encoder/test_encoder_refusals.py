@@ -53,7 +53,7 @@ WRONG_BRANCHES = {
     "short attention": ("attend_short", lambda _: lambda query, key, value: value),
     "long attention": ("attend_long", lambda _: lambda query, key, value: value),
     "runs of several texts": (
-        "equal_lengths",
+        "find_equal_lengths",
         lambda usual: lambda lengths: [(start, 1, width) for start, _, width in usual(lengths)],
     ),
 }
