@@ -45,7 +45,6 @@ from sentence_beam.transforms.index.index_kinds import depth_for
 from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.range_file import range_bytes
 from sentence_beam.transforms.index.range_readers import RangeFile
-from sentence_beam.transforms.index.recall import segment_base
 
 BLOCK = 25_000
 QUERIES = 1000
@@ -214,7 +213,7 @@ def recall(
     for number, (file, part) in enumerate(
         zip(files, np.array_split(vectors, args.segments), strict=True)
     ):
-        base = segment_base(number)
+        base = number << 32
         for block in blocks(part):
             exact.add(block, base)
             base += len(block)

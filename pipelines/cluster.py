@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 
 @overload
 def cluster(
-    store: StrPath,
+    store: StrPath | None = None,
     clusters: int | None = None,
     min_score: float | None = None,
     *,
@@ -49,7 +49,7 @@ def cluster(
 
 @overload
 def cluster(
-    store: StrPath,
+    store: StrPath | None = None,
     clusters: int | None = None,
     min_score: float | None = None,
     *,
@@ -59,31 +59,25 @@ def cluster(
 ) -> str: ...
 
 
-@overload
-def cluster(store: StrPath, *, threshold: float) -> Clustered: ...
-
-
 def cluster(
-    store: StrPath,
+    store: StrPath | None = None,
     clusters: int | None = None,
     min_score: float | None = None,
     *,
     where: str | None = None,
     snapshot: str | None = None,
     output: StrPath | None = None,
-    threshold: float | None = None,
 ) -> Clustered | str:
     """Return the rows of a store in `clusters` groups, or merged down to `min_score`.
 
-    `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
-    its path is returned. Raises the errors with which `sentence-beam cluster` ends.
+    With an `output` the rows are written there, and its path is returned. Raises the errors with
+    which `sentence-beam cluster` ends.
     """
     keywords = {
         "store": store,
         "output": output or "",
         "clusters": clusters,
         "min_score": min_score,
-        "threshold": threshold,
         "where": where,
         "snapshot": snapshot,
     }

@@ -38,8 +38,8 @@ def parser() -> argparse.ArgumentParser:
 
 @overload
 def dedup(
-    store: StrPath,
-    min_score: float,
+    store: StrPath | None = None,
+    min_score: float | None = None,
     *,
     where: str | None = None,
     snapshot: str | None = None,
@@ -49,8 +49,8 @@ def dedup(
 
 @overload
 def dedup(
-    store: StrPath,
-    min_score: float,
+    store: StrPath | None = None,
+    min_score: float | None = None,
     *,
     where: str | None = None,
     snapshot: str | None = None,
@@ -58,28 +58,22 @@ def dedup(
 ) -> str: ...
 
 
-@overload
-def dedup(store: StrPath, *, threshold: float) -> Deduplicated: ...
-
-
 def dedup(
-    store: StrPath,
+    store: StrPath | None = None,
     min_score: float | None = None,
     *,
     where: str | None = None,
     snapshot: str | None = None,
     output: StrPath | None = None,
-    threshold: float | None = None,
 ) -> Deduplicated | str:
     """Return the rows of a store in groups of near duplicates, each with the row to keep.
 
-    `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
-    its path is returned. Raises the errors with which `sentence-beam dedup` ends.
+    With an `output` the rows are written there, and its path is returned. Raises the errors with
+    which `sentence-beam dedup` ends.
     """
     keywords = {
         "store": store,
         "min_score": min_score,
-        "threshold": threshold,
         "where": where,
         "snapshot": snapshot,
         "output": output or "",

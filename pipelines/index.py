@@ -17,7 +17,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.steps.index.decisions import least_ram
+from sentence_beam.transforms.steps.index.kind_choice import least_ram
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
 from sentence_beam.transforms.steps.options.gate_options import with_answer_gate
 from sentence_beam.transforms.steps.options.index_options import IndexOptions

@@ -31,7 +31,7 @@ from sentence_beam.transforms.base.summary_lines import line
 from sentence_beam.transforms.beam.plan import LookAt
 from sentence_beam.transforms.report.costs import price_of
 from sentence_beam.transforms.report.snapshot_section import describe_pending
-from sentence_beam.transforms.steps.index.decisions import budgets_of
+from sentence_beam.transforms.steps.index.kind_choice import budgets_of
 from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import resolve_run

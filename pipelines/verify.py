@@ -69,7 +69,7 @@ def _check_erased(manifest: Manifest) -> CommandOutput:
         raise SentenceBeamError(f"{manifest.root}: {counted(len(traces), 'trace')} of erased rows")
     _name_unlisted(manifest.root)
     rows = manifest.forgotten.rows if manifest.forgotten else 0
-    text = f"{manifest.root}: no file has any of the {counted(rows, 'erased row')}"
+    text = f"{manifest.root}: no file has anything of the {counted(rows, 'erased row')}"
     return CommandOutput([text], {"store": manifest.root, "run": manifest.run, "forgotten": rows})
 
 

@@ -77,6 +77,8 @@ EMBED --limit 0                       | 2 | --limit
 EMBED --limit ten                     | 2 | whole number above zero
 EMBED --max-rejects 2                 | 2 | number from 0 to 1
 EMBED --max-rejects 1%                | 2 | number from 0 to 1
+EMBED --max-drift 2.5                 | 2 | --max-drift
+EMBED --max-drift nan                 | 2 | --max-drift
 EMBED --unit-tokens 1.5k              | 2 | 256k
 plan --input x.txt --price-per-hour free | 2 | amount of money
 EMBED --min-ram lots                  | 2 | 16GB
@@ -137,6 +139,8 @@ embed --input x.txt --store https://x/y         | 2 | give a local path, gs:// o
 embed --input x.txt --store s --calibration mine | 2 | make a calibration with: sentence-beam fit
 embed --input x.txt --store s --model x.txt     | 2 | no such directory
 embed --input x.txt --store s --model no/such   | 2 | neither cached nor fetched
+embed --input x.txt --store s --revision main   | 2 | has none, only ids of the hub do; leave it out
+embed --input x.txt --store s --model minilm --revision main | 2 | leave it out
 embed --input x.txt --store s --pooler tfidf:mine --reembed | 2 | make one with: sentence-beam fit
 embed --input x.txt --store s --index hnsw      | 2 | use auto, compact, Flat
 embed --input x.txt --store s --max-tokens 1 --reembed | 2 | its 2 special tokens need room
@@ -155,6 +159,9 @@ fit --input x.txt --method flow --output c      | 2 | --input has no meaning
 recalibrate --store s                           | 2 | required: --calibration
 recalibrate --store s --calibration mine        | 2 | mine/calibration.json is missing
 embed --input y.csv --store v --keep-columns id | 2 | say --id-column id
+embed --input x.txt --store s --id-column id    | 2 | without --id-column
+embed --input x.txt --store s --keep-columns a  | 2 | is plain text and has no column a (--keep-columns)
+embed --input y.csv --store v --keep-columns lang:flaot | 2 | did you mean float?
 recalibrate --store mine --calibration none     | 2 | mine holds no store
 index --store mine                              | 2 | mine holds no store
 index --store s --target-recall 95              | 2 | number from 0 to 1

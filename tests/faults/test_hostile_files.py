@@ -501,7 +501,7 @@ def _read(path: Path, columns: Columns) -> None:
     """Plan and read an input file, as a run does."""
     with one_line():
         for file in match_inputs(str(path)):
-            columns_of(file).kept_types(columns.text, columns.id, columns.keep)
+            columns_of(file).kept_types(columns)
             units = [
                 unit
                 for span in plan_file(file, columns.text, 500)

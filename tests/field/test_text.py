@@ -69,4 +69,4 @@ def test_a_missing_column_of_another_encoding_is_said(
 ) -> None:
     file = file_of(tmp_path / "a.csv", data)
     with pytest.raises(OptionError, match=said):
-        columns_of(file).check("größe", None, (), {})
+        columns_of(file).check(Columns("größe"))

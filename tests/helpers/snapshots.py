@@ -93,7 +93,8 @@ def begin(root: str, number: int, units: int, **values: Any) -> Run:
     previous = read_manifest(root)
     of_run = {name: values.pop(name) for name in [*values] if name in Run.__dataclass_fields__}
     return Run(
-        root, run_name(number), SPACE, "file", BYTES, ("/in/*.txt",), RememberedOptions(model="m", **values), {}, now(),
+        root=root, id=run_name(number), space=SPACE, partition="file", unit_tokens=BYTES, globs=("/in/*.txt",),
+        options=RememberedOptions(model="m", **values), started=now(),
         previous=previous.run if previous else None, version=previous.version if previous else None, **of_run,
     )  # fmt: skip
 

@@ -1,7 +1,10 @@
-"""embed --append: files of earlier runs stay though --input does not name them."""
+"""embed --append: files of earlier runs stay though --input does not name them. In Python, batches
+of rows stand beside each other and beside files.
+"""
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.commands import Run
@@ -12,11 +15,14 @@ from helpers.corpora import (
     manifest_of,
     sentences,
     vectors_of,
+    write_lines,
     write_parquet,
 )
 from helpers.snapshots import files_of
 
+import sentence_beam as sb
 from sentence_beam.transforms.store import open_store
+from sentence_beam.transforms.store.verification import faults
 
 
 @pytest.fixture
@@ -32,9 +38,8 @@ def days(inputs: Path) -> list[Path]:
 def test_earlier_files_stay_with_their_rows_and_their_index(
     embed: Run, plan: Run, run: Run, days: list[Path], store: Path
 ) -> None:
-    embed(
-        days[0] / "*", "--id-column", "id", "--keep-columns", "n", "--index", "Flat", "--append"
-    ).ok()
+    options = ("--id-column", "id", "--keep-columns", "n", "--index", "Flat")
+    embed(days[0] / "*", *options, "--append").ok()
     first, vectors = files_in(store, "embeddings"), vectors_of(store)
     shutil.rmtree(days[0])
     out = plan(days[1] / "*", "--append").ok().out
@@ -50,47 +55,27 @@ def test_earlier_files_stay_with_their_rows_and_their_index(
     assert {hit["id"] for hit in open_store(str(store)).search(sentences(1), k=10)[0]} == {
         f"k{i}" for i in range(10)
     }
-    run("verify", "--store", store).ok()
     assert "10" in run("history", "--store", store).ok().out.splitlines()[-1]
     run("index", "--store", store, "--retrain").ok()
     embed(days[2] / "*", "--append").ok()
     check_ledger(store, 15, embedded=5, carried=10)
     run("verify", "--store", store).ok()
-
-
-def test_without_it_a_later_run_has_what_it_names(
-    embed: Run, days: list[Path], inputs: Path, store: Path
-) -> None:
-    embed(days[0] / "*").ok()
-    embed(days[1] / "*", "--append").ok()
-    embed([days[0] / "*", days[1] / "*"]).ok()
-    check_ledger(store, 10, carried=10)
+    # without it a run has what it names
     embed([days[1] / "*", days[2] / "*"]).ok()
-    manifest = check_ledger(store, 10, embedded=5, carried=5)
+    manifest = check_ledger(store, 10, carried=10)
     assert manifest["input"]["globs"] == [f"{days[1]}/*", f"{days[2]}/*"]
-    assert not any(i.startswith("p0") for i in ids_of(store))
 
 
 def test_a_copy_under_another_name_is_counted_and_its_ids_are_duplicates(
     embed: Run, days: list[Path], store: Path
 ) -> None:
     embed(days[0] / "*", "--id-column", "id").ok()
+    embed(days[0] / "*", "--append").ok()
+    check_ledger(store, 5, carried=5)
     shutil.copy(days[0] / "p0.parquet", days[1] / "p9.parquet")
     out = embed(days[1] / "p9*", "--append").ok().out
     check_ledger(store, 10, embedded=0, reused=5, carried=5)
     assert "5 rows have an id that an earlier row has" in out
-
-
-def test_the_same_file_again_and_the_same_content_elsewhere_change_nothing(
-    embed: Run, days: list[Path], store: Path
-) -> None:
-    embed(days[0] / "*").ok()
-    embed(days[0] / "*", "--append").ok()
-    check_ledger(store, 5, carried=5)
-    shutil.copy(days[0] / "p0.parquet", days[1] / "p0.parquet")
-    embed(days[1] / "p0*", "--append").ok()
-    manifest = check_ledger(store, 5, carried=5)
-    assert files_of(store, manifest)[0]["source"] == str(days[1] / "p0.parquet")
 
 
 def test_a_known_name_with_other_content_is_refused_with_a_pattern_that_works(
@@ -113,36 +98,99 @@ def test_a_known_name_with_other_content_is_refused_with_a_pattern_that_works(
     assert {i.partition("#")[0] for i in ids_of(store)} == {"p0.parquet", "day1/p0.parquet"}
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        (["--keep-columns", "n"], "keep_columns"),
-        (["--unit-tokens", 7], "unit_tokens"),
-        (["--reembed"], "reembed"),
-    ],
-)
-def test_nothing_else_may_change(
-    embed: Run, days: list[Path], store: Path, options: list[object], name: str
-) -> None:
+def test_nothing_else_may_change(embed: Run, days: list[Path], store: Path) -> None:
     embed(days[0] / "*").ok()
     before = manifest_of(store)
-    embed(days[1] / "*", "--append", *options).failed(2, "--append", name)
+    changes = [("--keep-columns", "n"), ("--unit-tokens", 7), ("--reembed",)]
+    for change in changes:
+        name = change[0].removeprefix("--").replace("-", "_")
+        embed(days[1] / "*", "--append", *change).failed(2, "--append", name)
     assert manifest_of(store) == before
 
 
-def test_not_by_content(embed: Run, days: list[Path], store: Path) -> None:
-    embed(days[0] / "*", "--append", "--partition", "content").failed(
-        2, "--append", "--partition content"
-    )
-    assert not store.exists()
+# --- rows that a program holds
+
+TEXTS = sentences(12)
 
 
-def test_a_lost_shard_of_a_file_that_is_not_named(
-    embed: Run, days: list[Path], store: Path
+@pytest.fixture
+def how(model: Path, store: Path) -> dict[str, Any]:
+    return {"store": store, "model": model, "dtype": "float32", "append": True}
+
+
+def work(store: sb.Store) -> tuple[int, ...]:
+    """Rows that were embedded, reused and carried; a store without a fault."""
+    assert not list(faults(store.manifest))
+    found = store.manifest.data["work"]
+    return found["embedded"], found["reused"], found["carried"]
+
+
+def batches(store: sb.Store) -> list[str]:
+    return [file["path"] for file in files_of(store.root)]
+
+
+def texts(store: sb.Store) -> list[str]:
+    return store.dataset().to_table(columns=["text"])["text"].to_pylist()
+
+
+def test_batches_stand_beside_each_other_and_the_same_one_again_adds_nothing(
+    how: dict[str, Any],
 ) -> None:
-    embed(days[0] / "*").ok()
-    shard = next((store / "embeddings").iterdir())
-    shard.unlink()
-    embed(days[1] / "*", "--append").failed(1, shard, days[0] / "p0.parquet")
-    embed([days[0] / "*", days[1] / "*"], "--append").ok()
-    check_ledger(store, 10)
+    assert work(sb.embed(TEXTS[:4], batch="monday", **how)) == (4, 0, 0)
+    store = sb.embed(TEXTS[4:6], batch="day 2", **how)
+    assert (work(store), batches(store)) == ((2, 0, 4), ["day 2.parquet", "monday.parquet"])
+    again = sb.embed(TEXTS[4:6], batch="day 2", **how)
+    assert (work(again), sorted(texts(again))) == ((0, 0, 6), sorted(TEXTS[:6]))
+    assert [file["source"] for file in files_of(again.root)] == [
+        "rows://day 2.parquet", "rows://monday.parquet"
+    ]  # fmt: skip
+
+
+def test_a_batch_without_a_name_is_named_by_its_rows(how: dict[str, Any]) -> None:
+    sb.embed(TEXTS[:4], **how)
+    assert work(sb.embed([{"text": text} for text in TEXTS[:4]], **how)) == (0, 0, 4)
+    store = sb.embed(TEXTS[4:6], **how)
+    assert (work(store), len(batches(store))) == ((2, 0, 4), 2)
+    assert sorted(texts(store)) == sorted(TEXTS[:6])
+    assert len(set(store.numpy()[0])) == 6
+
+
+def test_rows_after_files_and_files_after_rows(how: dict[str, Any], inputs: Path) -> None:
+    file = write_parquet(inputs / "a.parquet", TEXTS[:4])
+    sb.embed(file, **how)
+    assert work(sb.embed(TEXTS[4:6], batch="b", **how)) == (2, 0, 4)
+    store = sb.embed(write_parquet(inputs / "c.parquet", TEXTS[6:8]), **how)
+    assert (work(store), batches(store)) == ((2, 0, 6), ["a.parquet", "b.parquet", "c.parquet"])
+    assert work(sb.embed(TEXTS[4:6], batch="b", **how)) == (0, 0, 8)
+    assert sorted(texts(store)) == sorted(TEXTS[:8])
+    with pytest.raises(sb.OptionError, match=r"relative path c.parquet"):
+        sb.embed(TEXTS[8:9], batch="c", **how)
+    store = sb.embed(TEXTS[2:6], **{**how, "append": False})  # which takes the place of all
+    assert (texts(store), batches(store)) == (TEXTS[2:6], ["rows.parquet"])
+
+
+def test_rows_after_files_of_a_format_that_the_store_remembers(
+    how: dict[str, Any], inputs: Path
+) -> None:
+    sb.embed(write_lines(inputs / "a.log", TEXTS[:4]), format="text", **how)
+    store = sb.embed(TEXTS[4:6], batch="b", **how)
+    assert sorted(texts(store)) == sorted(TEXTS[:6])
+
+
+def test_names_that_do_not_work(how: dict[str, Any]) -> None:
+    names = {"a/b": "'a/b'", "day[1]": "'day[1]'", " ": "' '", "\n": "'\\n'"}
+    said = [(TEXTS, {"batch": name}, f"batch: {shown} is no name") for name, shown in names.items()]
+    said += [
+        (TEXTS, {"batch": "x" * 201}, "batch: 'xxx"),
+        (
+            TEXTS,
+            {"batch": "a", "append": False},
+            "batch: it names rows that are appended; say append",
+        ),
+        ("*.csv", {"batch": "a"}, "batch: it names rows in memory, and files have names of their"),
+    ]
+    for given, options, message in said:
+        with pytest.raises(sb.OptionError) as caught:
+            sb.embed(given, **{**how, **options})
+        assert str(caught.value).startswith(message)
+        assert not how["store"].exists()

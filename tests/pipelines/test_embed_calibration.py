@@ -23,12 +23,12 @@ from helpers.corpora import (
     write_lines,
 )
 from helpers.snapshots import units_of
-from helpers.tiny_models import save_tiny_model
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms.calibration import load_calibration
 from sentence_beam.transforms.encoder import Encoder
+from sentence_beam.transforms.steps.embed import load_encoder
 from sentence_beam.transforms.store import open_store
 
 METHODS = ["standardize", "remove-top:2", "whitening:8"]
@@ -51,20 +51,8 @@ def glob(inputs: Path) -> Path:
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A store of such rows without a calibration, by normalised vectors; tests work on copies."""
     folder = tmp_path_factory.mktemp("made")
-    options = ["--normalize", "--dtype", "float32", "--keep-columns", "text", "--model", str(model)]
-    assert (
-        main(
-            [
-                "embed",
-                "--input",
-                str(sixty_rows(folder / "in")),
-                "--store",
-                str(folder / "store"),
-                *options,
-            ]
-        )
-        == 0
-    )
+    named = ("--input", sixty_rows(folder / "in"), "--store", folder / "store", "--model", model)
+    assert main(["embed", *map(str, named), "--dtype", "float32", "--normalize"]) == 0
     return folder / "store"
 
 
@@ -77,10 +65,7 @@ def plain(made: Path, store: Path) -> Path:
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
     """No model can be loaded by a worker, until the patch is undone."""
-    patch.setattr(
-        "sentence_beam.transforms.steps.embed.load_encoder.load_encoder",
-        lambda job: pytest.fail("the model was loaded"),
-    )
+    patch.setattr(load_encoder, "load_encoder", lambda job: pytest.fail("the model was loaded"))
 
 
 def expected(model: Path, folder: Path, store: Path) -> np.ndarray:
@@ -111,12 +96,9 @@ def test_on_the_fly_afterwards_and_by_embed_alone_give_the_same(
     run: Run, embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, method: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    folder, other, fresh = (
-        fit_on(store, method, tmp_path / "fitted"),
-        tmp_path / "other",
-        tmp_path / "fresh",
-    )
-    options = ("--model", model, "--dtype", "float32", "--keep-columns", "text", "--normalize")
+    folder = fit_on(store, method, tmp_path / "fitted")
+    other, fresh = tmp_path / "other", tmp_path / "fresh"
+    options = ("--model", model, "--dtype", "float32", "--normalize")
     shutil.copytree(store, other)
     run("embed", "--input", glob, "--store", fresh, *options, "--calibration", folder).ok()
     with monkeypatch.context() as patch:
@@ -133,40 +115,25 @@ def test_on_the_fly_afterwards_and_by_embed_alone_give_the_same(
         run("verify", "--store", place).ok()
 
 
-def test_recalibrating_reads_no_input_and_keeps_every_row(
-    run: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
+def test_recalibrating_reads_no_input_and_keeps_every_row_and_reject(
+    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path
 ) -> None:
+    write_lines(inputs / "a.txt", [*sentences(30), "", "  "])
+    write_lines(inputs / "b.txt", [""])
+    embed(inputs / "*", "--max-rejects", 0.5, "--normalize").ok()
     before = [{k: v for k, v in row.items() if k != "pooled"} for row in rows_of(store)]
-    folder = fit_on(store, "whitening:8", tmp_path / "fitted")
-    for path in glob.parent.iterdir():
-        path.unlink()
+    rejected, folder = rejects_of(store), fit_on(store, "whitening:8", tmp_path / "fitted")
+    moved = inputs.rename(tmp_path / "moved")
     out = run("recalibrate", "--store", store, "--calibration", folder).ok().out
-    assert "60 with other vectors" in out
-    manifest = check_ledger(store, 60, reused=60)
+    assert "30 with other vectors" in out
+    manifest = check_ledger(store, 30, 3, reused=30)
     digest = load_calibration(str(folder)).digest
     assert manifest["space"]["calibration"] == digest
     assert manifest["calibration"] == {"path": f"calibrations/{digest}", "digest": digest}
     assert manifest["space"]["dim"] == 8
     assert [{k: v for k, v in row.items() if k != "pooled"} for row in rows_of(store)] == before
-
-
-def test_rejected_rows_stay_on_record(
-    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path
-) -> None:
-    write_lines(inputs / "a.txt", [*sentences(30), "", "  "])
-    write_lines(inputs / "b.txt", [""])
-    embed(inputs / "*", "--max-rejects", 0.5).ok()
-    before = rejects_of(store)
-    run(
-        "recalibrate",
-        "--store",
-        store,
-        "--calibration",
-        fit_on(store, "standardize", tmp_path / "fitted"),
-    ).ok()
-    check_ledger(store, 30, 3, reused=30)
-    assert rejects_of(store) == before
-    embed(inputs / "*", "--max-rejects", 0.5).ok()
+    assert rejects_of(store) == rejected
+    embed(moved / "*", "--max-rejects", 0.5).ok()
     check_ledger(store, 30, 3, carried=30)
 
 
@@ -185,26 +152,19 @@ def test_one_calibration_after_another_and_back(
     run("recalibrate", "--store", store, "--calibration", first).ok()
     assert_calibrated(store, model, first)
     assert "calibration none" in run("recalibrate", "--store", store, "--calibration", "none").out
-    manifest = check_ledger(store, 60)
+    manifest = check_ledger(store, 60, reused=60)
     assert (manifest["calibration"], manifest["space"]["calibration"]) == (None, None)
     after = vectors_of(store)
     assert np.allclose([before[i] for i in before], [after[i] for i in before], atol=1e-6)
-    before = manifest_of(store)
     out = run("recalibrate", "--store", store, "--calibration", "none").ok().out
     assert out == f"nothing to do: the vectors of {store} have no calibration\n"
-    assert manifest_of(store) == before
-    assert check_ledger(store, 60, reused=60)["space"]["calibration"] is None
+    assert manifest_of(store) == manifest
 
 
-def test_truncation_comes_after_the_calibration(
-    embed: Run,
-    plain: Path,
-    glob: Path,
-    store: Path,
-    model: Path,
-    tmp_path: Path,
+def test_truncation_comes_after_the_calibration_and_a_wider_one_is_forgotten(
+    run: Run, embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
     forbid(monkeypatch)
     embed(glob, "--calibration", folder, "--dim", 3).ok()
@@ -214,29 +174,17 @@ def test_truncation_comes_after_the_calibration(
     embed(glob, "--dim", 8).ok()
     assert_calibrated(store, model, folder)
     embed(glob, "--dim", 9).failed(2, "truncate dim 9", "8 components")
-
-
-def test_a_truncation_wider_than_the_calibration_is_forgotten(
-    run: Run, embed: Run, glob: Path, store: Path, tmp_path: Path
-) -> None:
-    for night, command in enumerate(("recalibrate", "embed")):
+    for command in ("recalibrate", "embed"):
         embed(glob, "--dim", 12, "--calibration", "").ok()
-        folder = fit_on(store, "whitening:8", tmp_path / str(night))
-        if command == "embed":
-            embed(glob, "--calibration", folder).ok()
-        else:
-            run("recalibrate", "--store", store, "--calibration", folder).ok()
-        manifest = check_ledger(store, 60)
-        assert (manifest["space"]["truncate_dim"], manifest["space"]["dim"]) == (None, 8)
+        source = ("--input", glob) if command == "embed" else ()
+        run(command, *source, "--store", store, "--calibration", folder).ok()
+        space = check_ledger(store, 60)["space"]
+        assert (space["truncate_dim"], space["dim"]) == (None, 8)
         embed(glob).ok()
         check_ledger(store, 60, carried=60)
 
 
-@variants(
-    "method",
-    ["standardize+remove-top:1", "whitening:8", "flow:levels=2,depth=1,width=4"],
-    kept=(0,),
-)
+@variants("method", ["standardize+remove-top:1", "flow:levels=2,depth=1,width=4"], kept=(0,))
 def test_embed_fit_recalibrate_and_again(
     run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, method: str
 ) -> None:
@@ -245,21 +193,12 @@ def test_embed_fit_recalibrate_and_again(
         folder = tmp_path / night
         assert run("fit", "--store", store, "--method", method, "--output", folder).status == 0
         run("recalibrate", "--store", store, "--calibration", folder).ok()
-        assert (
-            check_ledger(store, 60, reused=60)["calibration"]["digest"]
-            == load_calibration(str(folder)).digest
-        )
-        encoder = Encoder.load(
-            str(model), dtype=manifest_of(store)["space"]["dtype"], calibration=folder
-        )
-        assert encoder.space.id == manifest_of(store)["space"]["id"]
-        wanted = encoder.encode([*sentences(40), *sentences(20, 40)])
-        found = np.array(
-            [
-                vector
-                for _, vector in sorted(vectors_of(store).items(), key=lambda item: place(item[0]))
-            ]
-        )
+        manifest = check_ledger(store, 60, reused=60)
+        assert manifest["calibration"]["digest"] == load_calibration(str(folder)).digest
+        encoder = Encoder.load(model, dtype=manifest["space"]["dtype"], calibration=folder)
+        assert encoder.space.id == manifest["space"]["id"]
+        wanted = encoder.encode([row["text"] for row in rows_of(store)])
+        found = np.array(list(vectors_of(store).values()))
         lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
         # the forward pass may be bfloat16
         assert ((found * wanted).sum(axis=1) / lengths).min() >= 0.999
@@ -267,20 +206,17 @@ def test_embed_fit_recalibrate_and_again(
         check_ledger(store, 60, carried=60)
 
 
-def place(row_id: str) -> tuple[str, int]:
-    """File and byte of a row's id."""
-    name, _, offset = row_id.partition("@")
-    return name, int(offset)
-
-
 # --- remembered
 
 
-def test_a_store_remembers_its_calibration(
+def test_a_store_remembers_its_calibration_and_its_index_is_of_the_new_vectors(
     run: Run, embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path
 ) -> None:
     folder = fit_on(store, "remove-top:2", tmp_path / "fitted")
-    run("recalibrate", "--store", store, "--calibration", folder).ok()
+    run("index", "--store", store, "--index", "Flat").ok()
+    out = run("recalibrate", "--store", store, "--calibration", folder).ok().out
+    assert "index       Flat" in out
+    assert manifest_of(store)["index"]["rows"] == 60
     copy = folder.rename(tmp_path / "gone")
     embed(glob).ok()
     check_ledger(store, 60, carried=60)
@@ -288,28 +224,17 @@ def test_a_store_remembers_its_calibration(
     embed(glob).ok()
     check_ledger(store, 65, embedded=5, carried=60)
     assert_calibrated(store, model, copy)
-    hit = open_store(str(store)).search([sentences(1, 102)[0]], k=1)[0][0]
-    assert (hit["text"], round(hit["score"], 5)) == (sentences(1, 102)[0], 1)
-
-
-def test_an_index_is_built_of_the_new_vectors(
-    run: Run, embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
-) -> None:
-    embed(glob, "--index", "Flat").ok()
-    folder = fit_on(store, "whitening:8", tmp_path / "fitted")
-    assert (
-        "index       Flat" in run("recalibrate", "--store", store, "--calibration", folder).ok().out
-    )
-    manifest = check_ledger(store, 60)
-    assert (manifest["index"]["rows"], manifest["index"]["factory"]) == (60, "Flat")
     for row in rows_of(store)[::7]:
-        assert open_store(str(store)).search([row["text"]], k=1)[0][0]["id"] == row["id"]
+        hit = open_store(str(store)).search([row["text"]], k=1)[0][0]
+        assert (hit["id"], round(hit["score"], 5)) == (row["id"], 1)
 
 
 def test_a_damaged_copy_in_the_store_is_named_and_mended(
     run: Run, embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
 ) -> None:
-    folder = fit_on(store, "standardize", tmp_path / "fitted")
+    folder, before = fit_on(store, "standardize", tmp_path / "fitted"), files_in(store)
+    run("plan", "--input", glob, "--store", store, "--calibration", folder).ok()
+    assert files_in(store) == before  # which has no copy of it
     embed(glob, "--calibration", folder).ok()
     path = store / manifest_of(store)["calibration"]["path"] / "calibration.safetensors"
     data = bytearray(path.read_bytes())
@@ -323,56 +248,21 @@ def test_a_damaged_copy_in_the_store_is_named_and_mended(
     run("search", "--store", store, "--query", "dog").ok()
 
 
-def test_plan_measures_with_a_calibration_that_the_store_has_no_copy_of(
-    run: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
-) -> None:
-    folder, before = fit_on(store, "standardize", tmp_path / "fitted"), files_in(store)
-    assert (
-        "tokens" in run("plan", "--input", glob, "--store", store, "--calibration", folder).ok().out
-    )
-    assert files_in(store) == before
-
-
 # --- refused
 
 
-@pytest.mark.parametrize("command", ["embed", "recalibrate"])
 def test_a_calibration_of_another_space_is_refused_by_field(
-    run: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, command: str
+    run: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
-    run(
-        "embed",
-        "--input",
-        glob,
-        "--store",
-        other,
-        "--model",
-        model,
-        "--pooler",
-        "max",
-        "--dtype",
-        "float32",
-    ).ok()
-    folder, before = fit_on(other, "standardize", tmp_path / "fitted"), files_in(store)
-    where = ("--store", store) if command == "recalibrate" else ("--input", glob, "--store", store)
-    run(command, *where, "--calibration", folder).failed(2, "another space (pooler differ)", folder)
+    named, other = ("--input", glob), ("--store", tmp_path / "other")
+    run("embed", *named, *other, "--model", model, "--pooler", "max", "--dtype", "float32").ok()
+    folder, before = fit_on(other[1], "standardize", tmp_path / "fitted"), files_in(store)
+    for command in ("embed", "recalibrate", "plan"):
+        source = named if command != "recalibrate" else ()
+        run(command, *source, "--store", store, "--calibration", folder).failed(
+            2, "another space (pooler differ)", folder
+        )
     assert files_in(store) == before
-    run("plan", "--input", glob, "--store", store, "--calibration", folder).failed(
-        2, "another space (pooler differ)"
-    )
-
-
-def test_a_folder_that_holds_no_calibration(
-    run: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
-) -> None:
-    run("embed", "--input", glob, "--store", store, "--calibration", tmp_path / "no").failed(
-        2, "calibration.json"
-    )
-    run("recalibrate", "--store", store, "--calibration", tmp_path / "no").failed(
-        2, "calibration.json"
-    )
-    run("recalibrate", "--store", tmp_path, "--calibration", tmp_path / "no").failed(2)
 
 
 def test_embedding_anew_in_another_space_asks_what_to_do_with_the_calibration(
@@ -383,47 +273,6 @@ def test_embedding_anew_in_another_space_asks_what_to_do_with_the_calibration(
     embed(glob, "--pooler", "max", "--reembed").failed(2, "pooler differ", "--calibration")
     embed(glob, "--pooler", "max", "--reembed", "--calibration", "").ok()
     check_ledger(store, 60, embedded=60)
-
-
-def test_a_damaged_shard_stops_recalibrating(
-    run: Run, plain: Path, store: Path, tmp_path: Path
-) -> None:
-    folder = fit_on(store, "standardize", tmp_path / "fitted")
-    before, path = manifest_of(store), store / units_of(store)[0]["path"]
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
-    run("recalibrate", "--store", store, "--calibration", folder).failed(1, path, "sha256")
-    assert manifest_of(store) == before
-
-
-# --- the encoder
-
-
-def test_the_encoder_applies_a_calibration(
-    plain: Path, store: Path, model: Path, tmp_path: Path
-) -> None:
-    folder = fit_on(store, "whitening:8", tmp_path / "fitted")
-    for given in (folder, str(folder), load_calibration(str(folder))):
-        encoder = Encoder.load(str(model), dtype="float32", normalize=True, calibration=given)
-        assert encoder.dim == encoder.space.dim == 8
-        assert encoder.space.calibration == load_calibration(str(folder)).digest
-        found = encoder.encode([row["text"] for row in rows_of(store)])
-        assert np.allclose(found, expected(model, folder, store), atol=1e-4)
-    raw = Encoder.load(
-        str(model), dtype="float32", normalize=False, calibration=folder, truncate_dim=3
-    )
-    assert raw.encode(["a dog"]).shape == (1, 3)
-    assert not np.isclose(np.linalg.norm(raw.encode(["a dog"])), 1)
-
-
-def test_the_encoder_refuses_a_calibration_of_another_model(
-    plain: Path, store: Path, tmp_path: Path
-) -> None:
-    folder = fit_on(store, "standardize", tmp_path / "fitted")
-    other = save_tiny_model("bert", tmp_path / "model", num_hidden_layers=2)
-    with pytest.raises(Exception, match="weights"):
-        Encoder.load(str(other), dtype="float32", calibration=folder)
 
 
 def test_rows_that_a_calibration_was_not_fitted_for_are_named(

@@ -28,7 +28,6 @@ from helpers.snapshots import units_of
 
 from sentence_beam.transforms.steps.options import resolve
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 
 UNIT = ("--unit-tokens", 200)
 OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *UNIT)
@@ -72,18 +71,6 @@ def content_of(store: Path) -> list[tuple[Any, ...]]:
 
 
 # --- what a store looks like
-
-
-def test_the_plan_on_record_has_the_rows_of_every_span(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_lines(inputs / "a.txt", sentences(30))
-    write_lines(inputs / "b.txt.gz", sentences(20, 50))
-    embed(inputs / "*", *UNIT).ok()
-    manifest = check_ledger(store, 50)
-    plan = read_plan(str(store), manifest["run"])
-    assert plan.notes.buckets.rows == sum(plan.spans.column("rows").to_pylist()) == 50
-    assert {span.file.relative for span in plan.spans_to_embed()} == {"a.txt", "b.txt.gz"}
 
 
 def test_every_reader_reads_it(
@@ -151,55 +138,36 @@ def test_any_layout_of_the_same_rows_gives_the_same_shards(
     assert files_in(store, "embeddings") == shards
 
 
-def test_copies_of_a_text_are_embedded_once_in_the_whole_corpus(
+def test_a_text_is_embedded_once_in_all_files_and_a_renamed_file_is_carried(
     embed: Run, inputs: Path, store: Path
 ) -> None:
-    for name in ("a", "b", "c"):
-        write_lines(inputs / f"{name}.txt", sentences(30))
-    embed(inputs / "*", *UNIT).ok()
-    check_ledger(store, 90, embedded=30, duplicates=60)
-
-
-def test_renamed_files_are_carried_where_nothing_is_named_after_them(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    write_parquet(
-        inputs / "a.parquet", sentences(20), id=[str(i) for i in range(20)], lang=["x"] * 20
-    )
-    write_parquet(
-        inputs / "b.parquet", sentences(20, 20), id=[str(i) for i in range(20)], lang=["x"] * 20
-    )
+    for name in "abc":
+        ids = [f"{name}{i}" for i in range(30)]
+        write_parquet(inputs / f"{name}.parquet", sentences(30), id=ids, lang=["x"] * 30)
     embed(inputs / "*", *OWN_IDS).ok()
+    check_ledger(store, 90, embedded=30, duplicates=60)
     (inputs / "a.parquet").rename(inputs / "z.parquet")
     embed(inputs / "*").ok()
-    check_ledger(store, 40, carried=40)
+    check_ledger(store, 90, carried=90)
 
 
 # --- nights
 
 
-def test_growth_past_twice_splits_buckets_and_encodes_new_text_alone(
+def test_growth_splits_buckets_for_good_and_encodes_new_text_alone(
     embed: Run, inputs: Path, store: Path
 ) -> None:
     texts = sentences(101)
-    bits = []
+    bits, before = [], 0
     for rows in (50, 101, 20):
         write_lines(inputs / "a.txt", texts[:rows])
-        before = len(rows_of(store)) if store.exists() else 0
         embed(inputs / "*", "--unit-tokens", 300, "--max-deletes", 1).ok()
         check_ledger(store, rows, embedded=max(rows - before, 0), reused=min(before, rows))
         bits.append(manifest_of(store)["buckets"]["bits"])
+        before = rows
     assert bits[0] < bits[1] == bits[2]
-
-
-def test_reembed_chooses_buckets_anew(embed: Run, inputs: Path, store: Path) -> None:
-    write_lines(inputs / "a.txt", sentences(80))
-    embed(inputs / "*", *UNIT).ok()
-    write_lines(inputs / "a.txt", sentences(5))
-    embed(inputs / "*", "--max-deletes", 1).ok()
-    many = len(units_of(store, check_ledger(store, 5, reused=5)))
     embed(inputs / "*", "--reembed").ok()
-    assert len(units_of(store, check_ledger(store, 5, embedded=5))) < many
+    assert check_ledger(store, 20, embedded=20)["buckets"]["bits"] < bits[0]
 
 
 # --- a text that too many rows share
@@ -207,7 +175,7 @@ def test_reembed_chooses_buckets_anew(embed: Run, inputs: Path, store: Path) -> 
 
 @pytest.mark.slow
 def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
-    run: Run, embed: Run, inputs: Path, store: Path
+    embed: Run, inputs: Path, store: Path
 ) -> None:
     rows = [(str(i), text, "en") for i, text in enumerate(sentences(100))]
     rows += [(f"n{i}", "N/A", "en") for i in range(3000)]
@@ -215,74 +183,44 @@ def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
     embed(inputs / "**", "--unit-tokens", 300, *OWN_IDS[:6]).ok()
     manifest = check_ledger(store, 3100)
     planned = 3100 / 2 ** manifest["buckets"]["bits"]
-    pieces = [
-        unit
-        for unit in units_of(store, manifest)
-        if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", unit["unit"])
-    ]
+    names = {unit["unit"] for unit in units_of(store, manifest)}
+    pieces = [name for name in names if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", name)]
     assert len(pieces) == 2 ** (len(pieces) - 1).bit_length() >= 8
-    assert len({unit["unit"].partition(".")[0] for unit in pieces}) == 1
+    assert len({name.partition(".")[0] for name in pieces}) == 1
     assert max(unit["rows"] for unit in units_of(store, manifest)) <= 4 * planned
     assert manifest["work"]["embedded"] == 100 + len(pieces)
-    run("verify", "--store", store).ok()
-    names = {unit["unit"]: unit["path"] for unit in units_of(store, manifest)}
     # More of them, in another order: their vectors are taken from any old piece, and the names are
     # as in a new store.
     rows = [*rows[50:], *((f"m{i}", "N/A", "en") for i in range(700)), ("x", "another text", "en")]
     shutil.rmtree(inputs)
     write_layout(inputs, spread(rows, random.Random(6)), random.Random(6))
     embed(inputs / "**").ok()
-    assert (
-        check_ledger(store, 3751, embedded=1, reused=3750)["buckets"]["bits"]
-        == manifest["buckets"]["bits"]
-    )
-    assert set(names) == {unit["unit"] for unit in units_of(store)}
-
-
-def test_a_million_rows_of_no_text_at_all_are_spread(embed: Run, inputs: Path, store: Path) -> None:
-    write_layout(
-        inputs, {"a.parquet": [(str(i), None, "en") for i in range(2000)]}, random.Random(0)
-    )
-    embed(inputs / "*", *OWN_IDS).ok()
-    manifest = check_ledger(store, 0, 2000)
-    assert max(unit["rejected"] for unit in units_of(store, manifest)) < 4 * 2000 / len(
-        units_of(store, manifest)
-    )
+    later = check_ledger(store, 3751, embedded=1, reused=3750)
+    assert later["buckets"]["bits"] == manifest["buckets"]["bits"]
+    assert names == {unit["unit"] for unit in units_of(store)}
 
 
 # --- refused, and looked at before
 
 
 def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
-    run: Run,
-    embed: Run,
-    plan: Run,
-    inputs: Path,
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    model: Path,
+    embed: Run, plan: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_lines(inputs / "a.txt", sentences(200))
-    monkeypatch.setattr(resolve, "memory_bytes", lambda: 20_000)
-    embed(inputs / "*").failed(2, "--partition content", "quarter", "--partition file", "--runner")
-    assert manifest_of(store) is None
-    plan(inputs / "*").failed(2, "--partition file")
-    given = ("--input", inputs / "*", "--store", store, "--model", model)
-    run("embed", *given, "--partition", "file").ok()
-
-
-def test_a_large_corpus_that_has_not_changed_is_not_refused(
-    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_lines(inputs / "a.txt", sentences(200))
+    with monkeypatch.context() as patch:
+        patch.setattr(resolve, "memory_bytes", lambda: 20_000)
+        said = ("--partition content", "quarter", "--partition file", "--runner")
+        embed(inputs / "*").failed(2, *said)
+        assert manifest_of(store) is None
+        plan(inputs / "*").failed(2, "--partition file")
     embed(inputs / "*").ok()
     monkeypatch.setattr(resolve, "memory_bytes", lambda: 20_000)
-    embed(inputs / "*").ok()
+    embed(inputs / "*").ok()  # nothing has changed, and nothing is grouped
     check_ledger(store, 200, carried=200)
 
 
 def test_plan_says_how_many_buckets_and_writes_nothing(
-    run: Run, embed: Run, plan: Run, inputs: Path, store: Path, model: Path
+    embed: Run, plan: Run, inputs: Path, store: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(80))
     out = plan(inputs / "*", *UNIT).ok().out
@@ -292,10 +230,9 @@ def test_plan_says_how_many_buckets_and_writes_nothing(
     embed(inputs / "*", *UNIT).ok()
     assert planned in (len(units_of(store)), 2 * len(units_of(store)))
     before = (store / "manifest.json").read_bytes()
-    out = run("plan", "--input", inputs / "*", "--store", store).ok().out
+    out = plan(inputs / "*").ok().out
     assert "1 unchanged" in out
     assert "0 to embed" in out
     write_parquet(inputs / "a.parquet", sentences(81))
-    out = run("plan", "--input", inputs / "*", "--store", store).ok().out
-    assert "at most 81 to embed" in out
+    assert "at most 81 to embed" in plan(inputs / "*").ok().out
     assert (store / "manifest.json").read_bytes() == before

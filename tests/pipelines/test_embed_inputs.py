@@ -1,140 +1,91 @@
-"""Inputs by the command: folders, several names, standard input, and what one line says of them."""
+"""Inputs by the command: folders, several names, standard input, files that are a row each, tables
+of Iceberg and Delta Lake, and what one line says of them.
+"""
 
 import errno
 import io
+import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers import fake_storage
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
+    ids_of,
     manifest_of,
     rows_of,
     sentences,
     vectors_of,
     write_bytes,
     write_lines,
+    write_parquet,
 )
-from helpers.pair_files import InputRow, suffix_of, write_file
+from helpers.lakes import iceberg_catalog, rows
 from helpers.snapshots import files_of
 
-from sentence_beam.pipelines.common.stdin import with_stdin
-from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.syntax import Syntax
-from sentence_beam.transforms.steps.options import EmbedOptions
 
-
-def test_a_folder_stands_for_its_files_of_one_format(
-    run: Run, embed: Run, inputs: Path, store: Path
-) -> None:
+def test_a_folder_stands_for_its_files_of_one_format(embed: Run, inputs: Path, store: Path) -> None:
     for name in ("a.txt", "below/b.txt.gz", "_temporary/c.txt", ".hidden.txt"):
         write_lines(inputs / name, sentences(3))
-    write_bytes(inputs / "_SUCCESS", b"")
-    write_bytes(inputs / "read.me", b"")
+    for name in ("_SUCCESS", "read.me"):
+        write_bytes(inputs / name, b"")
     said = embed(f"{inputs}/").ok().out
     assert "2 taken" in said
     assert "3 without an ending" not in said
-    assert {file["path"] for file in files_of(store, check_ledger(store, 6))} == {
-        "a.txt",
-        "below/b.txt.gz",
-    }
+    taken = {file["path"] for file in files_of(store, check_ledger(store, 6))}
+    assert taken == {"a.txt", "below/b.txt.gz"}
     assert "1 with a leading _" in embed(inputs / "**" / "*.txt*").ok().out
     check_ledger(store, 6, carried=6)
     write_bytes(inputs / "c.csv", b"text\nx\n")
     embed(inputs).failed(2, inputs, "1 csv", "2 text", f"'{inputs}/**/*.csv'")
     embed(inputs, "--format", "csv", "--max-deletes", 1).ok()
     check_ledger(store, 1)
-    run("embed", "--input", inputs, "--store", inputs / "x" / "store").failed(
-        2, "takes in the store"
-    )
 
 
-def test_several_names_after_one_input(run: Run, inputs: Path, store: Path, model: Path) -> None:
+def test_several_names_and_a_store_with_an_odd_one(
+    run: Run, inputs: Path, model: Path, tmp_path: Path
+) -> None:
     names = [write_lines(inputs / f"{name}.txt", sentences(2)) for name in "abc"]
-    run(
-        "embed", "--input", *names[:2], "--store", store, "--model", model, "--input", names[2]
-    ).ok()
-    check_ledger(store, 6)
+    store = tmp_path / "my store [1]*#é"
+    how = ("--store", store, "--model", model, "--index", "Flat")
+    for _ in range(2):
+        run("embed", "--input", *names[:2], *how, "--input", names[2]).ok()
+    check_ledger(store, 6, carried=6)
+    run("search", "--store", store, "--query", "dog").ok()
+    run("verify", "--store", store).ok()
 
 
 def test_standard_input(
-    run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def typed(text: str) -> None:
-        monkeypatch.setattr(
-            "sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf8")
-        )
+        stream = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf8")
+        monkeypatch.setattr("sys.stdin", stream)
 
     write_lines(inputs / "a.txt", ["three"])
-    typed("one\ntäxt\n")
-    embed(["-", inputs / "a.txt"], "--keep-columns", "text").ok()
-    check_ledger(store, 3)
+    for carried in (0, 3):
+        typed("one\ntäxt\n")
+        embed(["-", inputs / "a.txt"], "--keep-columns", "text").ok()
+        check_ledger(store, 3, carried=carried)
     assert {row["id"]: row["text"] for row in rows_of(store)} == {
         "stdin.txt@0": "one",
         "stdin.txt@4": "täxt",
         "a.txt@0": "three",
     }
-    typed("one\ntäxt\n")
-    embed(["-", inputs / "a.txt"]).ok()
-    check_ledger(store, 3, carried=3)
     typed('{"text": "one"}\n')
     embed("-", "--format", "jsonl", "--max-deletes", 1).ok()
     check_ledger(store, 1)
 
 
-def test_standard_input_is_not_for_workers_elsewhere() -> None:
-    asked = EmbedOptions(input=("-",), store="store")
-    with (
-        pytest.raises(OptionError, match="--input - is read in this process alone"),
-        with_stdin(asked, local=False),
-    ):
-        pass
-
-
-def test_one_pattern_of_two_without_a_match_stops_the_run(
-    embed: Run, inputs: Path, store: Path
+def test_a_file_that_cannot_be_read_is_named_in_one_line(
+    embed: Run, run: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_lines(inputs / "a.txt", sentences(3))
-    embed([inputs / "a.txt", inputs / "b.txt"]).failed(2, inputs / "b.txt", "no file matches")
-    assert manifest_of(store) is None
-
-
-def test_a_line_break_in_a_name_breaks_no_error(embed: Run, run: Run, inputs: Path) -> None:
     path = write_bytes(inputs / "a\nb.parquet", b"not parquet at all\n" * 20)
     said = (r"a\nb.parquet is not a readable Parquet file", "leave it out")
     embed(path).failed(1, *said)
     run("plan", "--input", path).failed(1, *said)
-
-
-def test_a_store_with_an_odd_name(run: Run, inputs: Path, model: Path, tmp_path: Path) -> None:
-    write_lines(inputs / "a.txt", sentences(5))
-    store = tmp_path / "my store [1]*#é"
-    for _ in range(2):
-        run(
-            "embed", "--input", inputs / "*", "--store", store, "--model", model, "--index", "Flat"
-        ).ok()
-    check_ledger(store, 5, carried=5)
-    run("search", "--store", store, "--query", "dog").ok()
-    run("verify", "--store", store).ok()
-
-
-def test_output_inside_the_input(run: Run, model: Path, inputs: Path) -> None:
-    write_lines(inputs / "a.txt", ["one"])
-    to = ("--store", inputs / "store", "--model", model)
-    for pattern in ("**", "*.txt", "store/*.json"):
-        outcome = run("embed", "--input", inputs / pattern, *to)
-        if pattern == "*.txt":
-            outcome.ok()
-        else:
-            outcome.failed(2, inputs / pattern, inputs / "store", "narrow --input")
-
-
-def test_an_input_of_no_permission(
-    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     path = write_lines(inputs / "a.txt", ["one"])
     path.chmod(0)
     if os.access(path, os.R_OK):  # root reads everything
@@ -148,7 +99,6 @@ def test_a_delimiter_that_is_given(embed: Run, inputs: Path, store: Path) -> Non
     write_bytes(inputs / "a.csv", b"text:a, b, c\none:1\ntwo:2\n")
     embed(inputs / "a.csv").failed(2, "no column text", "text:a")
     embed(inputs / "a.csv", "--delimiter", ":").ok()
-    check_ledger(store, 2)
     embed(inputs / "a.csv").ok()
     check_ledger(store, 2, carried=2)
     write_bytes(inputs / "b.csv", b"text\tn\none, two\t1\n")
@@ -164,8 +114,7 @@ def test_blanks_around_names_of_columns_are_left_out(embed: Run, inputs: Path, s
         ("1", " one ", "x"),
         ("2", "two", "y"),
     ]
-    assert "blanks around" not in embed(inputs / "a.csv").ok().out
-    embed(inputs / "a.csv", "--text-column", " text").ok()  # as the file has it
+    assert "blanks around" not in embed(inputs / "a.csv", "--text-column", " text").ok().out
     embed(inputs / "a.csv", "--keep-columns", "b").failed(
         2, 'its columns, by its first row: id, text, "a, b"'
     )
@@ -175,25 +124,119 @@ def test_blanks_around_names_of_columns_are_left_out(embed: Run, inputs: Path, s
     )
 
 
-def test_plain_text_has_no_columns_to_name(embed: Run, inputs: Path) -> None:
-    write_bytes(inputs / "x.txt", b"one\n")
-    embed(inputs / "x.txt", "--id-column", "id").failed(
-        2, "x.txt is plain text", "--store of its own without --id-column"
+# --- files that are a row each
+
+TEXT = "# A dog\n\nIt runs.\r\n\n- täxt 文\n"
+
+
+@pytest.fixture
+def documents(inputs: Path) -> Path:
+    """Three documents, two of them in folders."""
+    for name, text in (("a.md", TEXT), ("d/b.md", "a cat"), ("d/e/c.markdown", "a bird\n")):
+        write_bytes(inputs / name, text.encode())
+    return inputs
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_a_folder_of_markdown_is_a_row_a_file(
+    embed: Run, run: Run, documents: Path, store: Path
+) -> None:
+    embed(documents, "--keep-columns", "text").ok()
+    check_ledger(store, 3)
+    found = {row["id"]: row["text"] for row in rows_of(store)}
+    assert found == {"a.md": TEXT, "d/b.md": "a cat", "d/e/c.markdown": "a bird\n"}
+    before = vectors_of(store)
+    write_bytes(documents / "d" / "b.md", b"a cow")
+    embed(documents, "--keep-columns", "text").ok()
+    check_ledger(store, 3, embedded=1)
+    after = vectors_of(store)
+    assert [name for name in after if after[name] != before[name]] == ["d/b.md"]
+    assert "nothing" not in run("search", "--store", store, "--query", "a cow", "-k", "1").ok().out
+    run("verify", "--store", store).ok()
+
+
+def test_plain_files_are_rows_where_that_is_said_and_have_no_columns(
+    embed: Run, documents: Path, store: Path
+) -> None:
+    write_lines(documents / "d" / "x.txt", ["one", "two"])
+    embed(documents, "--format", "file").ok()  # Markdown too: all that is plain text
+    assert sorted(ids_of(store)) == ["a.md", "d/b.md", "d/e/c.markdown", "d/x.txt"]
+    options = ("--id-column", "id")
+    embed(documents, *options).failed(2, "is plain text and has no column", *options)
+
+
+def test_markdown_beside_other_files_describes_them(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(3))
+    write_bytes(inputs / "README.md", b"about these rows")
+    assert "not taken: 1 .md" in embed(inputs).ok().out
+    check_ledger(store, 3)
+
+
+def test_other_commands_read_documents(
+    run: Run, documents: Path, tmp_path: Path, model: Path
+) -> None:
+    how = ("--input", documents, "--model", model)
+    assert "3 rows with 3 texts" in run("pairs", *how).ok().out
+    fitted = run("fit", *how, "--method", "tfidf", "--output", tmp_path / "t").ok().out
+    assert "3 in 3 files" in fitted
+    assert "3 to embed" in run("plan", *how).ok().out
+
+
+# --- tables: files of both snapshots are carried over, deleted rows are gone
+
+OPTIONS = ("--id-column", "id", "--keep-columns", "size", "--max-deletes", "1")
+TABLE = "iceberg:lake.shop.docs"
+
+
+def test_an_iceberg_table(
+    embed: Run, run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg_catalog(tmp_path, monkeypatch).create_table(
+        "shop.docs", schema=rows("a").schema
+    )
+    with table.update_spec() as change:
+        change.add_identity("size")
+    table.append(rows("a", "b"))
+    table.append(rows("c"))
+    embed(TABLE, *OPTIONS).ok()
+    check_ledger(store, 3, embedded=3)
+    before = table.current_snapshot().snapshot_id
+    table.append(rows("d"))
+    table.delete("id == 'c'")
+    embed(TABLE, *OPTIONS, "--input-version", before, "--input-filter", "size = 0").ok()
+    check_ledger(store, 2, carried=2)
+    assert sorted(ids_of(store)) == ["a", "c"]
+    embed(TABLE, *OPTIONS).ok()
+    check_ledger(store, 3, carried=1)
+    assert sorted(ids_of(store)) == ["a", "b", "d"]
+    now = table.refresh().current_snapshot().snapshot_id
+    runs = json.loads(run("history", "--store", store, "--json").ok().out)["runs"]
+    assert [one["tables"] for one in runs] == [
+        {TABLE: str(version)} for version in (before, before, now)
+    ]
+    embed(TABLE, *OPTIONS, "--input-version", 17).failed(
+        2, "--input-version 17", "no such snapshot"
     )
 
 
-def test_all_formats_beside_each_other_make_the_same_rows(
-    embed: Run, inputs: Path, store: Path
-) -> None:
-    layouts = ("parquet", "jsonl.gz", "csv", "tsv", "json", "arrow", "orc")
-    for layout in layouts:
-        rows = [
-            InputRow(f"{layout}{n}", text, "t", "en", "1") for n, text in enumerate(sentences(9))
-        ]
-        write_file(inputs / f"a{suffix_of(layout)}", rows, Syntax())
-    embed(inputs / "*", "--id-column", "id", "--keep-columns", "text,lang").ok()
-    check_ledger(store, 9 * len(layouts))
-    vectors = vectors_of(store)
-    for layout in layouts:
-        own = [vectors[f"{layout}{n}"] for n in range(9)]
-        np.testing.assert_allclose(own, [vectors[f"parquet{n}"] for n in range(9)], atol=2e-5)
+def test_a_delta_table(embed: Run, run: Run, store: Path, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    folder = tmp_path / "delta"
+    deltalake.write_deltalake(folder, rows("a", "b"))
+    deltalake.write_deltalake(folder, rows("c"), mode="append")
+    embed(f"delta:{folder}", *OPTIONS, "--input-version", 0).ok()
+    check_ledger(store, 2, embedded=2)
+    deltalake.write_deltalake(folder, rows("d"), mode="append")
+    deltalake.DeltaTable(folder).delete("id = 'c'")
+    out = embed(f"delta:{folder}", *OPTIONS).ok().out
+    check_ledger(store, 3, embedded=1, carried=2)
+    assert sorted(ids_of(store)) == ["a", "b", "d"]
+    manifest = manifest_of(store)
+    assert manifest is not None
+    assert manifest["input"]["globs"] == [f"delta:{folder}"]
+    assert manifest["input"]["tables"] == {f"delta:{folder}": "3"}
+    assert f"table       delta:{folder}, version 3\n" in out
+    assert f"delta:{folder} (version 3)" in (store / "report.html").read_text()
+    head, *lines = run("history", "--store", store).ok().out.splitlines()
+    place = head.index("table version")
+    assert [line[place:].split()[0] for line in lines] == ["0", "3"]

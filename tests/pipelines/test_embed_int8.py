@@ -13,11 +13,9 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, vectors_of, write_lines
 
-from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder
-from sentence_beam.transforms.space import Machine, Recipe
+from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.space.int8_model import Int8Model
-from sentence_beam.transforms.steps.embed.element_rows import RowsJob
 from sentence_beam.transforms.store import open_store
 
 
@@ -27,34 +25,15 @@ def corpus(inputs: Path) -> Path:
     return write_lines(inputs / "a.txt", sentences(20))
 
 
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [
-        (("--pooler", "static"), ("pooler static", "first-last", "--dtype float32")),
-        (("--pooler", "mean+ditto:1-1"), ("pooler ditto", "--dtype float32")),
-        (("--device", "cuda"), ("--dtype int8 runs on the CPU",)),
-        (("--accelerator", "type:nvidia-l4;count:1"), ("--dtype int8 runs on the CPU",)),
-    ],
-)
 def test_options_that_do_not_fit_are_refused_by_name(
-    embed: Run, corpus: Path, store: Path, options: tuple[str, ...], names: tuple[str, ...]
+    embed: Run, plan: Run, corpus: Path, store: Path
 ) -> None:
-    embed(corpus, "--dtype", "int8", *options).failed(2, *names)
-    assert not (store / "manifest.json").exists()
-
-
-def test_plan_says_that_int8_cannot_be_planned(plan: Run, corpus: Path) -> None:
-    plan(corpus, "--dtype", "int8").failed(2, "--dtype float32")
-
-
-def test_only_embed_quantises(model: Path) -> None:
-    with pytest.raises(OptionError, match="embed quantises a model for one store"):
-        Encoder.load(str(model), dtype="int8")
-    with pytest.raises(OptionError, match="embed quantises a model for one store"):
-        RowsJob.from_recipe(Recipe(model=str(model), dtype="int8"), Machine(), "text")
-
-
-def test_a_store_stays_in_its_dtype(embed: Run, corpus: Path) -> None:
+    said = ("pooler static", "first-last", "--dtype float32")
+    embed(corpus, "--dtype", "int8", "--pooler", "static").failed(2, *said)
+    said = ("pooler ditto", "--dtype float32")
+    embed(corpus, "--dtype", "int8", "--pooler", "mean+ditto:1-1").failed(2, *said)
+    plan(corpus, "--dtype", "int8").failed(2, "--dtype float32")  # not planned, ever
+    assert manifest_of(store) is None
     embed(corpus, "--dtype", "float32", "--quiet").ok()
     embed(corpus, "--dtype", "int8").failed(2, "dtype would change", "--reembed")
 

@@ -56,16 +56,30 @@ def scores(run: Run, store: Path, tmp_path: Path) -> list[float]:
     return [json.loads(line)["score"] for line in output.read_text().splitlines()]
 
 
-def test_rows_and_queries_get_the_prompts_of_encode_document_and_encode_query(
-    run: Run, night: Any, folder: Path, store: Path, tmp_path: Path
-) -> None:
-    set_prompts(folder, GEMMA)
-    night()
-    model = reference(folder)
+def check_against(model: SentenceTransformer, run: Run, store: Path, tmp_path: Path) -> None:
+    """Rows are encoded as the model's documents and a query as its queries."""
     documents = model.encode_document(TEXTS)
     same(rows_of(store), documents)
     cosines = model.similarity(model.encode_query(["horse"]), documents)[0]
     same(scores(run, store, tmp_path), sorted(cosines.tolist(), reverse=True))
+
+
+def test_rows_and_queries_get_the_prompts_of_encode_document_and_encode_query(
+    run: Run, night: Any, folder: Path, inputs: Path, store: Path, tmp_path: Path
+) -> None:
+    set_prompts(folder, GEMMA)
+    told = "prompts     rows 'a cat ', queries 'the red dog '"
+    assert told in night().splitlines()
+    check_against(reference(folder), run, store, tmp_path)
+    info = run("info", "--store", store).ok().out
+    assert told in info.splitlines()
+    assert "-prompt" not in info
+    planned = run("plan", "--input", inputs / "*", "--model", folder).ok().out
+    assert told in planned.splitlines()
+    space = manifest_of(store)["space"]
+    assert space["prompt"] == "a cat "
+    night("--query-prompt", "the big ")
+    assert manifest_of(store)["space"] == space
 
 
 def test_a_router_with_prompts(
@@ -76,15 +90,11 @@ def test_a_router_with_prompts(
         route: [st.Transformer(str(folder)), st.Pooling(HIDDEN, mode, include_prompt=False)]
         for route, mode in (("query", "max"), ("document", "mean"))
     }
-    SentenceTransformer(
-        modules=[Router(routes, default_route="document")], device="cpu", prompts=GEMMA
-    ).save(str(tmp_path / "routed"))
+    router = Router(routes, default_route="document")
+    model = SentenceTransformer(modules=[router], device="cpu", prompts=GEMMA)
+    model.save(str(tmp_path / "routed"))
     night("--model", tmp_path / "routed")
-    model = reference(tmp_path / "routed")
-    documents = model.encode_document(TEXTS)
-    same(rows_of(store), documents)
-    cosines = model.similarity(model.encode_query(["horse"]), documents)[0]
-    same(scores(run, store, tmp_path), sorted(cosines.tolist(), reverse=True))
+    check_against(reference(tmp_path / "routed"), run, store, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -110,29 +120,6 @@ def test_given_prompts_win_and_stay(
     assert manifest_of(store)["work"]["carried"] == len(TEXTS)
 
 
-def test_the_prompt_of_rows_is_part_of_the_space_and_that_of_queries_is_not(
-    night: Any, folder: Path, store: Path
-) -> None:
-    set_prompts(folder, GEMMA)
-    night()
-    first = manifest_of(store)
-    assert first["space"]["prompt"] == "a cat "
-    night("--query-prompt", "the big ")
-    assert manifest_of(store)["space"] == first["space"]
-
-
-def test_the_summary_the_plan_and_info_name_both_prompts(
-    night: Any, run: Run, folder: Path, store: Path, inputs: Path
-) -> None:
-    set_prompts(folder, GEMMA)
-    told = "prompts     rows 'a cat ', queries 'the red dog '"
-    assert told in night().splitlines()
-    assert told in run("info", "--store", store).ok().out.splitlines()
-    assert "-prompt" not in run("info", "--store", store).ok().out
-    planned = run("plan", "--input", inputs / "*", "--model", folder).ok().out
-    assert told in planned.splitlines()
-
-
 def test_a_prompt_by_another_name_is_not_used_and_the_summary_says_so(
     night: Any, folder: Path
 ) -> None:
@@ -140,10 +127,6 @@ def test_a_prompt_by_another_name_is_not_used_and_the_summary_says_so(
     note = "the model's prompt 'passage' is not used: say --prompt-name passage"
     assert note in night()
     assert note not in night("--prompt", "")
-
-
-def test_a_model_without_prompts_has_no_line(night: Any) -> None:
-    assert "\nprompts " not in night()
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -162,23 +145,8 @@ def test_another_model_brings_its_prompts_but_given_ones_stay(
 def test_prompts_that_a_folder_gets_later_are_another_space(
     night: Any, run: Run, folder: Path, store: Path, inputs: Path
 ) -> None:
-    night()
+    assert "\nprompts " not in night()
     set_prompts(folder, GEMMA)
     run("embed", "--input", inputs / "*", "--store", store).failed(2, "prompt", "--reembed")
     night("--reembed")
     same(rows_of(store), reference(folder).encode_document(TEXTS))
-
-
-@pytest.mark.parametrize("chunks", ["budget:tokens=4,combine=mean", "late"])
-def test_documents_in_pieces_have_the_prompt(
-    night: Any, folder: Path, store: Path, tmp_path: Path, inputs: Path, run: Run, chunks: str
-) -> None:
-    set_prompts(folder, GEMMA)
-    night("--chunks", chunks)
-    explicit = tmp_path / "explicit"
-    arguments = ("--model", folder, "--dtype", "float32", "--chunks", chunks)
-    run(
-        "embed", "--input", inputs / "*", "--store", explicit, *arguments, "--prompt", "a cat "
-    ).ok()
-    assert manifest_of(store)["space"] == manifest_of(explicit)["space"]
-    assert vectors_of(store) == vectors_of(explicit)

@@ -15,6 +15,7 @@ from helpers.corpora import (
     write_parquet,
 )
 from helpers.snapshots import units_of
+from helpers.variants import variants
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,94 +49,56 @@ def the_same(store: Path) -> dict[str, Any]:
     return {**kept, "units": units_of(store)}
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--direct_runner_bundle_repeat=1",),
-        pytest.param(
-            ("--direct_num_workers=3", "--direct_running_mode=multi_threading"),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(("--runner=DirectRunner",), marks=pytest.mark.slow),
-        pytest.param(
-            ("--direct_num_workers=2", "--direct_running_mode=multi_processing"),
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["every bundle twice", "threads", "DirectRunner", "processes"],
-)
-@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
+MULTI = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
+FLAGS = {
+    "every bundle twice": ("--direct_runner_bundle_repeat=1",),
+    "threads": ("--direct_num_workers=3", "--direct_running_mode=multi_threading"),
+    "DirectRunner": ("--runner=DirectRunner",),
+    "processes": MULTI,
+}
+
+
+@variants("flags", FLAGS.values(), kept=(0,), ids=list(FLAGS))
+@variants("partition", ["file", "content"], kept=(1,))
 def test_shards_and_counts_are_those_of_one_plain_process(
     run: Run,
     embed: Run,
     glob: Path,
     store: Path,
     model: Path,
-    tmp_path: Path,
     flags: tuple[str, ...],
     partition: str,
 ) -> None:
     plain = embed(glob, *OPTIONS).ok()
-    other, options = tmp_path / "other", (*OPTIONS, "--partition", partition)
+    other, options = store.with_name("other"), (*OPTIONS, "--partition", partition)
     outcome = run("embed", "--input", glob, "--store", other, "--model", model, *options, *flags)
     assert outcome.status == 0
     # whose workers log what they please
-    assert outcome.err == "" or "multi_processing" in flags[-1]
+    assert outcome.err == "" or flags == MULTI
     check_ledger(other, 81, 1)
     assert the_same(other) == the_same(store)
     ids = next(line for line in plain.out.splitlines() if line.startswith("ids "))
     assert ids in outcome.out
 
 
+@pytest.mark.parametrize("bound", [2e-5, 0.0])
 def test_vectors_do_not_depend_on_the_neighbours_in_a_unit(
-    run: Run, embed: Run, inputs: Path, store: Path, model: Path, tmp_path: Path
+    run: Run, embed: Run, inputs: Path, store: Path, model: Path, bound: float
 ) -> None:
-    texts = sentences(50)
-    write_lines(inputs / "a.txt", texts)
-    embed(inputs / "a.txt", "--dtype", "float32").ok()
-    other = tmp_path / "other"
-    arguments = (
-        "--input",
-        inputs / "a.txt",
-        "--store",
-        other,
-        "--model",
-        model,
-        "--dtype",
-        "float32",
-    )
-    run("embed", *arguments, "--unit-tokens", 30, "--tokens-per-batch", 64).ok()
+    path = write_lines(inputs / "a.txt", sentences(50))
+    options = ("--dtype", "float32") if bound else ("--deterministic",)
+    embed(path, *options).ok()
+    other = store.with_name("other")
+    batches = ("--tokens-per-batch", 64)
+    cut = ("--unit-tokens", 30, *(batches if bound else ()))
+    run("embed", "--input", path, "--store", other, "--model", model, *options, *cut).ok()
     one, two = vectors_of(store), vectors_of(other)
     assert one.keys() == two.keys()
-    largest = max(np.abs(list(one.values())).max(), 1e-9)
-    assert max(np.abs(np.subtract(one[i], two[i])).max() for i in one) <= 2e-5 * largest
-
-
-def test_deterministic_vectors_are_the_same_to_the_bit_in_any_unit(
-    run: Run, embed: Run, inputs: Path, store: Path, model: Path, tmp_path: Path
-) -> None:
-    write_lines(inputs / "a.txt", sentences(50))
-    embed(inputs / "a.txt", "--deterministic").ok()
-    other = tmp_path / "other"
-    arguments = (
-        "--input",
-        inputs / "a.txt",
-        "--store",
-        other,
-        "--model",
-        model,
-        "--unit-tokens",
-        30,
-    )
-    run("embed", *arguments, "--deterministic").ok()
-    one, two = vectors_of(store), vectors_of(other)
-    assert one.keys() == two.keys()
-    assert all(np.array_equal(one[i], two[i]) for i in one)
-    # the store remembers it
-    embed(inputs / "a.txt", "--tokens-per-batch", 64).failed(
-        2, "--tokens-per-batch", "deterministic"
-    )
-    embed(inputs / "a.txt", "--no-deterministic", "--tokens-per-batch", 64).ok()
+    largest = np.abs(list(one.values())).max()
+    assert max(np.abs(np.subtract(one[i], two[i])).max() for i in one) <= bound * largest
+    if not bound:  # which the store remembers
+        embed(path, *batches).failed(2, "--tokens-per-batch", "deterministic")
+        embed(path, "--no-deterministic", *batches).ok()
 
 
 def test_a_failure_under_repeated_bundles_is_still_one_line(

@@ -29,18 +29,13 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     return sink.getvalue()
 
 
-def table_of(
-    data: bytes, columns: Sequence[str] | None = None, repeated: Sequence[str] = ()
-) -> pa.Table:
+def table_of(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Read the named columns (None: all) of a Parquet file's bytes.
 
-    `repeated` are columns of strings whose values repeat, which are read as dictionaries. Raises
-    pa.ArrowException or OSError for damaged bytes.
+    Raises pa.ArrowException or OSError for damaged bytes.
     """
     # pq.read_table would import pyarrow.dataset and, if installed, pandas: a third of a second.
-    file = pq.ParquetFile(
-        pa.BufferReader(data), page_checksum_verification=True, read_dictionary=list(repeated)
-    )
+    file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     wanted = None if columns is None else list(columns)
     # A thread of Arrow may let go of Python's bytes after the read has returned; if the process
     # ends just then, it aborts, and its exit status is lost.
@@ -151,11 +146,6 @@ def with_inner_types(
     return kind
 
 
-def plain_field(field: pa.Field) -> pa.Field:
-    """Return the field with its `plain_type`."""
-    return field.with_type(plain_type(field.type))
-
-
 def plain(column: pa.Array) -> pa.Array:
     """Return a column with its `plain_type`."""
     kind = plain_type(column.type)
@@ -179,12 +169,12 @@ def selectable(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
         if not any(word in str(field.type) for word in ("view", "run_end_encoded")):
             continue
         column = rows.column(place)
+        kind = plain_type(field.type)
         if isinstance(column, pa.ChunkedArray):
-            kind = plain_type(field.type)
             column = pa.chunked_array([plain(chunk) for chunk in column.chunks], kind)
         else:
             column = plain(column)
-        rows = rows.set_column(place, plain_field(field), column)
+        rows = rows.set_column(place, field.with_type(kind), column)
     return rows
 
 
@@ -215,10 +205,8 @@ def string_array(texts: Sequence[str]) -> pa.StringArray:
     `pa.array` would import pandas to learn whether a list is one of its types. Raises
     UnicodeEncodeError for half of a surrogate pair.
     """
-    parts: Sequence[str] | Sequence[bytes] = texts
     joined = "".join(texts)
-    if not joined.isascii():
-        parts = [text.encode() for text in texts]
+    parts = texts if joined.isascii() else [text.encode() for text in texts]
     ends = np.zeros(len(texts) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, parts), np.int32, len(parts)), out=ends[1:])
     data = pa.py_buffer(joined.encode())

@@ -26,22 +26,22 @@ class Cores:
         """Run `work` on each item in inference mode; yield the results in the items' order."""
         import torch  # late: reading a calibration does not need it
 
-        return self._threads().map(torch.inference_mode()(work), items)
+        return self._start_threads().map(torch.inference_mode()(work), items)
 
     def run(self, work: Callable[[], Result]) -> Result:
         """Run `work` on one core; return its result."""
-        return self._threads().submit(work).result()
+        return self._start_threads().submit(work).result()
 
-    def _threads(self) -> ThreadPoolExecutor:
+    def _start_threads(self) -> ThreadPoolExecutor:
         import torch
 
         if self._executor is None:
             with _STARTING:
-                self._executor = self._executor or _one_core_threads(torch.get_num_threads())
+                self._executor = self._executor or _start_one_core_threads(torch.get_num_threads())
         return self._executor
 
 
-def _one_core_threads(count: int) -> ThreadPoolExecutor:
+def _start_one_core_threads(count: int) -> ThreadPoolExecutor:
     """Start a pool of threads in which torch uses one core each.
 
     The calling thread keeps its number of cores.

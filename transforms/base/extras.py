@@ -17,15 +17,12 @@ def pip_line(extra: str, home: Path = _HOME) -> str:
     """
     if not (home / CONSTRAINTS).is_file():
         return f"pip install -c {CONSTRAINTS} '.[{extra}]' in a clone of sentence-beam"
-    constraints = CONSTRAINTS
-    package = f".[{extra}]"
-    if Path.cwd() != home:
-        constraints = str(home / CONSTRAINTS)
-        package = f"{home}[{extra}]"
-    return f"{_pip()} install -c {shlex.quote(constraints)} {shlex.quote(package)}"
+    folder = Path() if Path.cwd() == home else home
+    constraints = shlex.quote(str(folder / CONSTRAINTS))
+    return f"{_find_pip()} install -c {constraints} {shlex.quote(f'{folder}[{extra}]')}"
 
 
-def _pip() -> str:
+def _find_pip() -> str:
     """Return this Python's pip, which may not be the first one on the shell's path."""
     path = shutil.which("pip")
     if path is not None and os.path.dirname(path) == os.path.dirname(sys.executable):

@@ -17,7 +17,6 @@ from typing import Annotated, Any, NoReturn, Self, Union, get_args, get_origin, 
 Reader = Callable[[Any, str], Any]
 
 MOST = 1 << 53  # every reader of JSON has whole numbers up to this exactly
-_HEX = re.compile(r"[0-9a-f]+")
 BESIDE = {"beside": True}  # metadata of a field that is not in the JSON
 SPARSE = {"sparse": True}  # metadata of a field that is omitted if it has its default
 
@@ -36,7 +35,7 @@ def fail(where: str, wanted: str) -> NoReturn:
     raise WrongFieldError(where, wanted)
 
 
-def _type_reader(kind: type, wanted: str) -> Reader:
+def _make_reader(kind: type, wanted: str) -> Reader:
     def read(value: Any, where: str) -> Any:
         if not isinstance(value, kind):
             fail(where, wanted)
@@ -45,18 +44,15 @@ def _type_reader(kind: type, wanted: str) -> Reader:
     return read
 
 
-text = _type_reader(str, "a string")
-flag = _type_reader(bool, "true or false")
-record = _type_reader(dict, "an object")
+text = _make_reader(str, "a string")
+flag = _make_reader(bool, "true or false")
+record = _make_reader(dict, "an object")
 
 
 def count(value: Any, where: str, most: int = MOST) -> int:
     """Read a whole number from 0 to `most`."""
     if type(value) is not int or not 0 <= value <= most:
-        wanted = "a count"
-        if most != MOST:
-            wanted += f" of at most {most}"
-        fail(where, wanted)
+        fail(where, "a count" if most == MOST else f"a count of at most {most}")
     return value
 
 
@@ -102,11 +98,7 @@ def matching(pattern: str, wanted: str) -> Reader:
     return read
 
 
-def hex_digest(value: Any, where: str) -> str:
-    """Read a digest in hex, which may be part of paths."""
-    if not isinstance(value, str) or _HEX.fullmatch(value) is None:
-        fail(where, "a digest in hex")
-    return value
+hex_digest = matching("[0-9a-f]+", "a digest in hex")  # which may be part of paths
 
 
 def one_of(*values: str) -> Reader:
@@ -139,13 +131,11 @@ def dataclass_of(kind: Any, value: Any, where: str = "") -> Any:
 
     Raises ValueError naming, below `where`, a field that is missing or of another type.
     """
-    values = _fields_of(kind, value, where)
-    if hasattr(kind, "from_json"):
-        return kind.from_json(value)
-    return kind(**values)
+    values = _read_fields(kind, value, where)
+    return kind.from_json(value) if hasattr(kind, "from_json") else kind(**values)
 
 
-def _fields_of(kind: type, value: Any, where: str) -> dict[str, Any]:
+def _read_fields(kind: type, value: Any, where: str) -> dict[str, Any]:
     """Read the fields of a dataclass that an object has.
 
     Raises ValueError naming a field that is missing and has no default.
@@ -153,7 +143,7 @@ def _fields_of(kind: type, value: Any, where: str) -> dict[str, Any]:
     record(value, where)
     values = {}
     prefix = f"{where}." if where else ""
-    for name, (read, default) in _readers(kind).items():
+    for name, (read, default) in _find_readers(kind).items():
         if name in value:
             values[name] = read(value[name], prefix + name)
         elif default is MISSING:
@@ -162,7 +152,7 @@ def _fields_of(kind: type, value: Any, where: str) -> dict[str, Any]:
 
 
 @cache
-def _readers(kind: Any) -> dict[str, tuple[Reader, Any]]:
+def _find_readers(kind: Any) -> dict[str, tuple[Reader, Any]]:
     """Return the reader of each field of a dataclass, and its default (MISSING: it has none)."""
     hints = get_type_hints(kind, include_extras=True)
     readers = {}
@@ -170,31 +160,31 @@ def _readers(kind: Any) -> dict[str, tuple[Reader, Any]]:
         if item.metadata.get("beside"):
             continue
         default = item.default_factory() if item.default_factory is not MISSING else item.default
-        readers[item.name] = (_reader(hints[item.name]), default)
+        readers[item.name] = (_find_reader(hints[item.name]), default)
     return readers
 
 
 @cache
-def _sparse(kind: Any) -> frozenset[str]:
+def _find_sparse(kind: Any) -> frozenset[str]:
     """Return the fields of a dataclass that the JSON omits if they have their defaults."""
     return frozenset(item.name for item in fields(kind) if item.metadata.get("sparse"))
 
 
-def _reader(hint: Any) -> Reader:
+def _find_reader(hint: Any) -> Reader:
     """Return the reader of values of a type."""
     kind = get_origin(hint)
     arguments = get_args(hint)
     if kind is Annotated:
         return arguments[1]
     if kind in (Union, types.UnionType):  # with None
-        return partial(_read_optional, _reader(arguments[0]))
+        return partial(_read_optional, _find_reader(arguments[0]))
     # a few values of different types, which only this program writes
     if kind is tuple and arguments[-1] is not Ellipsis:
         return lambda value, where: tuple(value)
     if kind in (list, tuple):
-        return partial(_read_list, kind, _reader(arguments[0]))
+        return partial(_read_list, kind, _find_reader(arguments[0]))
     if kind is dict and arguments[1] is not Any:
-        return partial(_read_values, _reader(arguments[1]))
+        return partial(_read_values, _find_reader(arguments[1]))
     if isinstance(hint, type) and issubclass(hint, JsonEntry):
         return hint.from_json
     if is_dataclass(hint):
@@ -213,7 +203,7 @@ class JsonEntry:
         Raises ValueError naming, below `where`, a field that is missing, unknown or of another
         type.
         """
-        values = _fields_of(cls, value, where)
+        values = _read_fields(cls, value, where)
         unknown = min(value.keys() - values.keys(), default=None)
         if unknown is not None:
             prefix = f"{where}." if where else ""
@@ -223,20 +213,19 @@ class JsonEntry:
     def to_json(self) -> dict[str, Any]:
         """Return the entry as JSON."""
         kind: Any = type(self)
-        sparse = _sparse(kind)
-        values = {}
-        for name, (_, default) in _readers(kind).items():
-            value = getattr(self, name)
-            if name not in sparse or value != default:
-                values[name] = _plain(value)
-        return values
+        sparse = _find_sparse(kind)
+        return {
+            name: _as_json(getattr(self, name))
+            for name, (_, default) in _find_readers(kind).items()
+            if name not in sparse or getattr(self, name) != default
+        }
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     return value

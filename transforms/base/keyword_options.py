@@ -23,7 +23,7 @@ def options_of(
     value.
     """
     required = {item.name: is_required(item) for item in fields(kind)}
-    keywords = {**_by_name(kind, function, arguments), **without_aliases(kind, keywords)}
+    keywords = {**_name_arguments(kind, function, arguments), **without_aliases(kind, keywords)}
     for name in keywords:
         if name not in required:
             near = nearest(name, required)
@@ -37,7 +37,7 @@ def options_of(
     return kind(**keywords)
 
 
-def _by_name(
+def _name_arguments(
     kind: type["DataclassInstance"], function: str, arguments: Sequence[Any]
 ) -> dict[str, Any]:
     """Return the arguments without a keyword by the names of their fields."""

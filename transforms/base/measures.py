@@ -4,18 +4,16 @@ Nothing here knows an engine. A unit's figures travel with its record, so that a
 retries counts once.
 """
 
-import sys
-from bisect import bisect_left
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 from time import perf_counter
 from typing import TypeVar
 
 QUANTILES = (0.5, 0.95)
-SKETCHED = 512  # values that a sketch keeps
+SAMPLED = 512  # values whose quantiles are exact
 
 Item = TypeVar("Item")
 
@@ -131,79 +129,32 @@ def with_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
         requested = perf_counter()
 
 
-@dataclass(frozen=True)
-class Sketch:
-    """A figure over many units: count, sum, the largest value, and evenly spaced quantiles.
-
-    `values` are in order: all of them up to 512, else evenly spaced ones. Joined sketches stay as
-    small.
-    """
-
-    count: int
-    sum: float
-    most: float
-    values: tuple[float, ...]
-
-    @classmethod
-    def from_numbers(cls, numbers: list[float], most: int = SKETCHED) -> "Sketch":
-        """Sketch at least one number; keep at most `most` of them."""
-        ordered = sorted(numbers)
-        places = min(len(ordered), most)
-        values = (ordered[(2 * at + 1) * len(ordered) // (2 * places)] for at in range(places))
-        return cls(len(ordered), sum(ordered), ordered[-1], tuple(values))
-
-
-Sketches = dict[str, Sketch]
-
-
-def sketched(measured: Iterable[Figures], most: int = SKETCHED) -> Sketches:
-    """Sketch each figure over all units, files or steps that have it; keep `most` values of it."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for figures in measured:
-        for name, value in figures.items():
-            values[name].append(value)
-    return {name: Sketch.from_numbers(numbers, most) for name, numbers in values.items()}
-
-
-def summaries(parts: Iterable[Sketches]) -> dict[str, Summary]:
-    """Join the sketches of each figure into a summary.
-
-    Quantiles are exact if no part has more than 512 values of the figure.
-    """
-    joined: dict[str, list[Sketch]] = defaultdict(list)
-    for sketches in parts:
-        for name, sketch in sketches.items():
-            joined[name].append(sketch)
-    return {name: _summary(sketches) for name, sketches in joined.items()}
-
-
 def summed(measured: Iterable[Figures]) -> dict[str, Summary]:
     """Summarise each figure over all units, files or steps that have it.
 
     >>> summed([{"read_ms": 4.0}, {"read_ms": 2.0, "load_ms": 9.0}])["read_ms"]
     {'count': 2, 'sum': 6.0, 'p50': 2.0, 'p95': 4.0, 'max': 4.0}
     """
-    return summaries([sketched(measured, sys.maxsize)])
+    values: dict[str, list[float]] = defaultdict(list)
+    for figures in measured:
+        for name, value in figures.items():
+            values[name].append(value)
+    return {name: summarise(numbers, len(numbers)) for name, numbers in values.items()}
 
 
-def _summary(sketches: list[Sketch]) -> Summary:
-    count = sum(sketch.count for sketch in sketches)
-    weighed = sorted(
-        (value, sketch.count / len(sketch.values)) for sketch in sketches for value in sketch.values
-    )
-    reached = list(accumulate(weight for _, weight in weighed))
+def summarise(numbers: list[float], most: int = SAMPLED) -> Summary:
+    """Summarise at least one number; quantiles are exact for `most` numbers or fewer.
+
+    For more numbers the quantiles are those of `most` evenly spaced ones.
+    """
+    ordered = sorted(numbers)
+    count = len(ordered)
+    places = min(count, most)
+    values = [ordered[(2 * at + 1) * count // (2 * places)] for at in range(places)]
     # nearest rank: a value that was really measured
-    ranks = {
-        q: min(bisect_left(reached, q * count - 1e-6 * count), len(weighed) - 1) for q in QUANTILES
-    }
-    quantiles = {f"p{q * 100:g}": weighed[rank][0] for q, rank in ranks.items()}
-    total = round(sum(sketch.sum for sketch in sketches), 3)
-    return {
-        "count": count,
-        "sum": total,
-        **quantiles,
-        "max": max(sketch.most for sketch in sketches),
-    }
+    ranks = {q: math.ceil(q * places - 1e-6 * places) - 1 for q in QUANTILES}
+    quantiles = {f"p{q * 100:g}": values[rank] for q, rank in ranks.items()}
+    return {"count": count, "sum": round(sum(ordered), 3), **quantiles, "max": ordered[-1]}
 
 
 def tokens_a_second(figures: Figures) -> Figures:
@@ -235,6 +186,4 @@ def limit_of(embed: Mapping[str, Summary]) -> str:
 
     thread = max(EMBED_THREADS, key=lambda names: sum(map(spent, names)))
     name = max(thread, key=spent)
-    if not spent(name):
-        return ""
-    return name.removesuffix("_ms")
+    return name.removesuffix("_ms") if spent(name) else ""

@@ -7,9 +7,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     >>> counted(1, "row"), counted(0, "row"), counted(12_345, "row"), counted(2, "entry", "entries")
     ('1 row', '0 rows', '12,345 rows', '2 entries')
     """
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {plural or noun + 's'}"
+    return f"1 {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
 
 
 def amount(size: int) -> str:

@@ -45,7 +45,7 @@ def find_driver() -> Driver | None:
     cuda, gpus = _ask_library()
     if not gpus and not NODE.exists():
         return None
-    return Driver(_read_version(), _library() is not None, cuda, gpus)
+    return Driver(_read_version(), _load_library() is not None, cuda, gpus)
 
 
 def explain_unseen(driver: Driver, torch: str, cuda: str | None) -> str:
@@ -75,7 +75,7 @@ def explain_unseen(driver: Driver, torch: str, cuda: str | None) -> str:
     )
 
 
-def _library() -> ctypes.CDLL | None:
+def _load_library() -> ctypes.CDLL | None:
     try:
         return ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -84,7 +84,7 @@ def _library() -> ctypes.CDLL | None:
 
 def _ask_library() -> tuple[tuple[int, int], int]:
     """Return the newest CUDA that the driver supports, and the number of GPUs that it shows."""
-    driver = _library()
+    driver = _load_library()
     if driver is None:
         return (0, 0), 0
     number = ctypes.c_int(0)

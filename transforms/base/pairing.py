@@ -16,14 +16,14 @@ def paired(a: pa.Table, b: pa.Table, by: str, first: str) -> tuple[np.ndarray, n
     Each row is in one pair at most, and there are as many pairs as possible; rows that also have
     the same value in the column `first` are paired first. Otherwise rows are paired in their order.
     """
-    values = _codes(a.column(by), b.column(by))
-    others = _codes(a.column(first), b.column(first))
+    values = _encode(a.column(by), b.column(by))
+    others = _encode(a.column(first), b.column(first))
     both = [value << 32 | other for value, other in zip(values, others, strict=True)]
-    alike = _pairs(*both)
+    alike = _pair_up(*both)
     left = [
         np.delete(np.arange(len(codes)), done) for codes, done in zip(values, alike, strict=True)
     ]
-    rest = _pairs(values[0][left[0]], values[1][left[1]])
+    rest = _pair_up(values[0][left[0]], values[1][left[1]])
     one, two = (
         np.concatenate([done, some[more]])
         for done, some, more in zip(alike, left, rest, strict=True)
@@ -31,7 +31,7 @@ def paired(a: pa.Table, b: pa.Table, by: str, first: str) -> tuple[np.ndarray, n
     return one, two
 
 
-def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+def _encode(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of two columns as small integers, equal for equal values."""
     together = pa.chunked_array([*a.chunks, *b.chunks], a.type)
     codes = pc.dictionary_encode(together).unify_dictionaries().combine_chunks()
@@ -39,7 +39,7 @@ def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarr
     return numbers[: len(a)], numbers[len(a) :]
 
 
-def _pairs(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pair_up(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return places of equal integers in two arrays, the first with the first, and so on."""
     order_a = np.argsort(a, kind="stable")
     order_b = np.argsort(b, kind="stable")

@@ -22,13 +22,13 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         return column.to_pylist()
     except (ValueError, OverflowError, KeyError):
         pass
-    in_utc = column.cast(_replace_times(column.type, _in_utc))
+    in_utc = column.cast(_replace_times(column.type, _move_to_utc))
     try:
         return in_utc.to_pylist()
     except (ValueError, OverflowError):
         pass
     texts = in_utc.cast(_replace_times(column.type, _as_text)).to_pylist()
-    return [_with_iso_times(value, column.type) for value in texts]
+    return [_write_iso_times(value, column.type) for value in texts]
 
 
 def python_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
@@ -69,31 +69,27 @@ def _replace_times(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataTy
     return with_inner_types(kind, partial(_replace_times, replace=replace))
 
 
-def _in_utc(kind: pa.DataType) -> pa.DataType:
-    if types.is_timestamp(kind) and kind.tz:
-        return pa.timestamp(kind.unit, "UTC")
-    return kind
+def _move_to_utc(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit, "UTC") if types.is_timestamp(kind) and kind.tz else kind
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:
-    if types.is_duration(kind):
-        return pa.int64()
-    return pa.string()
+    return pa.int64() if types.is_duration(kind) else pa.string()
 
 
-def _with_iso_times(value: Any, kind: pa.DataType) -> Any:
+def _write_iso_times(value: Any, kind: pa.DataType) -> Any:
     """Return a value in which dates and times are text, with a T between them."""
     if value is None:
         return None
     if types.is_timestamp(kind):
         return value.replace(" ", "T", 1)
     if types.is_struct(kind):
-        return {field.name: _with_iso_times(value[field.name], field.type) for field in kind}
+        return {field.name: _write_iso_times(value[field.name], field.type) for field in kind}
     if types.is_map(kind):
         return [
-            (_with_iso_times(key, kind.key_type), _with_iso_times(item, kind.item_type))
+            (_write_iso_times(key, kind.key_type), _write_iso_times(item, kind.item_type))
             for key, item in value
         ]
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return [_with_iso_times(item, kind.value_type) for item in value]
+        return [_write_iso_times(item, kind.value_type) for item in value]
     return value

@@ -41,12 +41,15 @@ _ended = Progress()  # the state when the last stage ended
 
 def clear() -> None:
     """Reset all counts; no tokens are expected."""
-    _begin(Progress(since=time.monotonic()))
+    planned(0)
 
 
 def planned(tokens: int) -> None:
     """Reset all counts; expect some tokens."""
-    _begin(Progress(expected=tokens, since=time.monotonic()))
+    global _state, _ended
+    with _lock:
+        _state = Progress(expected=tokens, since=time.monotonic())
+        _ended = Progress()
 
 
 def advance(rows: int, tokens: int) -> None:
@@ -66,11 +69,9 @@ def stage(what: str, total: int = 0, things: str = "") -> Iterator[None]:
     global _state, _ended
     before = _state
     with _lock:
-        since = time.monotonic()
-        done = 0
-        if (_ended.stage, _ended.total) == (what, total):
-            since = _ended.since
-            done = _ended.done
+        continues = (_ended.stage, _ended.total) == (what, total)
+        since = _ended.since if continues else time.monotonic()
+        done = _ended.done if continues else 0
         _state = replace(
             _state, stage=what, since=since, done=done, total=total, things=things, message=""
         )
@@ -119,10 +120,3 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-
-
-def _begin(state: Progress) -> None:
-    global _state, _ended
-    with _lock:
-        _state = state
-        _ended = Progress()

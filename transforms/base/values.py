@@ -4,10 +4,10 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from sentence_beam.transforms.base.errors import OptionError
 
@@ -34,33 +34,20 @@ TOKENS = {"": 1, **SIZES, "b": 10**9}
 NO_BUDGET = "none"
 
 
-def read(options: "DataclassInstance", kinds: Mapping[str, Kind]) -> None:
+def read(options: "DataclassInstance") -> None:
     """Convert the values that a program gave to the types of the fields of `options`.
 
-    A path becomes text, a text a tuple of one if several are allowed, None the default. The
-    field's kind converts a number or a text: `"256k"` becomes 256000. Raises `OptionError` for a
-    value that does not fit.
+    A path becomes text, None the default. Raises `OptionError` for a value that does not fit.
     """
     for field in fields(options):
-        value_of_field = getattr(options, field.name)
+        given = getattr(options, field.name)
+        wanted: Any = field.type
+        types = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
         try:
-            value = _read(value_of_field, field.type, kinds.get(field.name))
+            value = field.default if given is None else read_one(given, None, types)
         except OptionError as error:
             raise OptionError(f"argument --{field.name.replace('_', '-')}: {error}") from None
-        if value is None and field.default is not MISSING:
-            value = field.default
         object.__setattr__(options, field.name, value)
-
-
-def _read(value: Any, wanted: Any, kind: Kind | None) -> Any:
-    if value is None:
-        return None
-    types = (wanted,)
-    if isinstance(wanted, UnionType):
-        types = get_args(wanted)
-    if any(get_origin(each) is tuple for each in types):
-        return _read_several(value)
-    return read_one(value, kind, types)
 
 
 def read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
@@ -72,26 +59,12 @@ def read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
         value = as_text(value)
     if kind is not None:
         converted = kind(str(value))
-        if isinstance(converted, int | float | str):
-            return converted
-        return str(value)
+        return converted if isinstance(converted, int | float | str) else str(value)
     if bool in types and not isinstance(value, bool):
         raise OptionError(f"{value!r} is not True or False")
     if str in types and not isinstance(value, str):
         raise OptionError(f"{value!r} is not text")
     return value
-
-
-def _read_several(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, str | os.PathLike):
-        return (as_text(value),)
-    if not isinstance(value, Iterable):
-        raise OptionError(f"{value!r} is no list")
-    return tuple(map(_plain, value))
-
-
-def _plain(value: Any) -> Any:
-    return as_text(value) if isinstance(value, os.PathLike) else value
 
 
 def as_text(path: StrPath) -> str:
@@ -101,10 +74,7 @@ def as_text(path: StrPath) -> str:
     >>> as_text(Path("gs://bucket/store")), as_text(Path("/data/a.csv"))
     ('gs://bucket/store', '/data/a.csv')
     """
-    text = os.fspath(path)
-    if isinstance(path, str):
-        return text
-    return _URL.sub(r"\1://", text)
+    return path if isinstance(path, str) else _URL.sub(r"\1://", os.fspath(path))
 
 
 def size(text: str) -> int:
@@ -122,9 +92,7 @@ def budget(text: str) -> int | str:
     if text == NO_BUDGET:
         return text
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmbgKMBG]?)", text)
-    tokens = 0
-    if match is not None:
-        tokens = round(float(match[1]) * TOKENS[match[2].lower()])
+    tokens = 0 if match is None else round(float(match[1]) * TOKENS[match[2].lower()])
     if tokens < 1:
         raise OptionError(f"{text} is not a count of tokens (as in 500k, 5M or 2B), nor none")
     return tokens
@@ -179,7 +147,7 @@ def root_path(text: str) -> str:
 
 def fraction(text: str) -> float:
     """Read a number from 0 to 1."""
-    return _number(text, 1, "a number from 0 to 1")
+    return _read_number(text, 1, "a number from 0 to 1")
 
 
 def few(text: str) -> float:
@@ -193,22 +161,22 @@ def few(text: str) -> float:
 
 def distance(text: str) -> float:
     """Read a cosine distance: a number from 0 to 2."""
-    return _number(text, 2, "a cosine distance, a number from 0 to 2")
+    return _read_number(text, 2, "a cosine distance, a number from 0 to 2")
 
 
 def cosine(text: str) -> float:
     """Read a cosine: a number from -1 to 1."""
-    return _number(text, 1, "a cosine, a number from -1 to 1", least=-1)
+    return _read_number(text, 1, "a cosine, a number from -1 to 1", least=-1)
 
 
 def score(text: str) -> float:
     """Read a score: any number."""
-    return _number(text, math.inf, "a number", least=-math.inf)
+    return _read_number(text, math.inf, "a number", least=-math.inf)
 
 
 def price(text: str) -> float:
     """Read an amount of money, zero or more."""
-    return _number(text, math.inf, "an amount of money (as in 1.20)")
+    return _read_number(text, math.inf, "an amount of money (as in 1.20)")
 
 
 def memory(text: str) -> str:
@@ -232,7 +200,7 @@ def memory_bytes(text: str) -> int:
 
 def milliseconds(text: str) -> float:
     """Read a span of time above zero, in milliseconds."""
-    value = _number(text, math.inf, "a number of milliseconds above zero")
+    value = _read_number(text, math.inf, "a number of milliseconds above zero")
     if value == 0:
         raise OptionError(f"{text} is not a number of milliseconds above zero")
     return value
@@ -268,18 +236,16 @@ def device(text: str) -> str:
     if re.fullmatch(r"auto|cpu|cuda(:\d+|:own)?", text) is None:
         raise OptionError(
             f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda',"
-            f" 'cuda:N', 'cuda:own'){_device_meant(text)}"
+            f" 'cuda:N', 'cuda:own'){_guess_device(text)}"
         )
     return text
 
 
-def _device_meant(text: str) -> str:
+def _guess_device(text: str) -> str:
     number = re.fullmatch(r"(?:gpu|cuda)[:.]?(\d*)|(\d+)", text.lower())
     if number is not None:
         which = number[1] or number[2]
-        if which:
-            return f"; did you mean cuda:{which}?"
-        return "; did you mean cuda?"
+        return f"; did you mean cuda:{which}?" if which else "; did you mean cuda?"
     if text.lower() in ("mps", "metal", "xpu", "tpu", "npu"):
         return "; of accelerators those of CUDA alone are used, else cpu"
     near = nearest(text.lower(), ("auto", "cpu", "cuda", "cuda:own"))
@@ -292,21 +258,14 @@ def one_of(*choices: str) -> Kind:
     def choose(text: str) -> str:
         if text in choices:
             return text
-        near = _nearest_choice(text, choices)
+        meant = MEANT.get(text.lower(), text.lower())
+        near = meant if meant in choices else nearest(meant, choices)
         hint = f"; did you mean {near}?" if near else ""
         raise OptionError(
             f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))}){hint}"
         )
 
     return choose
-
-
-def _nearest_choice(text: str, choices: tuple[str, ...]) -> str | None:
-    """Return the choice that other programs call so, or that is so but for a typo; else None."""
-    meant = MEANT.get(text.lower(), text.lower())
-    if meant in choices:
-        return meant
-    return nearest(meant, choices)
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
@@ -319,13 +278,13 @@ def nearest(word: str, words: Iterable[str]) -> str | None:
     ('embed', None)
     """
     most = 2 if len(word.lstrip("-")) >= 6 else 1
-    for typos, other in sorted((_typos(word, other), other) for other in set(words)):
-        if typos <= most and _difference(word, other) not in OPPOSITES:
+    for typos, other in sorted((_count_typos(word, other), other) for other in set(words)):
+        if typos <= most and _find_differences(word, other) not in OPPOSITES:
             return other
     return None
 
 
-def _typos(a: str, b: str) -> int:
+def _count_typos(a: str, b: str) -> int:
     """Return the number of typos between two words (optimal string alignment)."""
     before: list[int] = []
     row = list(range(len(b) + 1))
@@ -341,14 +300,12 @@ def _typos(a: str, b: str) -> int:
     return row[-1]
 
 
-def _difference(a: str, b: str) -> frozenset[str]:
+def _find_differences(a: str, b: str) -> frozenset[str]:
     """Return the words in which two names differ."""
-    parts = set(re.split("[-_]", a))
-    others = set(re.split("[-_]", b))
-    return frozenset(parts ^ others)
+    return frozenset(re.split("[-_]", a)) ^ frozenset(re.split("[-_]", b))
 
 
-def _number(text: str, most: float, what: str, least: float = 0) -> float:
+def _read_number(text: str, most: float, what: str, least: float = 0) -> float:
     try:
         value = float(text)
     except ValueError:

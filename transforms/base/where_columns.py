@@ -66,7 +66,7 @@ class FilterColumn(NamedTuple):
             raise schema.error(f"there is no {schema.words.column} {name}{hint}")
         kind = schema.fields.field(name).type
         value = pc.field(name)
-        plain = _plain(kind)
+        plain = _decode_type(kind)
         compared = value.cast(plain) if plain != kind else value
         return cls(name, plain, value, compared, schema)
 
@@ -85,7 +85,7 @@ class FilterColumn(NamedTuple):
 
         Raises OptionError if it is of another type than the column.
         """
-        literals = _literals(self.kind)
+        literals = _choose_literals(self.kind)
         if literals is None:
             hint = f"; say {text} IN {self.name}" if _is_list(self.kind) else ""
             raise self.schema.error(f"{self.name} is {self.kind}, which IS NULL or is not{hint}")
@@ -115,11 +115,8 @@ class FilterColumn(NamedTuple):
 
     def among(self, values: list[pa.Scalar]) -> pc.Expression:
         """Return whether the column is one of some values of `literal`, null if it is null."""
-        same = []
-        for value in values:
-            cast = _cast(value, self.kind)
-            if cast is not None:
-                same.append(cast)
+        cast = (_cast(value, self.kind) for value in values)
+        same = [value for value in cast if value is not None]
         return self.compare(eq, values[0]) | self.compared.isin(pa.array(same, self.kind))
 
     def like(self, pattern: pa.Scalar) -> pc.Expression:
@@ -137,16 +134,14 @@ class FilterColumn(NamedTuple):
         Raises OptionError if the column is not a list, or the literal is of another type.
         """
         if not _is_list(self.kind):
-            hint = "LIKE '%...%' looks into text"
-            if not self.is_text:
-                hint = f"say {self.name} = {text}"
+            hint = "LIKE '%...%' looks into text" if self.is_text else f"say {self.name} = {text}"
             raise self.schema.error(f"{self.name} is {self.kind} and no list; {hint}")
         value_type = self.kind.value_type
         values = FilterColumn(self.name, value_type, self.value, self.compared, self.schema)
         same = _cast(values.literal(token, text), value_type)
         if same is None:  # 2.5 among whole numbers
             raise self.schema.error(f"{self.name} is {self.kind}, whose values {text} is not")
-        return self.value._call(_contains(self.kind), [self.value, pc.scalar(same)])
+        return self.value._call(_register_contains(self.kind), [self.value, pc.scalar(same)])
 
 
 class _Literals(NamedTuple):
@@ -156,20 +151,20 @@ class _Literals(NamedTuple):
     read: Callable[[str, pa.DataType], pa.Scalar]
 
 
-def _literals(kind: pa.DataType) -> _Literals | None:
+def _choose_literals(kind: pa.DataType) -> _Literals | None:
     """Return the literals of a type, None if its values cannot be compared."""
     if _is_text(kind):
-        return _Literals("text", lambda text, kind: pa.scalar(_unquoted(text), kind))
+        return _Literals("text", lambda text, kind: pa.scalar(_unquote(text), kind))
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
-        return _Literals("text", lambda text, kind: _time(_unquoted(text), kind))
+        return _Literals("text", lambda text, kind: _read_time(_unquote(text), kind))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _Literals("number", _number)
+        return _Literals("number", _read_number)
     if pa.types.is_boolean(kind):
         return _Literals("keyword", lambda text, _: pa.scalar(text == "TRUE"))
     return None
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _decode_type(kind: pa.DataType) -> pa.DataType:
     """Return the type to compare a column as: decoded, and one that Arrow has comparisons for."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -192,11 +187,11 @@ def _cast(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
         return None
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1].replace("''", "'")
 
 
-def _number(text: str, kind: pa.DataType) -> pa.Scalar:
+def _read_number(text: str, kind: pa.DataType) -> pa.Scalar:
     """Return a number as the column's type, or as float64 if an integer type cannot hold it."""
     if pa.types.is_decimal(kind):
         return pa.scalar(Decimal(text))
@@ -208,7 +203,7 @@ def _number(text: str, kind: pa.DataType) -> pa.Scalar:
         return pa.scalar(float(text))
 
 
-def _time(text: str, kind: pa.DataType) -> pa.Scalar:
+def _read_time(text: str, kind: pa.DataType) -> pa.Scalar:
     """Read a date, time or timestamp; without a zone it is UTC if the column has a zone."""
     if pa.types.is_time(kind):
         return pa.scalar(time.fromisoformat(text), kind)
@@ -224,7 +219,7 @@ _REGISTERING = threading.Lock()
 _REGISTERED: set[str] = set()
 
 
-def _contains(kind: pa.DataType) -> str:
+def _register_contains(kind: pa.DataType) -> str:
     """Return the name of our Arrow function "list contains value" for a type; Arrow has none."""
     name = f"sentence_beam_contains_{kind}"
     with _REGISTERING:
@@ -234,12 +229,12 @@ def _contains(kind: pa.DataType) -> str:
                 "description": "null for a list that is null",
             }
             arguments = {"lists": kind, "value": kind.value_type}
-            pc.register_scalar_function(_have_value, name, documentation, arguments, pa.bool_())
+            pc.register_scalar_function(_find_value, name, documentation, arguments, pa.bool_())
             _REGISTERED.add(name)
     return name
 
 
-def _have_value(_: object, lists: pa.Array, value: pa.Scalar) -> pa.Array:
+def _find_value(_: object, lists: pa.Array, value: pa.Scalar) -> pa.Array:
     """Return which lists contain a value, bool; null for a list that is null."""
     equal = pc.equal(pc.list_flatten(lists), value).fill_null(False)
     rows = pc.list_parent_indices(lists).filter(equal)

@@ -54,9 +54,9 @@ class FilterParser:
 
     def parse(self) -> pc.Expression:
         """Parse the whole text. Raises OptionError if it is not a filter over the schema."""
-        expression = self._disjunction()
+        expression = self._parse_disjunction()
         if self._current.kind != "end":
-            raise self._unread(self._current.start, "AND, OR or the end has to come here")
+            raise self._make_error(self._current.start, "AND, OR or the end has to come here")
         return expression
 
     def _tokenize(self) -> Iterator[_Token]:
@@ -64,7 +64,7 @@ class FilterParser:
         while position < len(self._text):
             match = _TOKEN.match(self._text, position)
             if match is None:
-                raise self._unread(position)
+                raise self._make_error(position)
             position = match.end()
             kind = str(match.lastgroup)
             text = match[kind]
@@ -75,7 +75,7 @@ class FilterParser:
                 yield _Token(kind, text, match.start(str(match.lastgroup)))
         yield _Token("end", "", len(self._text))
 
-    def _unread(self, start: int, expected: str = "") -> OptionError:
+    def _make_error(self, start: int, expected: str = "") -> OptionError:
         rest = self._text[start:].strip()
         place = f"at {rest[:40]!r}" if rest else "at its end"
         if expected:
@@ -94,7 +94,7 @@ class FilterParser:
 
     def _expect(self, word: str) -> None:
         if not self._take(word):
-            raise self._unread(self._current.start, f"{word!r} has to come here")
+            raise self._make_error(self._current.start, f"{word!r} has to come here")
 
     def _take_word(self, word: str) -> bool:
         """Like `_take`, for LIKE and BETWEEN, which may also be names of columns."""
@@ -102,19 +102,19 @@ class FilterParser:
         self._next += is_match
         return is_match
 
-    def _disjunction(self) -> pc.Expression:
-        parts = [self._conjunction()]
+    def _parse_disjunction(self) -> pc.Expression:
+        parts = [self._parse_conjunction()]
         while self._take("OR"):
-            parts.append(self._conjunction())
-        return _joined(or_, parts)
+            parts.append(self._parse_conjunction())
+        return _join(or_, parts)
 
-    def _conjunction(self) -> pc.Expression:
-        parts = [self._term()]
+    def _parse_conjunction(self) -> pc.Expression:
+        parts = [self._parse_term()]
         while self._take("AND"):
-            parts.append(self._term())
-        return _joined(and_, parts)
+            parts.append(self._parse_term())
+        return _join(and_, parts)
 
-    def _term(self) -> pc.Expression:
+    def _parse_term(self) -> pc.Expression:
         """Parse `NOT x`, `(x)` or one condition."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -123,16 +123,16 @@ class FilterParser:
                 "make it shorter"
             )
         if self._take("NOT"):
-            expression = ~self._term()
+            expression = ~self._parse_term()
         elif self._take("("):
-            expression = self._disjunction()
+            expression = self._parse_disjunction()
             self._expect(")")
         else:
-            expression = self._condition()
+            expression = self._parse_condition()
         self._depth -= 1
         return expression
 
-    def _condition(self) -> pc.Expression:
+    def _parse_condition(self) -> pc.Expression:
         """Parse a comparison, or a column of booleans."""
         self._conditions += 1
         if self._conditions > MAX_CONDITIONS:
@@ -141,26 +141,26 @@ class FilterParser:
                 "instead of many ORs"
             )
         if self._current.kind in _LITERALS:
-            return self._value_in_list()
-        column = self._column()
+            return self._parse_value_in_list()
+        column = self._parse_column()
         if self._take("IS"):
-            return self._null_test(column)
+            return self._parse_null_test(column)
         if self._take("NOT"):
-            return ~self._membership(column)
+            return ~self._parse_membership(column)
         sign = self._current.text
         if self._take(*_COMPARE):
-            value = self._literal(column)
+            value = self._parse_literal(column)
             if sign in _ORDERS:
                 column.check_order()
             return column.compare(_COMPARE[sign], value)
         if column.is_boolean and not self._is_membership:
             return column.compared
-        return self._membership(column)
+        return self._parse_membership(column)
 
-    def _column(self) -> FilterColumn:
+    def _parse_column(self) -> FilterColumn:
         token = self._current
         if token.kind != "column":
-            raise self._unread(token.start, "a column has to come here")
+            raise self._make_error(token.start, "a column has to come here")
         self._next += 1
         name = token.text
         if name.startswith('"'):
@@ -169,59 +169,57 @@ class FilterParser:
         self.columns.append(name)
         return column
 
-    def _value_in_list(self) -> pc.Expression:
+    def _parse_value_in_list(self) -> pc.Expression:
         """Parse `'a' IN tags` or `'a' NOT IN tags`, for a column of lists."""
         value = self._current
         self._next += 1
         is_negated = self._take("NOT")
         self._expect("IN")
-        expression = self._column().has(value.kind, value.text)
+        expression = self._parse_column().has(value.kind, value.text)
         return ~expression if is_negated else expression
 
-    def _null_test(self, column: FilterColumn) -> pc.Expression:
+    def _parse_null_test(self, column: FilterColumn) -> pc.Expression:
         is_negated = self._take("NOT")
         self._expect("NULL")
-        if is_negated:
-            return column.value.is_valid()
-        return column.value.is_null()
+        return column.value.is_valid() if is_negated else column.value.is_null()
 
     @property
     def _is_membership(self) -> bool:
         return self._current.text.upper() in ("IN", "LIKE", "BETWEEN")
 
-    def _membership(self, column: FilterColumn) -> pc.Expression:
+    def _parse_membership(self, column: FilterColumn) -> pc.Expression:
         """Parse IN, LIKE or BETWEEN after a column."""
         if self._take("IN"):
-            return column.among(self._literals(column))
+            return column.among(self._parse_literals(column))
         if self._take_word("LIKE"):
-            return column.like(self._literal(column))
+            return column.like(self._parse_literal(column))
         if self._take_word("BETWEEN"):
-            low = self._literal(column)
+            low = self._parse_literal(column)
             self._expect("AND")
-            high = self._literal(column)
+            high = self._parse_literal(column)
             column.check_order()
             return column.compare(ge, low) & column.compare(le, high)
-        raise self._unread(self._current.start, _OPERATOR_EXPECTED)
+        raise self._make_error(self._current.start, _OPERATOR_EXPECTED)
 
-    def _literals(self, column: FilterColumn) -> list[pa.Scalar]:
+    def _parse_literals(self, column: FilterColumn) -> list[pa.Scalar]:
         self._expect("(")
-        values = [self._literal(column)]
+        values = [self._parse_literal(column)]
         while self._take(","):
-            values.append(self._literal(column))
+            values.append(self._parse_literal(column))
         self._expect(")")
         return values
 
-    def _literal(self, column: FilterColumn) -> pa.Scalar:
+    def _parse_literal(self, column: FilterColumn) -> pa.Scalar:
         token = self._current
         if token.kind not in _LITERALS and token.text not in ("TRUE", "FALSE"):
-            raise self._unread(
+            raise self._make_error(
                 token.start, "a number, a text in single quotes, true or false has to come here"
             )
         self._next += 1
         return column.literal(token.kind, token.text)
 
 
-def _joined(
+def _join(
     join: Callable[[pc.Expression, pc.Expression], pc.Expression], parts: list[pc.Expression]
 ) -> pc.Expression:
     """Join expressions as a balanced tree, so that thousands are not thousands of levels deep."""

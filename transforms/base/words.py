@@ -35,7 +35,7 @@ def find_words(text: str, words: list[str]) -> list[WordPlace]:
     return sorted(
         WordPlace(match.start(), match.end(), number)
         for number, word in enumerate(words)
-        for match in _pattern(word).finditer(text)
+        for match in _compile_word(word).finditer(text)
     )
 
 
@@ -44,17 +44,15 @@ def best_start(text: str, query: str, room: int) -> int:
 
     The words are in their middle. 0 if the beginning of the text has most.
     """
-    first, stop = _best_part(text, words_of(query), room)
+    first, stop = _find_best_part(text, words_of(query), room)
     if first == 0:
         return 0
     start = max(0, min(first - (room - (stop - first)) // 2, len(text) - room + 2))
     blank = text.find(" ", start, first)
-    if start and blank >= 0:
-        return blank + 1
-    return start
+    return blank + 1 if start and blank >= 0 else start
 
 
-def _best_part(text: str, words: list[str], room: int) -> tuple[int, int]:
+def _find_best_part(text: str, words: list[str], room: int) -> tuple[int, int]:
     """Return the first character of the best words that fit into `room`, and the one after them."""
     matches = find_words(text, words)
     counts = [0] * len(words)
@@ -80,7 +78,7 @@ def is_wide(character: str) -> bool:
     return unicodedata.east_asian_width(character) in ("W", "F")
 
 
-def _pattern(word: str) -> re.Pattern[str]:
+def _compile_word(word: str) -> re.Pattern[str]:
     """Return the pattern of a word in the singular or the plural."""
     if is_wide(word[0]):
         return re.compile(re.escape(word))

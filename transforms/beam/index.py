@@ -34,7 +34,7 @@ from sentence_beam.transforms.steps.index.decisions import RequestedIndex
 from sentence_beam.transforms.steps.index.index_build import TrainingGroup
 from sentence_beam.transforms.steps.index.update import ErasedFromIndex, IndexUpdateJob
 from sentence_beam.transforms.steps.index.update_rows import (
-    BucketMatch,
+    MatchedRows,
     Reader,
     Reading,
     SentRows,
@@ -136,7 +136,7 @@ class UpdateIndex(beam.PTransform):
             | "Match" >> self._send("match_ms", rows.match)
         )
         concluded = (
-            (match.made, match[SENT] | "ToSegments" >> GatherByKey(self._key, BucketMatch.none()))
+            (match.made, match[SENT] | "ToSegments" >> GatherByKey(self._key, MatchedRows.none()))
             | "AllMatched" >> Merge()
             | "Matched" >> Together()
             | "Decide" >> beam.FlatMap(timed_together, self._key, "decide_ms", segments.decide)

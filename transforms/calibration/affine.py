@@ -56,9 +56,8 @@ def affine_map(tensors: Tensors, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix float64 [p, dim] and offset [dim] of the map `rows @ matrix + offset`."""
     linear = {name: tensor for name, tensor in tensors.items() if name != "mean"}
     matrix = apply_affine(linear, np.eye(width))
-    if "mean" not in tensors:
-        return matrix, np.zeros(matrix.shape[1])
-    return matrix, -tensors["mean"] @ matrix
+    offset = -tensors["mean"] @ matrix if "mean" in tensors else np.zeros(matrix.shape[1])
+    return matrix, offset
 
 
 def eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +78,7 @@ def fit_standardize(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     Li et al., arXiv:2011.05864, section 4.3.
     """
     _check_rows(moments, "standardize")
-    scale = _scale(moments, parameters)
+    scale = _invert_deviations(moments, parameters)
     spread = np.diag(moments.covariance())
     alive = scale > 0
     figures = {
@@ -87,7 +86,7 @@ def fit_standardize(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
         "condition": float(spread[alive].max() / spread[alive].min()),
         "explained_variance": float(spread[alive].sum() / spread.sum()),
     }
-    return Fitted({"mean": moments.mean, "scale": scale}, figures, _constant(alive))
+    return Fitted({"mean": moments.mean, "scale": scale}, figures, _warn_of_constants(alive))
 
 
 def fit_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
@@ -97,25 +96,23 @@ def fit_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     vectors of the uncentred rows, and the mean is kept (Arora et al. 2017).
     """
     _check_rows(moments, "remove-top")
-    covariance = moments.covariance()
-    mean = moments.mean
-    if parameters["centred"] == "no":
-        directions, figures, warnings = _directions(
-            covariance + np.outer(mean, mean), parameters["top"]
-        )
-        return Fitted({"directions": directions}, figures, warnings)
-    directions, figures, warnings = _directions(covariance, parameters["top"])
-    return Fitted({"mean": mean, "directions": directions}, figures, warnings)
+    is_centred = parameters["centred"] == "yes"
+    second_moment = moments.covariance()
+    if not is_centred:
+        second_moment += np.outer(moments.mean, moments.mean)
+    directions, figures, warnings = _find_directions(second_moment, parameters["top"])
+    mean = {"mean": moments.mean} if is_centred else {}
+    return Fitted({**mean, "directions": directions}, figures, warnings)
 
 
 def fit_standardize_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
     """Fit standardising, then the removal of the first eigenvectors of the correlation matrix."""
     _check_rows(moments, "standardize+remove-top")
-    scale = _scale(moments, parameters)
+    scale = _invert_deviations(moments, parameters)
     correlation = moments.covariance() * np.outer(scale, scale)
-    directions, figures, warnings = _directions(correlation, parameters["top"])
+    directions, figures, warnings = _find_directions(correlation, parameters["top"])
     tensors = {"mean": moments.mean, "scale": scale, "directions": directions}
-    return Fitted(tensors, figures, _constant(scale > 0) + warnings)
+    return Fitted(tensors, figures, _warn_of_constants(scale > 0) + warnings)
 
 
 def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
@@ -133,9 +130,10 @@ def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
             f"give 1 to {moments.width}"
         )
     variances, vectors = eigen(moments.covariance(parameters["covariance"] == "sample"))
-    values = _regularised(variances, parameters)
+    shrinkage, ridge = parameters["shrinkage"], parameters["ridge"]
+    values = (1 - shrinkage) * variances + shrinkage * variances.mean() + ridge
     usable = int((values > parameters["floor"] * values[0]).sum())
-    if not parameters["shrinkage"] and not parameters["ridge"]:
+    if not shrinkage and not ridge:
         usable = min(usable, moments.n - 1)
     width = min(requested, usable)
     kernel = vectors[:, :width] / np.sqrt(values[:width])
@@ -147,16 +145,11 @@ def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
         "explained_variance": float(variances[:width].sum() / variances.sum()),
         "floor": parameters["floor"],
     }
-    warnings = _whitening_warnings(moments, requested, width)
+    warnings = _warn_of_whitening(moments, requested, width)
     return Fitted({"mean": moments.mean, "kernel": kernel}, figures, warnings)
 
 
-def _regularised(variances: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    shrinkage = parameters["shrinkage"]
-    return (1 - shrinkage) * variances + shrinkage * variances.mean() + parameters["ridge"]
-
-
-def _whitening_warnings(moments: Moments, requested: int, width: int) -> tuple[str, ...]:
+def _warn_of_whitening(moments: Moments, requested: int, width: int) -> tuple[str, ...]:
     warnings = []
     if width < requested:
         warnings.append(f"only {width} of {requested} components vary above the floor")
@@ -176,21 +169,20 @@ def _check_rows(moments: Moments, name: str) -> None:
         raise OptionError(f"{name}: all {moments.n:,} rows are equal; fit it on rows that differ")
 
 
-def _scale(moments: Moments, parameters: Mapping[str, Any]) -> np.ndarray:
+def _invert_deviations(moments: Moments, parameters: Mapping[str, Any]) -> np.ndarray:
     """Return one over each component's deviation, 0 for a constant one; float64 [p]."""
     deviations = moments.deviations(parameters["variance"] == "sample")
     alive = deviations > CONSTANT * deviations.max()
     return np.divide(1.0, deviations, out=np.zeros_like(deviations), where=alive)
 
 
-def _constant(alive: np.ndarray) -> tuple[str, ...]:
+def _warn_of_constants(alive: np.ndarray) -> tuple[str, ...]:
     constant = int((~alive).sum())
-    if not constant:
-        return ()
-    return (f"{constant} of {len(alive)} components are constant and become 0",)
+    warning = f"{constant} of {len(alive)} components are constant and become 0"
+    return (warning,) if constant else ()
 
 
-def _directions(
+def _find_directions(
     matrix: np.ndarray, requested: int
 ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
     """Return the first eigenvectors [D, p] of a second moment, figures of the rest, and warnings.

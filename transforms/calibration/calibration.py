@@ -125,7 +125,7 @@ class Calibration:
         Write them in this order: the last one makes the folder complete.
         """
         data = save({name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()})
-        fitted_on = {**self.info["fitted_on"], CHECKSUM: _checksum(self.info)}
+        fitted_on = {**self.info["fitted_on"], CHECKSUM: _hash_all(self.info)}
         info = {**self.info, "fitted_on": fitted_on}
         text = json.dumps(info, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
         return {TENSORS: data, INFO: f"{text}\n".encode()}
@@ -175,7 +175,7 @@ def parse_info(data: bytes, name: str) -> dict[str, Any]:
         fitted_on = dict(info["fitted_on"])
         checksum = fitted_on.pop(CHECKSUM)
         info = {**info, "fitted_on": fitted_on}
-        if info["digest"] != _digest(info) or checksum != _checksum(info):
+        if info["digest"] != _digest(info) or checksum != _hash_all(info):
             raise ValueError("its digest is another")
         FittedMoments.from_info(info)
     return info
@@ -206,7 +206,7 @@ def tensors_digest(tensors: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _checksum(info: Mapping[str, Any]) -> str:
+def _hash_all(info: Mapping[str, Any]) -> str:
     """Return the sha256 in hex over everything in `info`."""
     return sha256_text(canonical_json(dict(info)))
 

@@ -4,11 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from sentence_beam.transforms.space.spec_options import (
-    Grammar,
-    Option,
-    Value,
-)
+from sentence_beam.transforms.space.spec_options import Grammar, Option, Value
 
 _VARIANCE = Option(("population", "sample"), "population")
 
@@ -59,7 +55,7 @@ class CalibrationSpec:
         """Return the canonical SPEC: keys in one order, without defaults."""
         parts = []
         for part in self.name.split("+"):
-            values = {key: self.parameters[key] for key in _keys(self.name, part)}
+            values = {key: self.parameters[key] for key in _list_keys(self.name, part)}
             parts.append(GRAMMAR.write(part, values))
         return "+".join(parts)
 
@@ -83,18 +79,15 @@ def parse_calibration(text: str) -> CalibrationSpec:
     parts = re.split(r"\+(?=[a-z])", text)
     name = "+".join(part.partition(":")[0] for part in parts)
     GRAMMAR.check_name(name)
-    schema = CALIBRATIONS[name]
-    of_parts = replace(GRAMMAR, names={part: _keys(name, part) for part in name.split("+")})
-    values: dict[str, Value] = {}
-    for key, option in schema.items():
-        if option.default is not None:
-            values[key] = option.default
+    of_parts = replace(GRAMMAR, names={part: _list_keys(name, part) for part in name.split("+")})
+    options = CALIBRATIONS[name].items()
+    values = {key: option.default for key, option in options if option.default is not None}
     for part in parts:
         values |= of_parts.read(part.removesuffix(":"))[1]
     return CalibrationSpec(name, values)
 
 
-def _keys(name: str, part: str) -> dict[str, Option]:
+def _list_keys(name: str, part: str) -> dict[str, Option]:
     """Return the keys that a calibration takes in one of its parts."""
     schema = CALIBRATIONS[name]
     return {key: schema[key] for key in CALIBRATIONS[part] if key in schema}

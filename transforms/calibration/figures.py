@@ -28,10 +28,9 @@ class Shape:
     @classmethod
     def from_rows(cls, rows: np.ndarray, covariance: np.ndarray) -> "Shape":
         """Return the shape of a sample of rows [n, d]; `covariance` [d, d] is that of all rows."""
-        mean: float | None = mean_cosine(rows)
-        if mean is not None and not math.isfinite(mean):
-            mean = None
-        return cls(spectrum(covariance), cosine_histogram(rows), mean)
+        mean = mean_cosine(rows)
+        finite_mean = mean if math.isfinite(mean) else None
+        return cls(spectrum(covariance), cosine_histogram(rows), finite_mean)
 
 
 def spectrum(covariance: np.ndarray) -> tuple[float, ...]:

@@ -54,13 +54,15 @@ def fit_calibration(
         fitted = fit_affine(spec, moments, narrow)
     else:
         fitted = _fit_flow(spec, sample, moments, progress)
-    widths = (moments.width, _output_width(fitted, moments.width))
+    kernel = fitted.tensors.get("kernel")
+    output_width = moments.width if kernel is None else kernel.shape[1]
+    widths = (moments.width, output_width)
     calibration = Calibration.make(spec, fitted.tensors, widths, fitted_on, {})
     shown = sample[:SHOWN_ROWS]
     calibrated = calibration.apply(shown)
     before = Shape.from_rows(shown, moments.covariance())
-    after = Shape.from_rows(calibrated, _covariance_after(spec, fitted, moments, calibrated))
-    info = {**calibration.info, "summary": _summary(fitted, before, after, len(shown))}
+    after = Shape.from_rows(calibrated, _find_covariance(spec, fitted, moments, calibrated))
+    info = {**calibration.info, "summary": _summarise(fitted, before, after, len(shown))}
     return Outcome(Calibration(info, calibration.tensors), before, after)
 
 
@@ -88,13 +90,7 @@ def _fit_flow(
     return Fitted(tensors, figures, tuple(warnings))
 
 
-def _output_width(fitted: Fitted, width: int) -> int:
-    if "kernel" in fitted.tensors:
-        return fitted.tensors["kernel"].shape[1]
-    return width
-
-
-def _covariance_after(
+def _find_covariance(
     spec: CalibrationSpec, fitted: Fitted, moments: Moments, calibrated: np.ndarray
 ) -> np.ndarray:
     """Return the covariance of calibrated vectors: exact for an affine map, else of the sample."""
@@ -104,16 +100,16 @@ def _covariance_after(
     return matrix.T @ moments.covariance() @ matrix
 
 
-def _summary(fitted: Fitted, before: Shape, after: Shape, rows: int) -> dict[str, Any]:
+def _summarise(fitted: Fitted, before: Shape, after: Shape, rows: int) -> dict[str, Any]:
     cosine = {"before": before.mean_cosine, "after": after.mean_cosine, "rows": rows}
     return {
         **fitted.figures,
-        "spectrum": {"before": _extent(before.spectrum), "after": _extent(after.spectrum)},
+        "spectrum": {"before": _measure(before.spectrum), "after": _measure(after.spectrum)},
         "mean_cosine": cosine,
         "warnings": list(fitted.warnings),
     }
 
 
-def _extent(spectrum: tuple[float, ...]) -> dict[str, float]:
+def _measure(spectrum: tuple[float, ...]) -> dict[str, float]:
     median = spectrum[len(spectrum) // 2]
     return {"largest": spectrum[0], "median": median, "smallest": spectrum[-1]}

@@ -94,7 +94,7 @@ def log_scales(logs: Tensor) -> Tensor:
 
 
 def with_scales(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Turn every `logs` into a `scale`, as `forward` and `inverse` need them."""
+    """Turn every `logs` into a `scale`, as `forward` needs them."""
     ready = dict(tensors)
     for name in tensors:
         if ".logs" in name:
@@ -120,32 +120,10 @@ def forward(ready: Mapping[str, Tensor], parameters: FlowParameters, x: Tensor) 
     return torch.cat([*done, x], dim=1)
 
 
-def inverse(ready: Mapping[str, Tensor], parameters: FlowParameters, z: Tensor) -> Tensor:
-    """Return the vectors [n, C] of images [n, C]."""
-    dim = z.shape[1]
-    sizes = [dim >> level for level in range(1, parameters.levels)]
-    sizes.append(dim >> parameters.levels - 1)
-    halves = list(z.split(sizes, dim=1))
-    x = halves.pop()
-    level = parameters.levels - 1
-    for at_level, at in reversed(list(parameters.steps())):
-        if at_level != level:
-            x = torch.cat([x, halves.pop()], dim=1)
-            level = at_level
-        first, second = x.chunk(2, dim=1)
-        x = torch.cat([first, second - coupling(ready, at, parameters, first)], dim=1)
-        x = permute(ready, at, x, back=True) / ready[f"{at}scale"] - ready[f"{at}shift"]
-    return x
-
-
-def permute(ready: Mapping[str, Tensor], at: str, x: Tensor, back: bool = False) -> Tensor:
+def permute(ready: Mapping[str, Tensor], at: str, x: Tensor) -> Tensor:
     """Permute the last axis as a step does: by the stored order, else reversed."""
     order = ready.get(f"{at}order")
-    if order is None:
-        return x.flip(-1)
-    if back:
-        order = order.argsort()
-    return x[..., order]
+    return x.flip(-1) if order is None else x[..., order]
 
 
 def coupling(
@@ -157,12 +135,6 @@ def coupling(
     if parameters.variant == "paper":
         deeper = deeper + hidden
     return (deeper @ ready[f"{at}w3"] + ready[f"{at}shift3"]) * ready[f"{at}scale3"]
-
-
-def log_det(tensors: Mapping[str, Tensor], parameters: FlowParameters) -> float:
-    """Return the logarithm of the absolute determinant of the map's Jacobian, one for all rows."""
-    logs = (log_scales(tensors[f"{at}logs"]) for _, at in parameters.steps())
-    return float(sum(step.sum(dtype=torch.float64) for step in logs))
 
 
 def apply_flow(

@@ -38,7 +38,6 @@ def fit_flow(
     sample: np.ndarray,
     parameters: FlowParameters,
     progress: Progress | None = None,
-    device: str = "auto",
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Fit a flow to a sample; return its tensors (float32) and the history of the fit.
 
@@ -56,11 +55,10 @@ def fit_flow(
             "and thousands to be of use; standardize and whitening need fewer"
         )
     held_out = min(MAX_HELD_OUT_ROWS, round(HELD_OUT * len(sample)))
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows = torch.from_numpy(sample).to(device)
     initial = initialise(parameters, rows[held_out:][:INITIAL_ROWS].cpu())
-    training = Training(parameters, initial, torch.device(device))
+    training = Training(parameters, initial, device)
     with one_core():
         history = train(training, rows[held_out:], rows[:held_out], progress)
     return training.tensors(), history
@@ -96,7 +94,7 @@ def initialise(parameters: FlowParameters, rows: Tensor) -> dict[str, Tensor]:
         tensors[f"{at}w3"] = torch.zeros(width, half, dtype=torch.float64)
         tensors[f"{at}shift3"], tensors[f"{at}logs3"] = torch.zeros(2, half, dtype=torch.float64)
         # with w3 = 0 the coupling adds nothing yet: the step is its actnorm and its permutation
-        x = permute(tensors, at, _normalised(x, tensors[f"{at}shift"], tensors[f"{at}logs"]))
+        x = permute(tensors, at, _normalise(x, tensors[f"{at}shift"], tensors[f"{at}logs"]))
         live = permute(tensors, at, live)
         _initialise_coupling(tensors, at, parameters, x[:, :half])
     return tensors
@@ -111,15 +109,14 @@ def _initialise_coupling(
         shift, logs = actnorm(y, varies(y))
         tensors[f"{at}shift{layer}"] = shift
         tensors[f"{at}logs{layer}"] = logs
-        hidden = _normalised(y, shift, logs).relu()
+        hidden = _normalise(y, shift, logs).relu()
 
 
 def varies(x: Tensor) -> Tensor:
     """Return which components of the rows vary by more than rounding, bool [C]."""
     deviation = x.std(dim=0, correction=0)
-    typical = deviation.new_zeros(())
-    if (deviation > 0).any():
-        typical = deviation[deviation > 0].median()
+    above = deviation[deviation > 0]
+    typical = above.median() if len(above) else deviation.new_zeros(())
     return ~(deviation <= _NOISE * torch.maximum(typical, x.mean(dim=0).abs()))
 
 
@@ -131,14 +128,12 @@ def actnorm(x: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
     """
     shift = -x.mean(dim=0)
     deviation = (x + shift).square().mean(dim=0).sqrt()
-    typical = deviation.new_ones(())
-    if live.any():
-        typical = deviation[live].median()
+    typical = deviation[live].median() if live.any() else deviation.new_ones(())
     deviation = torch.where(live, deviation.clamp(min=_DEVIATION_FLOOR * typical), typical)
     return shift, -(deviation + _SMALLEST_DEVIATION).log() / 3
 
 
-def _normalised(x: Tensor, shift: Tensor, logs: Tensor) -> Tensor:
+def _normalise(x: Tensor, shift: Tensor, logs: Tensor) -> Tensor:
     return (x + shift) * log_scales(logs).exp()
 
 
@@ -165,17 +160,17 @@ class Training:
         flat = torch.cat([self.initial[name].reshape(-1) for name in self.shapes])
         self.flat = flat.to(self.device, self.dtype).requires_grad_()
         self._logs = sum(math.prod(shape) for name, shape in self.shapes.items() if ".logs" in name)
-        self.live = self._live()
+        self.live = self._mark_live()
         self.dim = int(self.initial["live"].sum())
         self._fixed = {
             name: value.to(self.device)
             for name, value in self.initial.items()
             if name.endswith("order")
         }
-        self._mean = torch.zeros_like(flat.to(self.flat))
-        self._square = torch.zeros_like(flat.to(self.flat))
+        self._mean = torch.zeros_like(self.flat)
+        self._square = torch.zeros_like(self.flat)
 
-    def _live(self) -> Tensor:
+    def _mark_live(self) -> Tensor:
         """Return 1 for each step's log-scale that counts in the log-determinant, in their order."""
         live = self.initial["live"].to(self.dtype)
         level = 0
@@ -247,13 +242,13 @@ def train(
     if epochs:
         steps = max(steps, 1)
     marks = {round(steps * look / _LOOKS) for look in range(1, _LOOKS + 1)}
-    before = _held_out_loss(training, held_out, 0)
+    before = _measure_loss(training, held_out, 0)
     curve: list[dict[str, Any]] = [{"step": 0, "train": None, "held_out": before}]
     losses: list[Tensor] = []
-    for step, chosen in enumerate(_batches(training, len(rows), batch, steps), start=1):
+    for step, chosen in enumerate(_draw_batches(training, len(rows), batch, steps), start=1):
         losses.append(training.step(rows[chosen]))
         if step in marks:
-            after = _held_out_loss(training, held_out, step)
+            after = _measure_loss(training, held_out, step)
             mean = float(torch.stack(losses).mean())
             curve.append({"step": step, "train": mean, "held_out": after})
             losses.clear()
@@ -270,7 +265,7 @@ def train(
     }
 
 
-def _batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[Tensor]:
+def _draw_batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[Tensor]:
     """Yield the rows of each step: each epoch in a new order, without an incomplete last batch."""
     random = np.random.default_rng([training.parameters.seed, 1])
     each = rows // batch
@@ -281,13 +276,12 @@ def _batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[
         yield order[at : at + batch]
 
 
-def _held_out_loss(training: Training, held_out: Tensor, step: int) -> float:
+def _measure_loss(training: Training, held_out: Tensor, step: int) -> float:
     with torch.no_grad():
         total = sum(float(training.loss(part)) * len(part) for part in held_out.split(1024))
     loss = total / len(held_out)
     if not math.isfinite(loss):
-        mend = "the vectors are not finite or too long"
-        if step:
-            mend = f"say a lower lr than {training.parameters.lr:g}"
+        lower = f"say a lower lr than {training.parameters.lr:g}"
+        mend = lower if step else "the vectors are not finite or too long"
         raise SentenceBeamError(f"flow: the loss is not finite after {step} steps; {mend}")
     return loss

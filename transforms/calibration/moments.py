@@ -29,14 +29,11 @@ class Moments:
         """Return the moments of finite rows of any float type [n, d]; widens 4096 at a time."""
         total = cls.empty(rows.shape[1])
         for start in range(0, len(rows), BATCH_ROWS):
-            total = total.merge(cls._of_batch(rows[start : start + BATCH_ROWS].astype(np.float64)))
+            batch = rows[start : start + BATCH_ROWS].astype(np.float64)
+            mean = batch.mean(axis=0)
+            batch -= mean
+            total = total.merge(cls(len(batch), mean, batch.T @ batch))
         return total
-
-    @classmethod
-    def _of_batch(cls, rows: np.ndarray) -> "Moments":
-        mean = rows.mean(axis=0)
-        rows -= mean
-        return cls(len(rows), mean, rows.T @ rows)
 
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of the rows of both."""
@@ -59,11 +56,11 @@ class Moments:
 
     def covariance(self, sample: bool = False) -> np.ndarray:
         """Return the covariance float64 [d, d]: over n, or n - 1 for the `sample` covariance."""
-        return self.m2 / self._divisor(sample)
+        return self.m2 / self._choose_divisor(sample)
 
     def deviations(self, sample: bool = False) -> np.ndarray:
         """Return the standard deviation of each component, float64 [d]."""
-        return np.sqrt(np.diag(self.m2) / self._divisor(sample))
+        return np.sqrt(np.diag(self.m2) / self._choose_divisor(sample))
 
-    def _divisor(self, sample: bool) -> int:
+    def _choose_divisor(self, sample: bool) -> int:
         return self.n - 1 if sample else self.n

@@ -122,6 +122,4 @@ class Moved:
 def add_sums(sums: Iterable[tuple[float, ...]]) -> tuple[float, ...]:
     """Add the sums of units; empty if no unit has any."""
     units = [unit for unit in sums if len(unit) == 2 + DIRECTIONS]
-    if not units:
-        return ()
-    return tuple(np.sum(units, axis=0).tolist())
+    return tuple(np.sum(units, axis=0).tolist()) if units else ()

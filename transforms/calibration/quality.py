@@ -1,7 +1,6 @@
 """Scores of embeddings: correlation with human judgements, uniformity, alignment, anisotropy."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,9 +29,7 @@ def pearson(a: np.ndarray, b: np.ndarray) -> float:
     a = a - a.mean()
     b = b - b.mean()
     scale = math.sqrt(float(a @ a) * float(b @ b))
-    if not scale > 0:
-        return math.nan
-    return float(a @ b) / scale
+    return float(a @ b) / scale if scale > 0 else math.nan
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
@@ -49,36 +46,18 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
     return (last - (count - 1) / 2.0)[place]
 
 
-@dataclass(frozen=True)
-class UnitSum:
-    """The sum of unit vectors float64 [d] and their number, which give the mean cosine."""
-
-    total: np.ndarray
-    count: int
-
-    @classmethod
-    def from_vectors(cls, vectors: np.ndarray) -> "UnitSum":
-        """Sum the unit vectors of the rows that are not zero."""
-        rows = np.asarray(vectors, np.float64)
-        rows = rows[np.linalg.norm(rows, axis=1) > 0]
-        return cls(unit(rows).sum(axis=0), len(rows))
-
-    def merge(self, other: "UnitSum") -> "UnitSum":
-        """Return the sum over the rows of both."""
-        return UnitSum(self.total + other.total, self.count + other.count)
-
-    @property
-    def mean_cosine(self) -> float:
-        """Mean cosine over all pairs of different rows, in (-1, 1]; NaN below two rows."""
-        n = self.count
-        if n < 2:
-            return math.nan
-        return (float(self.total @ self.total) - n) / (n * (n - 1))
-
-
 def mean_cosine(vectors: np.ndarray) -> float:
-    """Return the mean cosine over all pairs of different rows (anisotropy; Ethayarajh 2019)."""
-    return UnitSum.from_vectors(vectors).mean_cosine
+    """Return the mean cosine over all pairs of different rows that are not zero, in (-1, 1].
+
+    NaN below two such rows. It measures anisotropy (Ethayarajh 2019).
+    """
+    rows = np.asarray(vectors, np.float64)
+    rows = rows[np.linalg.norm(rows, axis=1) > 0]
+    n = len(rows)
+    if n < 2:
+        return math.nan
+    total = unit(rows).sum(axis=0)
+    return (float(total @ total) - n) / (n * (n - 1))
 
 
 def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0) -> float:
@@ -93,7 +72,7 @@ def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0
     return float(((unit(a[near]) - unit(b[near])) ** 2).sum(axis=1).mean())
 
 
-def uniformity(vectors: np.ndarray, seed: int = 0) -> tuple[float, float]:
+def uniformity(vectors: np.ndarray) -> tuple[float, float]:
     """Return ln of the mean of exp(-2 |x-y|^2) over unordered pairs, and its standard error.
 
     Wang & Isola, arXiv:2005.10242. Up to 20 000 rows all pairs are used, and the error is 0; above,
@@ -103,7 +82,7 @@ def uniformity(vectors: np.ndarray, seed: int = 0) -> tuple[float, float]:
     if len(rows) < 2:
         return math.nan, 0.0
     if len(rows) > EXACT_UNIFORMITY_ROWS:
-        return _sampled_uniformity(rows, np.random.default_rng(seed))
+        return _sample_uniformity(rows, np.random.default_rng(0))
     total = 0.0
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
@@ -112,7 +91,7 @@ def uniformity(vectors: np.ndarray, seed: int = 0) -> tuple[float, float]:
     return math.log(total / (len(rows) * (len(rows) - 1) / 2)), 0.0
 
 
-def _sampled_uniformity(rows: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
+def _sample_uniformity(rows: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
     total = 0.0
     squares = 0.0
     pairs = 0

@@ -17,9 +17,8 @@ import pyarrow as pa
 from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
 from sentence_beam.transforms.corpus.column_types import STR, TYPES, ColumnType
 
-NO_TYPE = (
-    "null"  # the word for the type of a column without a value so far, which is text until then
-)
+# the word for the type of a column without a value so far, which is text until then
+NO_TYPE = "null"
 _MOST_DIGITS = 100
 _ARROW = "arrow:"
 _BYTES = "schema:"
@@ -47,9 +46,7 @@ def join_words(words: Iterable[str]) -> str:
         return NO_TYPE
     if len(distinct) == 1:
         return distinct.pop()
-    if distinct == {"int", "float"}:
-        return "float"
-    return STR.word
+    return "float" if distinct == {"int", "float"} else STR.word
 
 
 def is_word(code: str) -> bool:
@@ -69,12 +66,12 @@ def type_of(code: str) -> ColumnType:
     else:
         data = base64.b85decode(code.removeprefix(_BYTES))
         kind = pa.ipc.read_schema(pa.py_buffer(data)).field(0).type
-    return ColumnType(str(kind), kind, _reader(kind))
+    return ColumnType(str(kind), kind, _make_reader(kind))
 
 
-def _reader(kind: pa.DataType) -> Callable[[str], Any]:
+def _make_reader(kind: pa.DataType) -> Callable[[str], Any]:
     """Return the function that reads a text as a value of an Arrow type, a scalar of Arrow."""
-    parse = _parser(kind)
+    parse = _choose_parser(kind)
 
     def read(text: str) -> Any:
         try:
@@ -82,12 +79,10 @@ def _reader(kind: pa.DataType) -> Callable[[str], Any]:
         except (pa.ArrowException, TypeError, InvalidOperation, RecursionError) as error:
             raise ValueError from error
 
-    if is_string(kind):
-        return str
-    return read
+    return str if is_string(kind) else read
 
 
-def _parser(kind: pa.DataType) -> Callable[[str], Any]:
+def _choose_parser(kind: pa.DataType) -> Callable[[str], Any]:
     """Return the function that makes Python's value of a text; Arrow checks that it fits."""
     if pa.types.is_integer(kind):
         return _parse_int

@@ -25,8 +25,8 @@ def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positio
     batch = with_path_values(batch, columns.path_values)
     n = batch.num_rows
     positions = list(range(position, position + n))
-    texts, reasons, sizes = _texts(batch, columns)
-    prefixes, others = _prefixes(batch, columns)
+    texts, reasons, sizes = _read_texts(batch, columns)
+    prefixes, others = _read_prefixes(batch, columns)
     reasons = first_reasons(reasons, others)
     if columns.id:
         ids, id_reasons = decoded(as_strings(column_at(batch, columns.id)))
@@ -35,19 +35,18 @@ def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positio
         ids = [f"{file.relative}#{p}" for p in positions]
     carried = []
     for name in columns.keep:
-        column, others = _kept_column(batch, columns, name)
+        column, others = _read_kept(batch, columns, name)
         reasons = first_reasons(reasons, others)
         carried.append(column)
     kept = [pa.table(carried, list(columns.keep))] if columns.keep else []
     return Rows(positions, texts, ids, reasons or [None] * n, kept, prefixes), sizes
 
 
-def _kept_column(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa.Array, Reasons]:
+def _read_kept(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa.Array, Reasons]:
     """A kept column, null if the table lacks it, and reasons against its values."""
     kind = columns.kinds.get(name)
-    column = pa.nulls(batch.num_rows)
-    if type_at(batch.schema, name) is not None:
-        column = column_at(batch, name)
+    is_missing = type_at(batch.schema, name) is None
+    column = pa.nulls(batch.num_rows) if is_missing else column_at(batch, name)
     if kind is None:
         column = plain(column)
         return column, kept_faults(column)
@@ -55,7 +54,9 @@ def _kept_column(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa
     return column, first_reasons(reasons, kept_faults(column))
 
 
-def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], Reasons, np.ndarray]:
+def _read_texts(
+    batch: pa.RecordBatch, columns: Columns
+) -> tuple[list[str | None], Reasons, np.ndarray]:
     """Texts, reasons against them, and sizes in bytes."""
     if columns.of_text is None:
         text = as_strings(column_at(batch, columns.text))
@@ -66,7 +67,9 @@ def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], R
     return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
 
 
-def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, ...]], Reasons]:
+def _read_prefixes(
+    batch: pa.RecordBatch, columns: Columns
+) -> tuple[list[tuple[str, ...]], Reasons]:
     """The prefix of each row's pieces, and reasons against it."""
     if columns.before_pieces is None:
         return [], None

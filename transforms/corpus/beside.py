@@ -25,27 +25,27 @@ class Beside:
 
     @classmethod
     def from_paths(
-        cls,
-        paths: Iterable[str],
-        left_out: Mapping[str, str],
-        globs: frozenset[str],
-        hidden: bool,
+        cls, paths: Iterable[str], left_out: Mapping[str, str], globs: frozenset[str], hidden: bool
     ) -> "Beside":
         """Count the paths beside the files of one glob, and its files that are left out, by reason.
 
         Paths that other `globs` of the run take are not counted.
         """
-        all_globs = _compiled(globs, hidden)
+        all_globs = _compile(globs, hidden)
+        reasons = [
+            (path, _find_reason(path, hidden))
+            for path in paths
+            if not any(glob.takes(path) or glob.enters(path) for glob in all_globs)
+        ]
+        unmarked = _compile(globs, hidden, marked=False)
+        reasons += [
+            (path, reason)
+            for path, reason in left_out.items()
+            if reason != MARKED or not any(glob.takes(path) for glob in unmarked)
+        ]
         folders: dict[str, Counter[str]] = {}
-        for path in paths:
-            if path not in globs and not any(
-                glob.takes(path) or glob.enters(path) for glob in all_globs
-            ):
-                folders.setdefault(folder_of(path), Counter())[_reason(path, hidden)] += 1
-        unmarked = _compiled(globs, hidden, marked=False)
-        for path, reason in left_out.items():
-            is_taken = reason == MARKED and any(glob.takes(path) for glob in unmarked)
-            if path not in globs and not is_taken:
+        for path, reason in reasons:
+            if path not in globs:
                 folders.setdefault(folder_of(path), Counter())[reason] += 1
         return cls({folder: dict(counts) for folder, counts in folders.items()})
 
@@ -75,23 +75,19 @@ def merged(elements: Iterable[Any]) -> Beside:
 
 
 @functools.lru_cache(2)
-def _compiled(globs: frozenset[str], hidden: bool, marked: bool = True) -> tuple[Glob, ...]:
+def _compile(globs: frozenset[str], hidden: bool, marked: bool = True) -> tuple[Glob, ...]:
     """The globs that have a wildcard."""
     return tuple(Glob(glob, hidden, marked) for glob in globs if literal_part(glob) != glob)
 
 
-def _reason(path: str, hidden: bool) -> str:
+def _find_reason(path: str, hidden: bool) -> str:
     name = path.rstrip("/").rpartition("/")[2]
     if name.startswith(".") and not hidden:
-        if path.endswith("/"):
-            return HIDDEN_FOLDER
-        return HIDDEN
+        return HIDDEN_FOLDER if path.endswith("/") else HIDDEN
     return reason_for_ending(path)
 
 
 def reason_for_ending(path: str) -> str:
     """The ending of a path's name in lower case, or that it has none."""
     _, dot, ending = path.rpartition("/")[2].lstrip(".").rpartition(".")
-    if not dot:
-        return NO_ENDING
-    return f".{ending.lower()}"
+    return f".{ending.lower()}" if dot else NO_ENDING

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import as_hashes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, stream_bytes, stream_table
 from sentence_beam.transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of
-from sentence_beam.transforms.corpus.pieces import TABLE
 from sentence_beam.transforms.corpus.rows import Rejected, UnitRows
 from sentence_beam.transforms.corpus.waiting import WaitingRows
 from sentence_beam.transforms.space import row_hash, row_hashes
@@ -19,8 +18,6 @@ HELD_BYTES = 64 << 20  # of rows in memory before they are packed or written to 
 SPILLED_PARTS = 128
 KEPT = "kept:"  # prefix of the names of kept columns, so that they differ from ours
 PIECE = "piece:"  # prefix of the names of columns about pieces of documents
-# Shuffles a third less than lz4, for 4 core-hours a terabyte.
-COMPRESSION = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 
 
 @dataclass(frozen=True)
@@ -53,16 +50,14 @@ class Packer:
     def add(self, rows: UnitRows) -> None:
         """Add rows of a file, the rejected ones too."""
         if rows.read:
-            self.tables.append(_table(rows))
+            self.tables.append(_make_table(rows))
             self.size += self.tables[-1].nbytes
 
     def relieve(self) -> Iterator[tuple[int, PackedRows]]:
         """If too many rows are in memory, yield blocks; write them to disk if blocks are small."""
         if self.size <= HELD_BYTES:
             return
-        rows = sum(map(len, self.tables))
-        if self.spill:
-            rows += self.spill.rows
+        rows = sum(map(len, self.tables)) + (self.spill.rows if self.spill else 0)
         # twice, because the last blocks may be small
         if rows >= 2 * self.buckets.block_rows * self.buckets.groups:
             yield from self.flush()
@@ -78,16 +73,16 @@ class Packer:
             tables = (by_hash(table) for _, table in self.spill.read() if table is not None)
             rows = self.spill.rows
         elif self.tables:
-            tables = iter([self._sorted()])
+            tables = iter([self._sort_tables()])
         read_ms = self.read_ms
         self.read_ms = 0.0
         self.tables = []
         self.size = 0
         self.spill = None
         for table in tables:
-            yield from _blocks(table, self.buckets, read_ms / rows)
+            yield from _make_blocks(table, self.buckets, read_ms / rows)
 
-    def _sorted(self) -> pa.Table:
+    def _sort_tables(self) -> pa.Table:
         return by_hash(pa.concat_tables(self.tables))
 
     def _write_down(self) -> None:
@@ -96,7 +91,7 @@ class Packer:
             return
         parts = min(self.buckets.groups, SPILLED_PARTS)
         self.spill = self.spill or WaitingRows(parts)
-        table = self._sorted()
+        table = self._sort_tables()
         bucket = buckets_of(as_hashes(table.column("hash")), self.buckets.bits)
         group = bucket // self.buckets.per_group
         self.spill.add(table, group * parts // self.buckets.groups)
@@ -110,12 +105,14 @@ def by_hash(table: pa.Table) -> pa.Table:
     return table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending")]))
 
 
-def _blocks(table: pa.Table, buckets: Buckets, read_ms: float) -> Iterator[tuple[int, PackedRows]]:
+def _make_blocks(
+    table: pa.Table, buckets: Buckets, read_ms: float
+) -> Iterator[tuple[int, PackedRows]]:
     """Yield (group, packed rows) for rows sorted by hash; reading one took `read_ms`."""
-    table = _texts_once(table)
+    table = _encode_texts(table)
     bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
     per_group = buckets.per_group
-    parts = _parts(table)
+    parts = _find_shares(table)
     groups, starts = np.unique(bucket // per_group, return_index=True)
     for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
         weights = parts[start:stop] if parts is not None else None
@@ -124,14 +121,14 @@ def _blocks(table: pa.Table, buckets: Buckets, read_ms: float) -> Iterator[tuple
         yield int(group), PackedRows(tuple(counts.tolist()), data, read_ms * float(stop - start))
 
 
-def _parts(table: pa.Table) -> np.ndarray | None:
+def _find_shares(table: pa.Table) -> np.ndarray | None:
     """Return each row's share of its document, float64 [n]; None if rows are whole documents."""
     if f"{PIECE}pieces" not in table.column_names:
         return None
     return 1.0 / pc.fill_null(table.column(f"{PIECE}pieces"), 1).to_numpy()
 
 
-def _table(rows: UnitRows) -> pa.Table:
+def _make_table(rows: UnitRows) -> pa.Table:
     """Return the table of a unit's rows with their hashes.
 
     That of a rejected row is over id, reason and excerpt.
@@ -153,29 +150,25 @@ def table_of_rows(rows: UnitRows) -> pa.Table:
         "row": pa.array([*rows.positions, *(r.row for r in bad)], pa.int64()),
         "reason": pa.array([None] * len(rows.texts) + [r.reason for r in bad], pa.string()),
     }
-    if rows.kept is not None:
-        for name, column in zip(rows.kept.column_names, rows.kept.columns, strict=True):
-            columns[KEPT + name] = _append_nulls(column, len(bad))
-    if rows.pieces is not None:
-        for name, column in zip(TABLE.names, rows.pieces.columns, strict=True):
-            columns[PIECE + name] = _append_nulls(column, len(bad))
+    for prefix, table in ((KEPT, rows.kept), (PIECE, rows.pieces)):
+        if table is None:
+            continue
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            nulls = pa.nulls(len(bad), column.type)
+            columns[prefix + name] = pa.chunked_array([*column.chunks, nulls], column.type)
     return pa.table(columns)
 
 
-def _append_nulls(column: pa.ChunkedArray, count: int) -> pa.ChunkedArray:
-    return pa.chunked_array([*column.chunks, pa.nulls(count, column.type)], column.type)
-
-
-def _texts_once(table: pa.Table) -> pa.Table:
+def _encode_texts(table: pa.Table) -> pa.Table:
     """Replace the texts of a table, sorted by hash, by a dictionary in that order."""
     hashes = as_hashes(table.column("hash"))
     new = np.ones(len(table), bool)
     new[1:] = (hashes[1:] != hashes[:-1]).any(axis=1)
     texts = table.column("text").combine_chunks().take(pa.array(np.flatnonzero(new)))
-    return _with_texts(table, np.cumsum(new) - 1, texts)
+    return _set_texts(table, np.cumsum(new) - 1, texts)
 
 
-def _with_texts(table: pa.Table, places: np.ndarray, texts: pa.Array) -> pa.Table:
+def _set_texts(table: pa.Table, places: np.ndarray, texts: pa.Array) -> pa.Table:
     column = pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), texts)
     return table.set_column(table.column_names.index("text"), "text", column)
 
@@ -184,22 +177,19 @@ def pack(table: pa.Table) -> bytes:
     """Pack rows sorted by hash as Arrow IPC, with the texts of these rows only."""
     text = table.column("text").combine_chunks()
     used, places = np.unique(text.indices.to_numpy(), return_inverse=True)
-    table = _with_texts(table, places, text.dictionary.take(pa.array(used)))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=COMPRESSION) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    table = _set_texts(table, places, text.dictionary.take(pa.array(used)))
+    return stream_bytes(table)
 
 
 def unpack(blocks: Iterable[bytes]) -> pa.Table | None:
     """Unpack the rows of blocks, sorted by hash, id and kept values; None without a block."""
-    tables = [pa.ipc.open_stream(data).read_all() for data in blocks]
+    tables = list(map(stream_table, blocks))
     if not tables:
         return None
-    return _in_order(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
+    return _sort_rows(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
 
 
-def _in_order(table: pa.Table) -> pa.Table:
+def _sort_rows(table: pa.Table) -> pa.Table:
     """Sort the rows by hash, id and kept values."""
     keys = [("hash", "ascending"), ("id", "ascending")]
     return _sort_ties(table.take(pc.sort_indices(table, sort_keys=keys)))
@@ -235,11 +225,11 @@ def slices(
     """
     first = group * buckets.per_group
     if buckets.per_group <= BUCKETS_PER_GROUP:
-        yield from _slices(unpack(packed), buckets, range(first, first + buckets.per_group))
+        yield from _slice_buckets(unpack(packed), buckets, range(first, first + buckets.per_group))
         return
     spill = WaitingRows(buckets.per_group // BUCKETS_PER_GROUP)
     for data in packed:
-        table = pa.ipc.open_stream(data).read_all()
+        table = stream_table(data)
         table = table.set_column(
             table.column_names.index("text"), "text", table.column("text").cast(pa.large_string())
         )
@@ -247,12 +237,12 @@ def slices(
         spill.add(table, (bucket - first) // BUCKETS_PER_GROUP)
     for part, rows in spill.read():
         if rows is not None:
-            rows = _texts_once(_in_order(rows.combine_chunks()))
+            rows = _encode_texts(_sort_rows(rows.combine_chunks()))
         start = first + part * BUCKETS_PER_GROUP
-        yield from _slices(rows, buckets, range(start, start + BUCKETS_PER_GROUP))
+        yield from _slice_buckets(rows, buckets, range(start, start + BUCKETS_PER_GROUP))
 
 
-def _slices(
+def _slice_buckets(
     table: pa.Table | None, buckets: Buckets, numbers: range
 ) -> Iterator[tuple[int, pa.Table | None]]:
     """Yield (bucket, its rows) for each of these buckets, from their rows sorted by hash."""
@@ -280,8 +270,9 @@ def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
 
 
 def filled(unit: UnitRows, table: pa.Table, texts: list[str]) -> UnitRows:
-    """Return the unit with the rows of a table that `table_of_rows` made; `texts` are the good
-    rows'.
+    """Return the unit with the rows of a table that `table_of_rows` made.
+
+    `texts` are those of the good rows.
     """
     good = table.filter(pc.is_null(table.column("reason")))
     return replace(
@@ -290,7 +281,7 @@ def filled(unit: UnitRows, table: pa.Table, texts: list[str]) -> UnitRows:
         texts=texts,
         positions=good.column("row").to_pylist(),
         kept=_select_prefixed(good, KEPT),
-        rejects=_rejects(table.filter(pc.is_valid(table.column("reason")))),
+        rejects=_read_rejects(table.filter(pc.is_valid(table.column("reason")))),
         pieces=_select_prefixed(good, PIECE),
     )
 
@@ -303,6 +294,6 @@ def _select_prefixed(table: pa.Table, prefix: str) -> pa.Table | None:
     return table.select(names).rename_columns([name.removeprefix(prefix) for name in names])
 
 
-def _rejects(table: pa.Table) -> list[Rejected]:
+def _read_rejects(table: pa.Table) -> list[Rejected]:
     columns = [table.column(name).to_pylist() for name in ("id", "row", "reason", "text", "file")]
     return [Rejected(*values) for values in zip(*columns, strict=True)]

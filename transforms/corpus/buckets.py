@@ -182,6 +182,4 @@ def parse_name(unit: str) -> Bucket | None:
     if match is None:
         return None
     bucket = Bucket(int(match[1]), int(match[2], 16))
-    if match[3] is None:
-        return bucket
-    return replace(bucket, piece=int(match[3]))
+    return replace(bucket, piece=int(match[3])) if match[3] is not None else bucket

@@ -22,7 +22,7 @@ def can_read(arrow_type: pa.DataType, kind: ColumnType) -> bool:
     arrow_type = plain_type(arrow_type)
     if is_string(arrow_type) or pa.types.is_null(arrow_type) or is_string(kind.arrow):
         return True
-    return _casts(arrow_type, kind.arrow) or _is_flag(arrow_type, kind)
+    return _can_cast(arrow_type, kind.arrow) or _is_flag(arrow_type, kind)
 
 
 def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
@@ -34,21 +34,26 @@ def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Re
     column = plain(column)
     if column.type == kind.arrow:
         return column, None
-    if is_string(column.type) and is_string(kind.arrow):
-        return column.cast(kind.arrow), None
+    if is_string(kind.arrow):
+        return _write_text(column, kind.arrow)
     if is_string(column.type) or _is_flag(column.type, kind):
         texts, reasons = decoded(column.cast(pa.large_string()))
         values, others = read_texts(texts, name, kind)
         return pa.array(values, kind.arrow), first_reasons(reasons, others)
-    if is_string(kind.arrow):
-        texts, reasons = values_as_text(column)
-        return pa.array(texts, kind.arrow), reasons and [each and KEPT_NOT_UTF8 for each in reasons]
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), kind.arrow), None
     cast = pa.nulls(len(column), kind.arrow)
-    if _casts(column.type, kind.arrow):
+    if _can_cast(column.type, kind.arrow):
         cast = _cast(column, kind)
-    return cast, _reasons(column, cast, name, kind)
+    return cast, _find_reasons(column, cast, name, kind)
+
+
+def _write_text(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Reasons]:
+    """Write the values of a column as text, with reasons for those that are not UTF-8."""
+    if is_string(column.type):
+        return column.cast(kind), None
+    texts, reasons = values_as_text(column)
+    return pa.array(texts, kind), reasons and [each and KEPT_NOT_UTF8 for each in reasons]
 
 
 def _is_flag(arrow_type: pa.DataType, kind: ColumnType) -> bool:
@@ -56,7 +61,7 @@ def _is_flag(arrow_type: pa.DataType, kind: ColumnType) -> bool:
     return kind is TYPES["bool"] and pa.types.is_integer(arrow_type)
 
 
-def _reasons(before: pa.Array, after: pa.Array, name: str, kind: ColumnType) -> Reasons:
+def _find_reasons(before: pa.Array, after: pa.Array, name: str, kind: ColumnType) -> Reasons:
     """The reason against each value that became null."""
     if before.null_count == after.null_count:
         return None
@@ -95,29 +100,34 @@ FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
 )
 
 
-def _casts(before: pa.DataType, after: pa.DataType) -> bool:
+def _can_cast(before: pa.DataType, after: pa.DataType) -> bool:
     """Whether values of one type may be values of the other: numbers, times, lists of such."""
     if pa.types.is_null(before):
         return True
     if is_list(before) and is_list(after):
-        return _casts_inside(before.value_type, after.value_type)
+        return _can_cast_inside(before.value_type, after.value_type)
     if pa.types.is_struct(before) and pa.types.is_struct(after):
-        kinds = {field.name: field.type for field in after}
-        return all(f.name in kinds and _casts_inside(f.type, kinds[f.name]) for f in before)
+        return _can_cast_fields(before, after)
     if pa.types.is_map(before) and pa.types.is_map(after):
-        return _casts_inside(before.key_type, after.key_type) and _casts_inside(
+        return _can_cast_inside(before.key_type, after.key_type) and _can_cast_inside(
             before.item_type, after.item_type
         )
     return any(is_of(before) and is_of(after) for is_of in FAMILIES)
 
 
-def _casts_inside(before: pa.DataType, after: pa.DataType) -> bool:
+def _can_cast_fields(before: pa.StructType, after: pa.StructType) -> bool:
+    """Whether a struct has all fields of another, in types to which their values can be cast."""
+    kinds = {field.name: field.type for field in after}
+    return all(f.name in kinds and _can_cast_inside(f.type, kinds[f.name]) for f in before)
+
+
+def _can_cast_inside(before: pa.DataType, after: pa.DataType) -> bool:
     """Whether values within others can be cast; dates are not, because Arrow cuts their times."""
     if is_string(before) and is_string(after):
         return True
     if pa.types.is_timestamp(before) and pa.types.is_date(after):
         return False
-    return before == after or _casts(before, after)
+    return before == after or _can_cast(before, after)
 
 
 def _cast(column: pa.Array, to: ColumnType) -> pa.Array:

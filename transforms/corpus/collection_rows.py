@@ -26,9 +26,7 @@ def list_files(
     patterns: Iterable[str], file_format: str, syntax: Syntax = AS_FOUND
 ) -> list[InputFile]:
     """The files that the patterns name, each once. Raises the errors that `embed` raises."""
-    files: list[InputFile] = []
-    for pattern in patterns:
-        files += match_inputs(pattern, file_format, syntax=syntax)
+    files = [file for pattern in patterns for file in match_inputs(pattern, file_format, syntax)]
     check_distinct(files)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 
@@ -60,7 +58,7 @@ def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
     check_first_bytes(file)
     reader = reader_of(file)
     if reader.has_columns:
-        columns_of(file).check(columns.text, columns.id, columns.keep, columns.kinds)
+        columns_of(file).check(columns)
     return reader.spans(file, columns.text, UNIT_TOKENS)
 
 

@@ -2,9 +2,8 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -17,14 +16,12 @@ from sentence_beam.transforms.base.arrow_arrays import (
 )
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.values import nearest
-from sentence_beam.transforms.corpus.column_types import ColumnType
 from sentence_beam.transforms.corpus.files import InputFile
+from sentence_beam.transforms.corpus.row_blocks import Columns
 
 ITS_COLUMNS = "its columns"
 SAMPLED = 20  # rows, for one value of each column
 SHOWN = 30  # characters of a value
-Kinds = Mapping[str, ColumnType]
-NO_KINDS: Kinds = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -38,27 +35,20 @@ class FileColumns(ABC):
         """Return the names of all columns; nested ones have dotted names."""
 
     @abstractmethod
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise OptionError if the file lacks the text or the ids, or has a column in a wrong type.
 
-        `text` is None if a template makes the text. `types` are the requested types of kept
-        columns, which a file may lack.
+        The file may lack kept columns, and those of templates.
         """
 
-    def kept_types(
-        self,
-        text: str | None,
-        id_column: str | None,
-        keep: tuple[str, ...],
-        types: Kinds = NO_KINDS,
-    ) -> tuple[tuple[str, str], ...]:
+    def kept_types(self, columns: Columns) -> tuple[tuple[str, str], ...]:
         """Return each kept column that the file has, with the code of its type; raises as `check`.
 
         The type is the requested one, else that of the values, as `found_types` has it.
         """
-        self.check(text, id_column, keep, types)
+        self.check(columns)
+        keep = columns.keep
+        types = columns.kinds
         kinds = dict(self.found_types(tuple(name for name in keep if name not in types)))
         kinds |= {name: types[name].word for name in self.existing(keep) or () if name in types}
         return tuple((name, kinds[name]) for name in keep if name in kinds)
@@ -77,9 +67,7 @@ class FileColumns(ABC):
     def lacking(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of columns that the file does not have."""
         existing = self.existing(names)
-        if existing is None:
-            return ()
-        return tuple(name for name in names if name not in existing)
+        return tuple(name for name in names if name not in existing) if existing is not None else ()
 
     def first_keys(self) -> list[str] | None:
         """Return the keys of the first rows; None for formats with a schema or a header."""
@@ -106,17 +94,11 @@ class FileColumns(ABC):
         return no_column(self.file, name, option, ITS_COLUMNS, self.names())
 
 
-def name_options(
-    text: str | None, id_column: str | None, keep: tuple[str, ...]
-) -> list[tuple[str, str]]:
-    """Return the columns that options name, each with its option."""
-    named: list[tuple[str, str]] = []
-    if text is not None:
-        named.append(("--text-column", text))
-    if id_column is not None:
-        named.append(("--id-column", id_column))
-    named += (("--keep-columns", name) for name in keep)
-    return named
+def name_options(columns: Columns) -> list[tuple[str, str]]:
+    """Return the columns that options name, each with its option; without those of templates."""
+    named = [("--text-column", columns.text_column), ("--id-column", columns.id)]
+    named += [("--keep-columns", name) for name in columns.keep]
+    return [(option, name) for option, name in named if name is not None]
 
 
 def no_column(
@@ -132,9 +114,7 @@ def list_columns(noun: str, name: str, names: Sequence[str]) -> str:
     """Return the end of a message about a missing column: a similar name, and all names."""
     near = nearest(name, names) if name not in names else None
     listed = ", ".join(map(_quote, names)) or "none"
-    if not near:
-        return f"; {noun}: {listed}"
-    return f"; did you mean {_quote(near)}? {noun}: {listed}"
+    return f"; did you mean {_quote(near)}? {noun}: {listed}" if near else f"; {noun}: {listed}"
 
 
 def with_values(message: str, columns: FileColumns) -> str:
@@ -147,11 +127,11 @@ def with_values(message: str, columns: FileColumns) -> str:
     if not listed:
         return message
     values = columns.first_values(SAMPLED)
-    shown = [f"{_quote(name)}{_shown(values.get(name, ()))}" for name in names]
+    shown = [f"{_quote(name)}{_show_value(values.get(name, ()))}" for name in names]
     return f"{before}: {', '.join(shown)}{after}"
 
 
-def _shown(values: Sequence[Any]) -> str:
+def _show_value(values: Sequence[Any]) -> str:
     """Return the beginning of the first value after a blank, for a list; "" without one."""
     value = next((value for value in values if value not in (None, "")), None)
     if value is None:
@@ -165,9 +145,7 @@ def _shown(values: Sequence[Any]) -> str:
 def _quote(name: str) -> str:
     """Return a column's name for a list, in ASCII; quoted if it has a comma or blanks around it."""
     text = ascii(name)[1:-1]
-    if "," in name or name != name.strip():
-        return f'"{text}"'
-    return text
+    return f'"{text}"' if "," in name or name != name.strip() else text
 
 
 @functools.lru_cache(64)

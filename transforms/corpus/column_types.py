@@ -65,9 +65,7 @@ class KeptColumn(NamedTuple):
         name = self.name
         if name.strip() != name or name.startswith('"') or set(name) & set(",:"):
             name = '"' + name.replace('"', '""') + '"'
-        if not self.kind:
-            return name
-        return f"{name}:{self.kind}"
+        return f"{name}:{self.kind}" if self.kind else name
 
 
 def _read_int(text: str) -> int:
@@ -104,9 +102,7 @@ def _read_timestamp(text: str) -> datetime:
     if text.endswith((" UTC", " utc")):
         text = text[:-4].rstrip()
     moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
-    return moment.astimezone(UTC)
+    return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 TYPES = {
@@ -155,7 +151,7 @@ def parse_columns(text: str) -> tuple[KeptColumn, ...]:
 
 def _check_type(word: str | None) -> str | None:
     if word is not None and word not in TYPES:
-        raise _no_type(word)
+        raise _make_type_error(word)
     return word
 
 
@@ -166,20 +162,18 @@ def _parse_plain(text: str) -> KeptColumn:
         return KeptColumn(text)
     if word in TYPES:
         return KeptColumn(name, word)
-    if _nearest_type(word):
-        raise _no_type(word, f" If {text} is a column's name, put it in double quotes")
+    if _find_nearest_type(word):
+        raise _make_type_error(word, f" If {text} is a column's name, put it in double quotes")
     return KeptColumn(text)
 
 
-def _nearest_type(word: str) -> str | None:
+def _find_nearest_type(word: str) -> str | None:
     return MEANT.get(word.lower()) or nearest(word.lower(), TYPES)
 
 
-def _no_type(word: str, otherwise: str = "") -> OptionError:
-    near = ""
-    meant = _nearest_type(word)
-    if meant:
-        near = f"; did you mean {meant}?"
+def _make_type_error(word: str, otherwise: str = "") -> OptionError:
+    meant = _find_nearest_type(word)
+    near = f"; did you mean {meant}?" if meant else ""
     return OptionError(
         f"{word!r} is no type of a column (choose from {', '.join(TYPES)}){near}{otherwise}"
     )
@@ -243,15 +237,10 @@ def read_texts(
     values: list[Any] = []
     reasons: list[str | None] = []
     for text in texts:
-        value = None
-        reason = None
-        if text is not None:
-            try:
-                value = kind.read(text)
-            except (ValueError, OverflowError):
-                reason = not_of_type(name, kind)
-        values.append(value)
-        reasons.append(reason)
-    if not any(reasons):
-        return values, None
-    return values, reasons
+        try:
+            values.append(None if text is None else kind.read(text))
+            reasons.append(None)
+        except (ValueError, OverflowError):
+            values.append(None)
+            reasons.append(not_of_type(name, kind))
+    return values, (reasons if any(reasons) else None)

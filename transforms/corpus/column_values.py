@@ -42,14 +42,12 @@ def values_as_text(column: pa.Array) -> tuple[list[str | None], Reasons]:
     column = plain(column)
     if not pa.types.is_nested(column.type):
         return decoded(as_strings(column))
-    faults = _not_decoding(column)
+    faults = _find_undecodable(column)
     if faults is None:
         return [value_as_text(value) for value in column.to_pylist()], None
-    texts: list[str | None] = []
-    for value, fault in zip(column, faults, strict=True):
-        text = value_as_text(value.as_py()) if not fault else None
-        texts.append(text)
-    return texts, _reasons(faults, NOT_UTF8)
+    pairs = zip(column, faults, strict=True)
+    texts = [None if fault else value_as_text(value.as_py()) for value, fault in pairs]
+    return texts, _give_reason(faults, NOT_UTF8)
 
 
 def as_strings(column: pa.Array) -> pa.Array:
@@ -75,11 +73,7 @@ def as_strings(column: pa.Array) -> pa.Array:
 
 
 def _convert(column: pa.Array, convert: Callable[[Any], str | None]) -> pa.Array:
-    texts = []
-    for value in column.to_pylist():
-        if value is not None:
-            value = convert(value)
-        texts.append(value)
+    texts = [None if value is None else convert(value) for value in column.to_pylist()]
     return pa.array(texts, pa.large_string())
 
 
@@ -93,14 +87,12 @@ def first_reasons(reasons: Reasons, others: Reasons) -> Reasons:
 def kept_faults(column: pa.Array) -> Reasons:
     """Reasons against kept values that readers of the shard could not decode."""
     if pa.types.is_fixed_size_list(column.type) and column.null_count:
-        return _reasons(column.is_null().to_pylist(), KEPT_NULL_LIST)
-    faults = _not_decoding(column)
-    if faults is None:
-        return None
-    return _reasons(faults, KEPT_NOT_UTF8)
+        return _give_reason(column.is_null().to_pylist(), KEPT_NULL_LIST)
+    faults = _find_undecodable(column)
+    return _give_reason(faults, KEPT_NOT_UTF8) if faults is not None else None
 
 
-def _not_decoding(column: pa.Array) -> list[bool] | None:
+def _find_undecodable(column: pa.Array) -> list[bool] | None:
     """Whether each value has text that is not UTF-8; None if none has."""
     try:
         column.validate(full=True)
@@ -109,12 +101,8 @@ def _not_decoding(column: pa.Array) -> list[bool] | None:
         return [not _decodes(value) for value in column]
 
 
-def _reasons(is_bad: list[bool], reason: str) -> list[str | None]:
-    reasons: list[str | None] = [None] * len(is_bad)
-    for place, bad in enumerate(is_bad):
-        if bad:
-            reasons[place] = reason
-    return reasons
+def _give_reason(is_bad: list[bool], reason: str) -> list[str | None]:
+    return [reason if bad else None for bad in is_bad]
 
 
 def _decodes(value: pa.Scalar) -> bool:
@@ -147,17 +135,9 @@ def decoded(text: pa.Array) -> tuple[list[str | None], Reasons]:
     try:
         return text.to_pylist(), None
     except UnicodeDecodeError:
-        texts: list[str | None] = []
-        reasons: list[str | None] = []
-        for value in text.cast(pa.large_binary()).to_pylist():
-            if value is None:
-                texts.append(None)
-                reasons.append(None)
-                continue
-            own_text, reason = decode(value)
-            texts.append(own_text)
-            reasons.append(reason)
-        return texts, reasons
+        values = text.cast(pa.large_binary()).to_pylist()
+        pairs = [(None, None) if value is None else decode(value) for value in values]
+        return [own_text for own_text, _ in pairs], [reason for _, reason in pairs]
 
 
 def decode(line: bytes) -> tuple[str, str | None]:

@@ -44,7 +44,7 @@ def delta_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
             " (delta.columnMapping.mode); copy it into a table without"
         )
     files = pa.table(table.get_add_actions(flatten=True))
-    paths = [_path_in(root, path) for path in files.column("path").to_pylist()]
+    paths = [_resolve_path(root, path) for path in files.column("path").to_pylist()]
     if part.filter is not None:
         values = {name: files.column(f"partition.{name}") for name in metadata.partition_columns}
         paths = filter_paths(pattern, paths, pa.table(values), part.filter)
@@ -53,15 +53,13 @@ def delta_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
     return root, paths
 
 
-def _path_in(root: str, path: str) -> str:
+def _resolve_path(root: str, path: str) -> str:
     """Return the path or URL of a data file by its path in the log of a Delta table.
 
     The log's paths are URL-encoded once and relative to the table; those of a clone are URLs.
     """
     decoded = unquote(path)
-    if "://" in decoded:
-        return local_path(decoded)
-    return f"{root}/{decoded}"
+    return local_path(decoded) if "://" in decoded else f"{root}/{decoded}"
 
 
 def _check_vectors(pattern: str, table: Any, paths: list[str]) -> None:

@@ -170,7 +170,7 @@ class _ZstdReader(io.RawIOBase):
 
     def __init__(self, raw: BinaryIO):
         self._raw = raw
-        self._frame = _zstd_frame()
+        self._frame = _open_zstd_frame()
         self._started = False
         self._block = b""
         self._at = 0
@@ -182,7 +182,7 @@ class _ZstdReader(io.RawIOBase):
         """About `size` uncompressed bytes, or a block if it is negative; fewer at the end."""
         parts = []
         wanted = BLOCK if size < 0 else size
-        while wanted > 0 and (packed := self._packed()):
+        while wanted > 0 and (packed := self._take_packed()):
             parts.append(self._feed(packed))
             wanted -= len(parts[-1])
         data = b"".join(parts)
@@ -190,7 +190,7 @@ class _ZstdReader(io.RawIOBase):
             raise EOFError("compressed file ended before its end-of-stream marker was reached")
         return data
 
-    def _packed(self) -> bytes:
+    def _take_packed(self) -> bytes:
         """The next few packed bytes; none at the end."""
         if self._at == len(self._block):
             self._block = self._raw.read(BLOCK)
@@ -201,7 +201,7 @@ class _ZstdReader(io.RawIOBase):
 
     def _feed(self, packed: bytes) -> bytes:
         if self._frame.eof:
-            self._frame = _zstd_frame()
+            self._frame = _open_zstd_frame()
         self._started = True
         data = self._frame.decompress(packed)
         if self._frame.eof:
@@ -209,7 +209,7 @@ class _ZstdReader(io.RawIOBase):
         return data
 
 
-def _zstd_frame() -> Any:
+def _open_zstd_frame() -> Any:
     return zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
 
 
@@ -223,6 +223,4 @@ _READERS: dict[str, Callable[..., Any]] = {
 
 def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
     """A sequential reader of a file's uncompressed bytes."""
-    if file.compression:
-        return cast(BinaryIO, _READERS[file.compression](raw))
-    return raw
+    return cast(BinaryIO, _READERS[file.compression](raw)) if file.compression else raw

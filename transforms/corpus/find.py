@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
@@ -42,28 +42,32 @@ from sentence_beam.transforms.storage.globs import Glob, folder_of, literal_part
 KINDS = 8  # kinds of files that a message counts
 
 
-class Inputs(NamedTuple):
+File = TypeVar("File", InputFile, Entry)
+
+
+class Inputs(NamedTuple, Generic[File]):
     """The files that one `--input` names, and the paths beside them (see storage.base.Matched).
 
-    `folders` are folders that match as a file would, and from which no file is read. `left_out` has
-    the reason against each matching file that holds no rows (see left_out).
+    The files are read as `InputFile`, or sorted by path as their storage lists them. `folders` are
+    folders that match as a file would, and from which no file is read. `left_out` has the reason
+    against each matching file that holds no rows (see left_out).
     """
 
-    files: list[InputFile]
+    files: list[File]
     beside: list[str]
     folders: list[str]
     left_out: dict[str, str]
 
 
 def match_inputs(
-    pattern: str, file_format: str = "auto", hidden: bool = False, syntax: Syntax = AS_FOUND
+    pattern: str, file_format: str = "auto", syntax: Syntax = AS_FOUND
 ) -> list[InputFile]:
     """Return the files that one `--input` names, without checksums, sorted by path.
 
-    `hidden` includes hidden files. A folder means its files of a known format. Raises OptionError
-    if nothing matches, a folder holds several formats, or the format of a file is unknown.
+    A folder means its files of a known format. Raises OptionError if nothing matches, a folder
+    holds several formats, or the format of a file is unknown.
     """
-    return find_inputs(pattern, file_format, hidden, syntax).files
+    return find_inputs(pattern, file_format, hidden=False, syntax=syntax).files
 
 
 def find_inputs(
@@ -74,37 +78,27 @@ def find_inputs(
     part: LakePart = WHOLE,
     broken_too: bool = False,
     store: str | None = None,
-) -> Inputs:
+) -> Inputs[InputFile]:
     """Return the files as `match_inputs` does, and the paths beside them; of a table, a part.
 
-    `broken_too` includes broken links, as BROKEN; else they raise SentenceBeamError. `store` is the
-    path of a store, whose folder is never an input.
+    `hidden` includes hidden files. `broken_too` includes broken links, as BROKEN; else they raise
+    SentenceBeamError. `store` is the path of a store, whose folder is never an input.
     """
     if is_table(pattern):
         files = [
-            _input_file(entry, relative, file_format)
+            _make_input(entry, relative, file_format)
             for entry, relative in table_entries(pattern, part)
         ]
         return Inputs(files, [], [], {})
     pattern = storage.absolute(pattern)
     listed, root = _list_files(Finder(pattern, file_format, hidden, broken_too, store))
-    if not listed.entries:
-        raise OptionError(_nothing_matches(pattern, listed.left_out))
+    if not listed.files:
+        raise OptionError(_describe_no_match(pattern, listed.left_out))
     files = [
-        _input_file(entry, entry.path.removeprefix(root), file_format) for entry in listed.entries
+        _make_input(entry, entry.path.removeprefix(root), file_format, syntax)
+        for entry in listed.files
     ]
-    if syntax != AS_FOUND:
-        files = [replace(file, syntax=syntax) for file in files]
     return Inputs(files, listed.beside, listed.folders, listed.left_out)
-
-
-class FolderFiles(NamedTuple):
-    """`Inputs` with the files as their storage lists them, sorted by path."""
-
-    entries: list[Entry]
-    beside: list[str]
-    folders: list[str]
-    left_out: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ class Finder:
     broken_too: bool
     store: str | None
 
-    def list_pattern(self) -> FolderFiles:
+    def list_pattern(self) -> Inputs[Entry]:
         """Return the files that the pattern names, and those in folders that it names.
 
         A folder is read as a whole if the pattern names none of its files. It is passed over if the
@@ -143,18 +137,18 @@ class Finder:
                 continue
             is_marked = not unmarked.takes(folder)
             inside = self.list_folder(folder, is_marked)
-            if not inside.entries and not inside.left_out and not is_marked:
+            if not inside.files and not inside.left_out and not is_marked:
                 raise OptionError(
                     f"--input {self._name_of(folder)} is a folder without files where a file should"
                     " be; remove it or narrow --input"
                 )
-            entries = sort_by_path([*entries, *inside.entries])
+            entries = sort_by_path([*entries, *inside.files])
             beside += inside.beside
             passed += inside.folders
             left_out |= inside.left_out
-        return FolderFiles(entries, sorted(set(beside)), passed, left_out)
+        return Inputs(entries, sorted(set(beside)), passed, left_out)
 
-    def list_folder(self, folder: str, is_marked: bool = False) -> FolderFiles:
+    def list_folder(self, folder: str, is_marked: bool = False) -> Inputs[Entry]:
         """Return the files of one known format in a folder and below it, and the paths beside them.
 
         With `file_format`: the files with names of that format (for `file`: of plain text), or all
@@ -180,7 +174,7 @@ class Finder:
         passed = [path for path in matched.folders if not holds_any(path, chosen)]
         paths = {entry.path for entry in chosen}
         others = [entry.path for entry in matched.files if entry.path not in paths]
-        return FolderFiles(chosen, sorted([*matched.beside, *others]), passed, left_out)
+        return Inputs(chosen, sorted([*matched.beside, *others]), passed, left_out)
 
     def _choose_format(self, folder: str, groups: dict[str, list[Entry]]) -> list[Entry]:
         """Return the files to read of a folder, whose files are grouped by `_group_by_format`."""
@@ -199,9 +193,7 @@ class Finder:
 
     def _choose_requested(self, groups: dict[str, list[Entry]]) -> list[Entry]:
         """Return the files with names of the requested format; all if no name has it."""
-        formats: Iterable[str] = (self.file_format,)
-        if self.file_format == "file":
-            formats = plain_formats()
+        formats = plain_formats() if self.file_format == "file" else (self.file_format,)
         chosen = [entry for kind in formats for entry in groups.get(kind, [])]
         return chosen or [entry for entries in groups.values() for entry in entries]
 
@@ -214,9 +206,7 @@ class Finder:
         """
         matched = storage.storage_of(pattern).match(pattern, self.hidden)
         glob = Glob(pattern, self.hidden)
-        marked: set[str] = set()
-        if not glob.is_literal:
-            marked = self._marked(pattern, matched, is_marked)
+        marked = self._find_marked(pattern, matched, is_marked) if not glob.is_literal else set()
         links = []
         for path in matched.broken:
             if path in marked:
@@ -231,7 +221,7 @@ class Finder:
             reasons |= others
         return matched._replace(files=sort_by_path([*files, *links])), reasons
 
-    def _marked(self, pattern: str, matched: Matched, is_marked: bool) -> set[str]:
+    def _find_marked(self, pattern: str, matched: Matched, is_marked: bool) -> set[str]:
         """Return the matching paths whose names begin with `_`, except documents."""
         unmarked = Glob(pattern, self.hidden, marked=False)
         paths = [*(entry.path for entry in matched.files), *matched.broken]
@@ -267,23 +257,21 @@ class Finder:
 
     def _name_of(self, folder: str) -> str:
         """Return the name of a folder in messages, after the pattern if that is another."""
-        if folder == self.pattern:
-            return folder
-        return f"{self.pattern}: {folder}"
+        return folder if folder == self.pattern else f"{self.pattern}: {folder}"
 
 
-def _list_files(finder: Finder) -> tuple[FolderFiles, str]:
+def _list_files(finder: Finder) -> tuple[Inputs[Entry], str]:
     """Return the files that the finder's pattern names, and the folder that their ids leave out.
 
     The pattern may also be the name of a file with wildcard characters in it, or a folder.
     """
     pattern = finder.pattern
     listed = finder.list_pattern()
-    if listed.entries:
+    if listed.files:
         return listed, fixed_part(pattern)
     literal = storage.storage_of(pattern).stat(pattern)
     if literal is not None:
-        return FolderFiles([literal], [], [], {}), folder_of(pattern)
+        return Inputs([literal], [], [], {}), folder_of(pattern)
     if literal_part(pattern) == pattern:
         return finder.list_folder(pattern), pattern + "/"
     return listed, fixed_part(pattern)
@@ -333,7 +321,7 @@ def special_file(path: str) -> SentenceBeamError:
     )
 
 
-def _nothing_matches(pattern: str, left_out: dict[str, str]) -> str:
+def _describe_no_match(pattern: str, left_out: dict[str, str]) -> str:
     """Return the message for a pattern without files to read."""
     if left_out:
         counts = Counter(left_out.values())
@@ -352,7 +340,9 @@ def _nothing_matches(pattern: str, left_out: dict[str, str]) -> str:
     return f"--input {pattern}: no file matches, and it is no folder with files; check the path"
 
 
-def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputFile:
+def _make_input(
+    entry: Entry, relative: str, file_format: str, syntax: Syntax = AS_FOUND
+) -> InputFile:
     if not is_utf8(entry.path):  # ids and manifests could not hold it
         raise OptionError(
             f"--input {entry.path!a}: the name is not UTF-8; rename the file or narrow --input"
@@ -368,9 +358,8 @@ def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputF
             f" or {last}, or narrow --input"
         )
     compression = compression_of(relative, file_format)
-    return InputFile(
-        entry.path, relative, file_format, compression, entry.size, entry.checksum, entry.version
-    )
+    own = (entry.size, entry.checksum, entry.version)
+    return InputFile(entry.path, relative, file_format, compression, *own, syntax)
 
 
 def overlaps(pattern: str, folder: str, hidden: bool = False) -> bool:

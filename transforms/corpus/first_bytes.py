@@ -51,7 +51,7 @@ def check_first_bytes(file: InputFile) -> None:
 
 def _check_table(file: InputFile, head: bytes) -> None:
     """Raise SentenceBeamError if a table is compressed as a whole."""
-    tool, _ = _compression_in(head)
+    tool, _ = _find_compression(head)
     if tool:
         raise SentenceBeamError(
             f"{file.path} is a {tool} file, and {file.format} is read only as its writer compresses"
@@ -61,7 +61,7 @@ def _check_table(file: InputFile, head: bytes) -> None:
 
 def _check_packed(file: InputFile, head: bytes, raw: BinaryIO) -> None:
     """Raise SentenceBeamError if the bytes are compressed in another way than the name says."""
-    tool, suffix = _compression_in(head)
+    tool, suffix = _find_compression(head)
     if not file.compression:
         if tool:
             raise SentenceBeamError(f"{file.path} is a {tool} file; {_mend(file, suffix)}")
@@ -74,7 +74,7 @@ def _check_packed(file: InputFile, head: bytes, raw: BinaryIO) -> None:
     inside = b""
     with contextlib.suppress(Exception):  # reading the rows says what is wrong
         inside = decompressed(file, raw).read(HEAD)
-    tool, _ = _compression_in(inside)
+    tool, _ = _find_compression(inside)
     if tool:
         raise SentenceBeamError(
             f"{file.path} holds a {tool} file inside the {file.compression}; unpack it once and"
@@ -88,7 +88,7 @@ def _mend(file: InputFile, suffix: str) -> str:
     return f"rename it to {file.path.rpartition('/')[2]}{suffix}, or unpack it"
 
 
-def _compression_in(head: bytes) -> tuple[str, str]:
+def _find_compression(head: bytes) -> tuple[str, str]:
     """Return the tool and the suffix of the compression that a file begins with, or two ""."""
     for beginning, tool, suffix in PACKED:
         if beginning.match(head):

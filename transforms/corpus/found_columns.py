@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus.column_checks import NO_KINDS, with_values
+from sentence_beam.transforms.corpus.column_checks import with_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
 from sentence_beam.transforms.corpus.formats.registry import columns_of, reader_of
@@ -96,7 +96,7 @@ def find_in_rows(samples: FirstRows, text: bool, ids: bool) -> FoundColumns:
         return FoundColumns()
     found_id = find_id(samples) if ids else None
     found_text = find_text(samples, found_id) if text else None
-    texts = _texts_in(samples) if text and found_text is None else ()
+    texts = _find_texts(samples) if text and found_text is None else ()
     other = find_other_id(samples, found_text) if ids and found_id is None else None
     return FoundColumns(found_text, found_id, texts, other, ids)
 
@@ -124,20 +124,20 @@ def check_text(files: Sequence[InputFile], texts: Sequence[str] = ()) -> None:
 
     The message names the columns, with a value each, and a template that joins the first `texts`.
     """
-    for file in _some(files):
+    for file in _choose_files(files):
         if not reader_of(file).has_columns:
             continue
         columns = columns_of(file)
         try:
-            columns.check(TEXT, None, (), NO_KINDS)
+            columns.check(Columns(TEXT))
         except OptionError as error:
             message = with_values(str(error), columns)
-            raise OptionError(f"{message}{_joining(texts)}") from None
+            raise OptionError(f"{message}{_suggest_joining(texts)}") from None
         except SentenceBeamError:
             continue  # left to whoever reads the rows
 
 
-def _joining(texts: Sequence[str]) -> str:
+def _suggest_joining(texts: Sequence[str]) -> str:
     """Return the end of a message about several columns that may be the text."""
     if len(texts) < 2:
         return ""
@@ -145,38 +145,35 @@ def _joining(texts: Sequence[str]) -> str:
     return f"; name the one with the text, or join several, as in --text-template '{template}'"
 
 
-def _some(files: Sequence[InputFile]) -> Sequence[InputFile]:
+def _choose_files(files: Sequence[InputFile]) -> Sequence[InputFile]:
     """Return the files to open."""
     return files[:: max(1, -(-len(files) // FILES))]
 
 
 def read_samples(files: Sequence[InputFile]) -> FirstRows:
     """Return the first rows of files; none if a file of plain text is among them."""
-    opened = _some(files)
+    opened = _choose_files(files)
     if not all(reader_of(file).has_columns for file in opened):
         return FirstRows()
     rows = max(LEAST_ROWS, ROWS // max(1, len(opened)))
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         samples = list(pool.map(lambda file: _read_sample(file, rows), opened))
-    return _joined([sample for sample in samples if sample.values])
+    return _join_samples([sample for sample in samples if sample.values])
 
 
 def _read_sample(file: InputFile, rows: int) -> FirstRows:
     try:
         check_first_bytes(file)
         columns = reader_of(file).columns(file)
-        values = {name: some for name, some in columns.first_values(rows).items() if _is_own(name)}
+        first = columns.first_values(rows)
+        values = {name: some for name, some in first.items() if not _INDEX.fullmatch(name)}
         nulls = frozenset(name for name in ID_NAMES if columns.has_nulls(name))
     except SentenceBeamError:
         return FirstRows()
     return FirstRows(values, [frozenset(values)], nulls)
 
 
-def _is_own(name: str) -> bool:
-    return not _INDEX.fullmatch(name)
-
-
-def _joined(samples: Iterable[FirstRows]) -> FirstRows:
+def _join_samples(samples: Iterable[FirstRows]) -> FirstRows:
     values: dict[str, list[Any]] = {}
     names: list[frozenset[str]] = []
     nulls: frozenset[str] = frozenset()
@@ -192,11 +189,12 @@ def find_text(samples: FirstRows, ids: str | None = None) -> str | None:
     """Return the column of text, None if none is found; `ids` is the column of ids."""
     if TEXT in samples.values:
         return TEXT
-    strings = [name for name, some in samples.values.items() if name != ids and _are_strings(some)]
+    others = {name: some for name, some in samples.values.items() if name != ids}
+    strings = [name for name, some in others.items() if _are_mostly(_is_string, some)]
     if len(strings) == 1:
         return strings[0] if _reads_like_text(strings[0], strings, samples) else None
     for is_named in (_is_text, _has_name, _ends_in_name):
-        candidates = _named(strings, is_named)
+        candidates = _choose_named(strings, is_named)
         if len(candidates) > 1:
             return None
         if candidates and _reads_like_text(candidates[0], strings, samples):
@@ -206,17 +204,18 @@ def find_text(samples: FirstRows, ids: str | None = None) -> str | None:
 
 def _reads_like_text(name: str, strings: Sequence[str], samples: FirstRows) -> bool:
     """Whether a column that all files have has several words in a value, and the longest values."""
-    if not samples.are_everywhere(name) or not _are_texts(samples.values[name]):
+    values = samples.values[name]
+    if not samples.are_everywhere(name) or not _are_mostly(_has_words, values):
         return False
-    length = _mean_length(samples.values[name])
+    length = _mean_length(values)
     return all(_mean_length(samples.values[other]) <= length for other in strings)
 
 
-def _texts_in(samples: FirstRows) -> tuple[str, ...]:
-    return tuple(name for name, some in samples.values.items() if _are_texts(some))
+def _find_texts(samples: FirstRows) -> tuple[str, ...]:
+    return tuple(name for name, some in samples.values.items() if _are_mostly(_has_words, some))
 
 
-def _named(strings: Sequence[str], is_named: Callable[[str], bool]) -> Sequence[str]:
+def _choose_named(strings: Sequence[str], is_named: Callable[[str], bool]) -> Sequence[str]:
     """Return the columns with such a name; those inside of others only if there are no others."""
     named = [name for name in strings if is_named(name.rpartition(".")[2])]
     return [name for name in named if "." not in name] or named
@@ -241,9 +240,7 @@ def _ends_in_name(name: str) -> bool:
 def find_id(samples: FirstRows) -> str | None:
     """Return the column of `ID_NAMES` with an id in each row, None if there is no such column."""
     named = [name for name in ID_NAMES if _has_ids(samples, name)]
-    if len(named) != 1:
-        return None
-    return named[0]
+    return named[0] if len(named) == 1 else None
 
 
 def find_other_id(samples: FirstRows, text: str | None) -> str | None:
@@ -268,26 +265,21 @@ def _has_ids(samples: FirstRows, name: str) -> bool:
     return not are_flags and len(set(values)) == len(values)
 
 
-def _filled(values: Sequence[Any]) -> list[Any]:
+def _drop_empty(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if value is not None and value != ""]
 
 
-def _are_strings(values: Sequence[Any]) -> bool:
-    """Whether most values are strings, and neither numbers, dates nor flags written as such."""
-    filled = _filled(values)
-    return 2 * sum(map(_is_string, filled)) > len(filled)
+def _are_mostly(is_kind: Callable[[Any], bool], values: Sequence[Any]) -> bool:
+    """Whether most values are of a kind."""
+    filled = _drop_empty(values)
+    return 2 * sum(map(is_kind, filled)) > len(filled)
 
 
 def _is_string(value: Any) -> bool:
+    """Whether a value is a string, and neither a number, a date nor a flag written as such."""
     if not isinstance(value, str) or value.strip().lower() in _NO_WORDS:
         return False
     return bool(_LETTER.search(value)) and not _DATE.match(value)
-
-
-def _are_texts(values: Sequence[Any]) -> bool:
-    """Whether most values have several words."""
-    filled = _filled(values)
-    return 2 * sum(map(_has_words, filled)) > len(filled)
 
 
 def _is_like_id(value: Any) -> bool:
@@ -297,6 +289,7 @@ def _is_like_id(value: Any) -> bool:
 
 
 def _has_words(value: Any) -> bool:
+    """Whether a value has several words."""
     if not isinstance(value, str):
         return False
     words = sum(bool(_LETTER.search(word)) for word in value.split())
@@ -304,5 +297,5 @@ def _has_words(value: Any) -> bool:
 
 
 def _mean_length(values: Sequence[Any]) -> float:
-    lengths = [len(value) for value in _filled(values) if isinstance(value, str)]
+    lengths = [len(value) for value in _drop_empty(values) if isinstance(value, str)]
     return sum(lengths) / max(1, len(lengths))

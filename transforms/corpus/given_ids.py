@@ -26,10 +26,10 @@ def ids_as_text(ids: Id | Iterable[Id]) -> list[str]:
     Raises OptionError for a value that cannot be an id, such as a number with a point.
     """
     several: Any = [ids] if is_one_id(ids) else ids
-    return [each if isinstance(each, str) else _as_text(each) for each in several]
+    return [each if isinstance(each, str) else _read_one(each) for each in several]
 
 
-def _as_text(value: Any) -> str:
+def _read_one(value: Any) -> str:
     text = None
     if not isinstance(value, pa.Scalar):
         text, _ = read_id(value)

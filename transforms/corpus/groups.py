@@ -49,9 +49,7 @@ class GroupSpan:
     def rows(self) -> int | None:
         """The rows of all files; None if a file's rows are not known."""
         counts = [span.rows for span in self.spans]
-        if None in counts:
-            return None
-        return sum(filter(None, counts))
+        return None if None in counts else sum(filter(None, counts))
 
     @property
     def tokens(self) -> int:
@@ -64,9 +62,7 @@ AnySpan = Span | GroupSpan
 
 def spans_of(span: AnySpan) -> tuple[Span, ...]:
     """Return the spans of single files in a span."""
-    if isinstance(span, GroupSpan):
-        return span.spans
-    return (span,)
+    return span.spans if isinstance(span, GroupSpan) else (span,)
 
 
 def tokens_by_size(sizes: np.ndarray, is_plain: np.ndarray) -> np.ndarray:
@@ -111,9 +107,7 @@ def bits_of(unit: str) -> int | None:
     (6, None, None)
     """
     match = NAME.fullmatch(unit)
-    if match is None:
-        return None
-    return int(match[1])
+    return int(match[1]) if match is not None else None
 
 
 def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
@@ -143,35 +137,29 @@ def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator
 def _join(
     group: GroupSpan, name: str, bounds: tuple[int, int | None], parts: list[UnitRows]
 ) -> UnitRows:
+    tables = [part.kept for part in parts if part.kept is not None]
     return replace(
         parts[0],
         name=name,
         file=None,
         start=bounds[0],
         stop=bounds[1],
-        ids=_all(part.ids for part in parts),
-        texts=_all(part.texts for part in parts),
-        positions=_all(part.positions for part in parts),
-        kept=_join_kept(parts),
-        rejects=_all(part.rejects for part in parts),
+        ids=_chain(part.ids for part in parts),
+        texts=_chain(part.texts for part in parts),
+        positions=_chain(part.positions for part in parts),
+        kept=pa.concat_tables(tables) if tables else None,
+        rejects=_chain(part.rejects for part in parts),
         files=[part.relative for part in parts for _ in part.ids],
         prefixes=_join_prefixes(parts),
         sources=tuple(span.file for span in group.spans),
     )
 
 
-def _join_kept(parts: list[UnitRows]) -> pa.Table | None:
-    tables = [part.kept for part in parts if part.kept is not None]
-    if not tables:
-        return None
-    return pa.concat_tables(tables)
-
-
 def _join_prefixes(parts: list[UnitRows]) -> list[tuple[str, ...]] | None:
     if not any(part.prefixes for part in parts):
         return None
-    return _all(part.prefixes or [] for part in parts)
+    return _chain(part.prefixes or [] for part in parts)
 
 
-def _all(parts: Iterable[list[Item]]) -> list[Item]:
+def _chain(parts: Iterable[list[Item]]) -> list[Item]:
     return list(chain.from_iterable(parts))

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import as_hashes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, stream_table
 from sentence_beam.transforms.corpus.blocks import HELD_BYTES, SPILLED_PARTS, pack
 from sentence_beam.transforms.corpus.buckets import Buckets, buckets_of, piece_of
 from sentence_beam.transforms.corpus.waiting import WaitingRows
@@ -28,7 +28,7 @@ def cut(
     size = 0
     spill = None
     for data in packed:
-        held.append(_heavy_rows(data, buckets, heavy))
+        held.append(_take_heavy_rows(data, buckets, heavy))
         size += held[-1].nbytes
         if size > HELD_BYTES:
             spill = spill or WaitingRows(parts)
@@ -42,31 +42,30 @@ def cut(
     elif held:
         tables = iter([pa.concat_tables(held)])
     for table in tables:
-        for number, rows in _by_piece(table):
+        for number, rows in _split_pieces(table):
             yield *pieces[number], pack(rows.drop_columns([PIECE]))
 
 
 def without(data: bytes, buckets: Buckets, heavy: Iterable[int]) -> bytes:
     """The block without the rows of heavy buckets."""
-    table = pa.ipc.open_stream(data).read_all()
+    table = stream_table(data)
     light = ~np.isin(buckets_of(as_hashes(table.column("hash")), buckets.bits), list(heavy))
     return pack(table.take(pa.array(np.flatnonzero(light))))
 
 
-def _heavy_rows(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> pa.Table:
+def _take_heavy_rows(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> pa.Table:
     """The rows of a block in heavy buckets, only with their texts, and the number of their piece.
 
     Pieces are numbered through all heavy buckets.
     """
-    table = pa.ipc.open_stream(data).read_all()
+    table = stream_table(data)
     bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
     places = np.flatnonzero(np.isin(bucket, list(heavy)))
-    table = pa.ipc.open_stream(pack(table.take(pa.array(places)))).read_all()
+    table = stream_table(pack(table.take(pa.array(places))))
     bucket = bucket[places]
     firsts = dict(zip(heavy, np.cumsum([0, *heavy.values()]).tolist(), strict=False))
-    numbers = []
-    for name, own in zip(_names(table), bucket.tolist(), strict=True):
-        numbers.append(firsts[own] + piece_of(name, heavy[own]))
+    pairs = zip(_name_rows(table), bucket.tolist(), strict=True)
+    numbers = [firsts[own] + piece_of(name, heavy[own]) for name, own in pairs]
     return table.append_column(PIECE, pa.array(numbers, pa.int64()))
 
 
@@ -81,10 +80,10 @@ def _write_down(held: list[pa.Table], spill: WaitingRows, parts: int, pieces: in
     part = table.column(PIECE).to_numpy() * parts // pieces
     for number in np.unique(part):
         rows = table.take(pa.array(np.flatnonzero(part == number)))
-        spill.add(pa.ipc.open_stream(pack(rows)).read_all(), np.full(len(rows), number))
+        spill.add(stream_table(pack(rows)), np.full(len(rows), number))
 
 
-def _by_piece(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def _split_pieces(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yield (number, rows) of each piece with rows."""
     table = table.unify_dictionaries().combine_chunks()
     table = table.take(pc.sort_indices(table, sort_keys=[(PIECE, "ascending")]))
@@ -95,7 +94,7 @@ def _by_piece(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield number, table.slice(start, stop - start)
 
 
-def _names(table: pa.Table) -> Iterator[str]:
+def _name_rows(table: pa.Table) -> Iterator[str]:
     """Yield the id of each row, or its file and row if it has none."""
     columns = (table.column(name).to_pylist() for name in ("id", "file", "row"))
     for row_id, file, row in zip(*columns, strict=True):

@@ -34,12 +34,12 @@ def open_iceberg(pattern: str, version: int | None) -> Any:
         else:
             table = load_catalog(catalog).load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError, OSError, ValueError) as error:
-        raise _no_iceberg(pattern, error) from error
+        raise _make_error(pattern, error) from error
     _check_snapshot(pattern, table, version)
     return table
 
 
-def _no_iceberg(pattern: str, error: Exception) -> OptionError:
+def _make_error(pattern: str, error: Exception) -> OptionError:
     return OptionError(
         f"--input {pattern}: no Iceberg table can be read there ({first_line(error)}); write"
         f" {ICEBERG}CATALOG.NAMESPACE.TABLE with a catalog of .pyiceberg.yaml, or"
@@ -60,9 +60,9 @@ def iceberg_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
     except (OSError, ValueError, NotImplementedError) as error:
         # planning fails for equality deletes
         _check_equality_deletes(pattern, table, scan.snapshot())
-        raise _no_iceberg(pattern, error) from error
+        raise _make_error(pattern, error) from error
     if part.filter is not None:
-        partitions = _iceberg_partitions(table, [task.file for task in tasks])
+        partitions = _read_partitions(table, [task.file for task in tasks])
         paths = [local_path(task.file.file_path) for task in tasks]
         filtered = set(filter_paths(pattern, paths, partitions, part.filter))
         tasks = [task for task in tasks if local_path(task.file.file_path) in filtered]
@@ -79,7 +79,7 @@ def _check_deletes(pattern: str, tasks: list[Any]) -> None:
             kind = "positional deletes"
             if file.file_format.value == "PUFFIN":
                 kind = "deletion vectors"
-            raise _deleted(pattern, f"{kind} ({local_path(file.file_path)})")
+            raise _make_deletes_error(pattern, f"{kind} ({local_path(file.file_path)})")
 
 
 def _check_equality_deletes(pattern: str, table: Any, snapshot: Any) -> None:
@@ -91,12 +91,12 @@ def _check_equality_deletes(pattern: str, table: Any, snapshot: Any) -> None:
             continue
         for entry in manifest.fetch_manifest_entry(table.io):
             if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
-                raise _deleted(
+                raise _make_deletes_error(
                     pattern, f"equality deletes ({local_path(entry.data_file.file_path)})"
                 )
 
 
-def _deleted(pattern: str, by: str) -> OptionError:
+def _make_deletes_error(pattern: str, by: str) -> OptionError:
     return OptionError(
         f"--input {pattern}: rows are deleted by {by}, which are not read; rewrite the table's data"
         " files (CALL system.rewrite_data_files with the option delete-file-threshold 1)"
@@ -117,7 +117,7 @@ def _check_snapshot(pattern: str, table: Any, version: int | None) -> None:
     )
 
 
-def _iceberg_partitions(table: Any, files: list[Any]) -> pa.Table:
+def _read_partitions(table: Any, files: list[Any]) -> pa.Table:
     """Return the partition of each data file, with a column for each field that all files have."""
     from pyiceberg.schema import index_by_id
 
@@ -128,12 +128,10 @@ def _iceberg_partitions(table: Any, files: list[Any]) -> pa.Table:
     places = {}
     for number, spec_fields in specs.items():
         places[number] = {field.field_id: place for place, field in enumerate(spec_fields)}
-    fields = table.spec().fields
-    if specs:
-        fields = specs[max(specs)]
+    fields = specs[max(specs)] if specs else table.spec().fields
     columns = {}
     for field in fields:
-        kind = _partition_type(field, sources[field.source_id])
+        kind = _read_partition_type(field, sources[field.source_id])
         everywhere = all(field.field_id in place for place in places.values())
         if everywhere and kind is not None:
             values = [file.partition[places[file.spec_id][field.field_id]] for file in files]
@@ -141,16 +139,14 @@ def _iceberg_partitions(table: Any, files: list[Any]) -> pa.Table:
     return pa.table(columns)
 
 
-def _partition_type(field: Any, source: Any) -> pa.DataType | None:
+def _read_partition_type(field: Any, source: Any) -> pa.DataType | None:
     """Return the Arrow type of a partition field; None if a filter cannot compare its values."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     kind = schema_to_pyarrow(field.transform.result_type(source.field_type))
     if str(field.transform) == "void" or isinstance(kind, pa.BaseExtensionType):
         return None
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    return kind
+    return pa.string() if pa.types.is_large_string(kind) else kind
 
 
 def _check_names(pattern: str, table: Any, schema: Any, paths: list[str]) -> None:
@@ -160,11 +156,11 @@ def _check_names(pattern: str, table: Any, schema: Any, paths: list[str]) -> Non
     name to another one.
     """
     ids = {field.name: field.field_id for field in schema.fields}
-    moved = sorted(_moved_names(table, ids))
+    moved = sorted(_find_moved_names(table, ids))
     if not moved:
         return
     for path in paths:
-        ids_in_file = _column_ids(path)
+        ids_in_file = _read_column_ids(path)
         for name in moved:
             is_other = ids_in_file.get(name, ids[name]) != ids[name]
             is_renamed = name not in ids_in_file and ids[name] in ids_in_file.values()
@@ -175,7 +171,7 @@ def _check_names(pattern: str, table: Any, schema: Any, paths: list[str]) -> Non
                 )
 
 
-def _moved_names(table: Any, ids: dict[str, int]) -> set[str]:
+def _find_moved_names(table: Any, ids: dict[str, int]) -> set[str]:
     """Return the names of columns, with these ids now, that ever had another id or another name."""
     moved = set()
     for schema in table.metadata.schemas:
@@ -188,7 +184,7 @@ def _moved_names(table: Any, ids: dict[str, int]) -> set[str]:
     return moved
 
 
-def _column_ids(path: str) -> dict[str, int]:
+def _read_column_ids(path: str) -> dict[str, int]:
     """Return the Iceberg ids of a Parquet file's columns by name."""
     with storage.storage_of(path).open(path) as raw, pq.ParquetFile(raw) as parquet:
         fields = list(parquet.schema_arrow)

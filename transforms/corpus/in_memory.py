@@ -42,12 +42,12 @@ def input_of(
         is_table_of_rows = isinstance(source, pa.RecordBatch | pa.Array | Mapping)
         if not is_table_of_rows and not hasattr(source, "__arrow_c_stream__"):
             rows = list(source)
-            paths = _paths_of(rows)
+            paths = _read_paths(rows)
             if paths:
                 return paths
     columns = used(rows) if used is not None else None
     with _naming_rows(source):
-        return _with_file_types(columns_of(rows, columns))
+        return _cast_strings(columns_of(rows, columns))
 
 
 @contextlib.contextmanager
@@ -61,7 +61,7 @@ def _naming_rows(source: Any) -> Iterator[None]:
         ) from None
 
 
-def _with_file_types(table: pa.Table) -> pa.Table:
+def _cast_strings(table: pa.Table) -> pa.Table:
     """Return the table with plain strings, which all libraries then write alike."""
     fields = [field.with_type(_SMALL.get(field.type, field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
@@ -106,7 +106,7 @@ def write_batch(rows: pa.Table, folder: str, name: str | None) -> str:
     return file
 
 
-def _paths_of(items: list[Any]) -> tuple[str, ...]:
+def _read_paths(items: list[Any]) -> tuple[str, ...]:
     """Return the paths if all items are paths, () for rows.
 
     Raises OptionError for items of several kinds, and for texts that all are names of files.
@@ -134,7 +134,7 @@ def _paths_of(items: list[Any]) -> tuple[str, ...]:
 
 def _check_texts(texts: Sequence[str]) -> None:
     """Raise OptionError if all texts name files, since a list of texts means rows."""
-    if texts and all(map(_names_files, texts)):
+    if all(map(_names_files, texts)):
         what = "the text is the name of a file"
         if len(texts) > 1:
             what = f"all {len(texts)} texts are names of files"

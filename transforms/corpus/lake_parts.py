@@ -34,9 +34,7 @@ def list_latest(versions: Sequence[object]) -> str:
         return "it has none"
     listed = f"it has {', '.join(map(str, versions[-NAMED:]))}"
     earlier = len(versions) - NAMED
-    if earlier <= 0:
-        return listed
-    return f"{listed} and {earlier:,} earlier ones"
+    return listed if earlier <= 0 else f"{listed} and {earlier:,} earlier ones"
 
 
 def filter_paths(pattern: str, paths: list[str], partitions: pa.Table, filter_: str) -> list[str]:

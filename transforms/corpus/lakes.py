@@ -14,7 +14,7 @@ from sentence_beam.transforms.base.errors import MissingExtraError, OptionError,
 from sentence_beam.transforms.base.extras import pip_line
 from sentence_beam.transforms.corpus.delta_lake import delta_files, open_delta
 from sentence_beam.transforms.corpus.iceberg import METADATA, iceberg_files, open_iceberg
-from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, WHOLE, LakePart
+from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, LakePart
 from sentence_beam.transforms.storage.base import Entry, Matched
 from sentence_beam.transforms.storage.globs import folder_of
 
@@ -34,10 +34,10 @@ def is_table(pattern: str) -> bool:
 
 def input_of_table(folder: str) -> str | None:
     """Return the `--input` that reads a folder as a table; None if the folder is not a table."""
-    if any(_LOG_FILE.fullmatch(name) for name in _names_in(f"{folder}/{DELTA_LOG}")):
+    if any(_LOG_FILE.fullmatch(name) for name in _list_names(f"{folder}/{DELTA_LOG}")):
         return f"{DELTA}{folder}"
     numbers = {}
-    for name in _names_in(f"{folder}/{FOLDER}"):
+    for name in _list_names(f"{folder}/{FOLDER}"):
         match = _METADATA_FILE.fullmatch(name)
         if match:
             numbers[name] = int(match[1] or match[2])
@@ -58,9 +58,7 @@ def hint_for_table(folder: str, hudi: Iterable[str]) -> str | None:
             " spark.read.format('hudi').load(TABLE).write.parquet(FOLDER)"
         )
     table_input = input_of_table(folder)
-    if table_input is None:
-        return None
-    return f"say --input {table_input}"
+    return f"say --input {table_input}" if table_input is not None else None
 
 
 def hudi_folders(matched: Matched) -> list[str]:
@@ -99,7 +97,7 @@ def tables_inside(matched: Matched) -> list[str]:
     ]
 
 
-def _names_in(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     return [
         entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder)
     ]
@@ -115,23 +113,21 @@ def absolute_input(pattern: str) -> str:
     return pattern
 
 
-def table_entries(pattern: str, part: LakePart = WHOLE) -> Iterator[tuple[Entry, str]]:
+def table_entries(pattern: str, part: LakePart) -> Iterator[tuple[Entry, str]]:
     """Yield each data file of a part of a table and its path relative to the table, by path.
 
     Raises OptionError for a missing table or part, and for a table whose files do not hold exactly
     its rows.
     """
     with _requiring_packages(pattern):
-        if pattern.startswith(DELTA):
-            root, paths = delta_files(pattern, part)
-        else:
-            root, paths = iceberg_files(pattern, part)
+        list_files = delta_files if pattern.startswith(DELTA) else iceberg_files
+        root, paths = list_files(pattern, part)
     if not paths and part.filter is not None:
         raise OptionError(
             f"--input-filter: no data file of {pattern} is in a partition with {part.filter}"
         )
     if not paths:
-        raise _no_data_file(pattern)
+        raise _make_empty_error(pattern)
     store = storage.storage_of(root)
     listed: dict[str, Entry] = {}
     if not storage.is_local(root):
@@ -144,8 +140,8 @@ def table_entries(pattern: str, part: LakePart = WHOLE) -> Iterator[tuple[Entry,
         yield entry, path.removeprefix(f"{root}/")
 
 
-def version_of(pattern: str, requested: int | None = None) -> int:
-    """Return the requested version of a table, by default the current one.
+def version_of(pattern: str, requested: int | None) -> int:
+    """Return the requested version of a table; None: the current one.
 
     Raises OptionError for a missing table or version.
     """
@@ -156,7 +152,7 @@ def version_of(pattern: str, requested: int | None = None) -> int:
     if requested is not None:
         return requested
     if current is None:
-        raise _no_data_file(pattern)
+        raise _make_empty_error(pattern)
     return int(current.snapshot_id)
 
 
@@ -172,5 +168,5 @@ def _requiring_packages(pattern: str) -> Iterator[None]:
         ) from error
 
 
-def _no_data_file(pattern: str) -> OptionError:
+def _make_empty_error(pattern: str) -> OptionError:
     return OptionError(f"--input {pattern}: the table has no data file; check the name")

@@ -8,7 +8,6 @@ of another input.
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
@@ -37,26 +36,21 @@ STATE_BYTES = 1 << 24
 ARROW = ".arrow"
 
 
-class LeftOut(NamedTuple):
-    """The entries that remain, and the reason against each other path."""
-
-    files: list[Entry]
-    reasons: dict[str, str]
-
-
-def leave_out(matched: Matched) -> LeftOut:
+def leave_out(matched: Matched) -> tuple[list[Entry], dict[str, str]]:
     """Leave out the files of stores and of killed jobs, and what datasets writes beside its data.
 
+    Returns the entries that remain, and the reason against each other path.
     Raises SentenceBeamError for a saved dataset of which not all data can be read.
     """
-    reasons = dict.fromkeys(_below(_stores(matched.folders), matched.files), IN_STORE)
+    stores = tuple(f"{folder}/" for folder in _find_stores(matched.folders))
+    reasons = {entry.path: IN_STORE for entry in matched.files if entry.path.startswith(stores)}
     for entry in matched.files:
         if "/beam-temp-" in entry.path and BEAM_FOLDER.search(entry.path):
             reasons[entry.path] = OF_BEAM
     others = [entry for entry in matched.files if entry.path not in reasons]
-    descriptions = _beside_data(others, matched.beside) + _of_splits(others, matched.folders)
+    descriptions = _find_beside_data(others, matched.beside) + _find_splits(others, matched.folders)
     reasons |= dict.fromkeys(descriptions, OF_DATASETS)
-    return LeftOut([entry for entry in others if entry.path not in reasons], reasons)
+    return [entry for entry in others if entry.path not in reasons], reasons
 
 
 def is_document(path: str, file_format: str) -> bool:
@@ -66,22 +60,12 @@ def is_document(path: str, file_format: str) -> bool:
     `_SUCCESS`.
     """
     *folders, name = path.split("/")
-    kind = file_format
-    if kind == "auto":
-        kind = format_of(path)
+    kind = format_of(path) if file_format == "auto" else file_format
     is_mark = name.startswith("_") and "." not in name
     return kind in plain_formats() and not is_mark and UNFINISHED.isdisjoint(folders)
 
 
-def _below(folders: Iterable[str], files: Sequence[Entry]) -> list[str]:
-    """Return the paths of the files that are below one of the folders."""
-    starts = tuple(f"{folder}/" for folder in folders)
-    if not starts:
-        return []
-    return [entry.path for entry in files if entry.path.startswith(starts)]
-
-
-def _stores(folders: Iterable[str]) -> list[str]:
+def _find_stores(folders: Iterable[str]) -> list[str]:
     """Return the folders that are stores, by the folders and files in them."""
     listed = set(folders)
     first = f"/{STORE_FOLDERS[0]}"
@@ -99,7 +83,7 @@ def _has_any(folder: str, names: Iterable[str]) -> bool:
     return any(place.stat(f"{folder}/{name}") is not None for name in names)
 
 
-def _beside_data(files: Sequence[Entry], beside: Iterable[str]) -> list[str]:
+def _find_beside_data(files: Sequence[Entry], beside: Iterable[str]) -> list[str]:
     """Return the files beside the data of saved datasets: caches and descriptions."""
     with_data = {folder_of(entry.path) for entry in files if entry.path.endswith(ARROW)}
     if not with_data:
@@ -110,11 +94,11 @@ def _beside_data(files: Sequence[Entry], beside: Iterable[str]) -> list[str]:
             names[folder_of(path)].add(path.removeprefix(folder_of(path)))
     left = set()
     for folder, inside in names.items():
-        left |= {folder + name for name in _no_data(folder, inside)}
+        left |= {folder + name for name in _find_no_data(folder, inside)}
     return [entry.path for entry in files if entry.path in left]
 
 
-def _of_splits(files: Iterable[Entry], folders: Iterable[str]) -> list[str]:
+def _find_splits(files: Iterable[Entry], folders: Iterable[str]) -> list[str]:
     """Return the files that list the splits of a dataset, each a folder beside them."""
     lists = {folder_of(entry.path): entry.path for entry in files if entry.path.endswith(SPLITS)}
     if not lists:
@@ -123,9 +107,9 @@ def _of_splits(files: Iterable[Entry], folders: Iterable[str]) -> list[str]:
     return [path for folder, path in lists.items() if folder in above]
 
 
-def _no_data(folder: str, names: set[str]) -> set[str]:
+def _find_no_data(folder: str, names: set[str]) -> set[str]:
     """Return the names in a folder with Arrow files that are not the data of a dataset there."""
-    data = _data_files(folder + STATE) if STATE in names else None
+    data = _read_data_files(folder + STATE) if STATE in names else None
     if data is not None:
         missing = sorted(data - names)
         if missing:
@@ -139,7 +123,7 @@ def _no_data(folder: str, names: set[str]) -> set[str]:
     return set()
 
 
-def _data_files(path: str) -> set[str] | None:
+def _read_data_files(path: str) -> set[str] | None:
     """Return the names of the data files that a `state.json` lists; None if another tool wrote it.
 
     Raises SentenceBeamError if the list cannot be read, or does not tell which rows are data.

@@ -25,9 +25,7 @@ def value_at(row: dict[str, Any], name: str) -> Any:
         return row.get(name)
     head, _, rest = name.partition(".")
     inner = row.get(head)
-    if not isinstance(inner, dict):
-        return None
-    return value_at(inner, rest)
+    return value_at(inner, rest) if isinstance(inner, dict) else None
 
 
 def value_as_text(value: Any) -> str | None:
@@ -58,14 +56,14 @@ def column_at(batch: pa.RecordBatch, name: str) -> pa.Array:
     if name in batch.schema.names:
         return batch.column(name)
     head, _, rest = name.partition(".")
-    return _field_at(batch.column(head), rest)
+    return _find_field(batch.column(head), rest)
 
 
-def _field_at(array: pa.Array, name: str) -> pa.Array:
+def _find_field(array: pa.Array, name: str) -> pa.Array:
     if any(field.name == name for field in array.type):
         return pc.struct_field(array, name)
     head, _, rest = name.partition(".")
-    return _field_at(pc.struct_field(array, head), rest)
+    return _find_field(pc.struct_field(array, head), rest)
 
 
 def roots(schema: pa.Schema, names: list[str]) -> list[str]:
@@ -73,10 +71,7 @@ def roots(schema: pa.Schema, names: list[str]) -> list[str]:
 
     For no names it is the first column, since a batch without columns has no rows in some formats.
     """
-    columns = []
-    for name in names:
-        column = name.partition(".")[0] if name not in schema.names else name
-        columns.append(column)
+    columns = [name if name in schema.names else name.partition(".")[0] for name in names]
     return list(dict.fromkeys(columns)) or schema.names[:1]
 
 

@@ -34,7 +34,7 @@ def gather_rows(columns: Columns, positions: Iterable[int], parsed: list[ParsedR
     rows.ids += ids
     rows.reasons += reasons
     if columns.keep:
-        rows.kept.append(_kept_table(columns, kept))
+        rows.kept.append(_make_kept_table(columns, kept))
     if columns.before_pieces:
         rows.prefixes += prefixes
     return rows
@@ -43,30 +43,22 @@ def gather_rows(columns: Columns, positions: Iterable[int], parsed: list[ParsedR
 def fill_prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[str, ...]:
     """Return the prefix of the pieces of a row with these values, split around its headings."""
     template = columns.before_pieces
-    if template is None:
-        return ("",)
-    return template.around_headings(value)
+    return template.around_headings(value) if template is not None else ("",)
 
 
 def measure_texts(parsed: list[ParsedRow]) -> np.ndarray:
     """Return the size of each row's text in bytes, int64 [n]."""
-    return np.array([_size_of(row.text or "") for row in parsed], np.int64)
-
-
-def _size_of(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return len(text.encode())
+    texts = (row.text or "" for row in parsed)
+    sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
+    return np.array(sizes, np.int64)
 
 
 def make_id(file: InputFile, columns: Columns, number: int) -> str | None:
     """Make the id of a row; None if ids come from a column."""
-    if columns.id:
-        return None
-    return f"{file.relative}#{number}"
+    return None if columns.id else f"{file.relative}#{number}"
 
 
-def _kept_table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _make_kept_table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     arrays = {}
     for name in columns.keep:
         kind = columns.kinds.get(name, STR)
@@ -83,11 +75,8 @@ def read_kept(
     values: dict[str, Any] = {}
     for name, text in texts.items():
         kind = columns.kinds.get(name, STR)
-        values[name] = None
-        if text is None:
-            continue
         try:
-            values[name] = kind.read(text)
+            values[name] = None if text is None else kind.read(text)
         except (ValueError, OverflowError):
             return {}, not_of_type(name, kind)
     return values, None

@@ -33,20 +33,18 @@ def in_context(
     text = here.text
     start = 0
     if before is not None and (before.document, before.number) == (here.document, here.number - 1):
-        own = before.text[: max(0, here.start - before.start)] + _between(before, here)
+        own = before.text[: max(0, here.start - before.start)] + _fill_gap(before, here)
         text = own + text
         start = len(own)
     if after is not None and (after.document, after.number) == (here.document, here.number + 1):
-        text += _between(here, after) + after.text[max(0, here.end - after.start) :]
+        text += _fill_gap(here, after) + after.text[max(0, here.end - after.start) :]
     return text, start, start + here.end - here.start
 
 
-def _between(first: Piece, second: Piece) -> str:
+def _fill_gap(first: Piece, second: Piece) -> str:
     """The replacement of the characters between two pieces, which no piece has."""
     gap = second.start - first.end
-    if gap > 1:
-        return "\n\n"
-    return " " * max(gap, 0)
+    return "\n\n" if gap > 1 else " " * max(gap, 0)
 
 
 def passage(text: str, start: int, end: int, query: str, width: int) -> str:

@@ -1,20 +1,18 @@
 """The columns of a file whose path has some more (see path_values); the file's own come first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.column_checks import ITS_COLUMNS, FileColumns, Kinds, no_column
+from sentence_beam.transforms.corpus.column_checks import FileColumns
 from sentence_beam.transforms.corpus.path_values import path_values
+from sentence_beam.transforms.corpus.row_blocks import Columns
 
 
 def with_path_columns(own: FileColumns) -> FileColumns:
     """Return the columns of a file with those that its path has."""
     values = path_values(own.file.path)
-    if not values:
-        return own
-    return PathColumns(own.file, own, values)
+    return PathColumns(own.file, own, values) if values else own
 
 
 @dataclass(frozen=True)
@@ -32,20 +30,16 @@ class PathColumns(FileColumns):
         own = self.own.names()
         return [*own, *(name for name in self.values if name not in own)]
 
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
-        self.own.check(text, id_column, self._without(keep), types)
+    def check(self, columns: Columns) -> None:
+        self.own.check(replace(columns, keep=self._drop_of_path(columns.keep)))
 
     def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        own = self.own.found_types(self._without(keep))
-        return (*own, *((name, "") for name in self._of_path(keep)))
+        own = self.own.found_types(self._drop_of_path(keep))
+        return (*own, *((name, "") for name in self._find_in_path(keep)))
 
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        own = self.own.existing(self._without(names))
-        if own is None:
-            return None
-        return (*own, *self._of_path(names))
+        own = self.own.existing(self._drop_of_path(names))
+        return (*own, *self._find_in_path(names)) if own is not None else None
 
     def first_keys(self) -> list[str] | None:
         return self.own.first_keys()
@@ -57,10 +51,7 @@ class PathColumns(FileColumns):
     def trimmed_names(self) -> tuple[str, ...]:
         return self.own.trimmed_names
 
-    def missing_error(self, name: str, option: str) -> OptionError:
-        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
-
-    def _of_path(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _find_in_path(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the named columns that only the path has."""
         if not any(name in self.values for name in names):
             return ()
@@ -71,6 +62,6 @@ class PathColumns(FileColumns):
             if name in self.values and not any(f"{other}.".startswith(f"{name}.") for other in own)
         )
 
-    def _without(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        of_path = self._of_path(names)
+    def _drop_of_path(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        of_path = self._find_in_path(names)
         return tuple(name for name in names if name not in of_path)

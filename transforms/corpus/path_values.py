@@ -25,13 +25,12 @@ def path_values(path: str) -> Mapping[str, str | None]:
         name, sign, value = folder.partition("=")
         if not (name and sign):
             continue
-        values[_decoded(name)] = _decoded(value)
-        if values[_decoded(name)] in NULLS:
-            values[_decoded(name)] = None
+        text = _decode(value)
+        values[_decode(name)] = None if text in NULLS else text
     return MappingProxyType(values)
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     """Return a URL-encoded text, unchanged if it decodes to bytes that are not UTF-8."""
     try:
         return unquote(text, errors="strict")
@@ -53,6 +52,4 @@ def with_path_values(batch: pa.RecordBatch, values: Mapping[str, str | None]) ->
         if name not in batch.schema.names:
             names.append(name)
             columns.append(pa.repeat(pa.scalar(value, pa.string()), batch.num_rows))
-    if len(names) == batch.num_columns:
-        return batch
-    return pa.RecordBatch.from_arrays(columns, names)
+    return batch if len(names) == batch.num_columns else pa.RecordBatch.from_arrays(columns, names)

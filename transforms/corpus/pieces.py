@@ -62,9 +62,8 @@ def as_pieces(rows: UnitRows, cuts: "list[Pieces]", text_column: str | None) -> 
     table = pa.table(
         [pa.array(c, f.type) for c, f in zip(columns, TABLE, strict=True)], schema=TABLE
     )
-    repeated = _repeat_documents(rows, document)
-    cut = replace(repeated, texts=texts, prefixes=None, pieces=table)
-    return _with_own_text(cut, text_column)
+    cut = replace(take_rows(rows, document), texts=texts, prefixes=None, pieces=table)
+    return _replace_kept_text(cut, text_column)
 
 
 def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
@@ -84,10 +83,10 @@ def cut_where_possible(rows: UnitRows, cutter: "Cutter") -> "Sequence[Pieces | O
     try:
         return cutter.cut(rows.texts, prefix)
     except OptionError:  # one document or several have no room
-        return [_pieces_or_error(rows, number, cutter) for number in range(len(rows.texts))]
+        return [_cut_one(rows, number, cutter) for number in range(len(rows.texts))]
 
 
-def _pieces_or_error(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces | OptionError":
+def _cut_one(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces | OptionError":
     try:
         return cutter.cut(
             [rows.texts[number]], lambda _, headings: prefix_of(rows, number, headings)
@@ -98,24 +97,10 @@ def _pieces_or_error(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces |
 
 def prefix_of(rows: UnitRows, number: int, headings: str) -> str:
     """Return the prefix of a document's piece below these headings."""
-    if rows.prefixes is None:
-        return ""
-    return headings.join(rows.prefixes[number])
+    return headings.join(rows.prefixes[number]) if rows.prefixes is not None else ""
 
 
-def _repeat_documents(rows: UnitRows, document: np.ndarray) -> UnitRows:
-    """Repeat each document's id, position and kept values for each of its pieces."""
-    places = document.tolist()
-    return replace(
-        rows,
-        ids=[rows.ids[i] for i in places],
-        positions=[rows.positions[i] for i in places],
-        kept=_take_rows(rows.kept, document),
-        files=_take(rows.files, places),
-    )
-
-
-def _with_own_text(rows: UnitRows, text_column: str | None) -> UnitRows:
+def _replace_kept_text(rows: UnitRows, text_column: str | None) -> UnitRows:
     if text_column is None or rows.kept is None or text_column not in rows.kept.column_names:
         return rows
     place = rows.kept.column_names.index(text_column)
@@ -177,15 +162,11 @@ def take_rows(rows: UnitRows, places: np.ndarray) -> UnitRows:
 
 
 def _take(values: list[Item] | None, places: list[int]) -> list[Item] | None:
-    if values is None:
-        return None
-    return [values[i] for i in places]
+    return [values[i] for i in places] if values is not None else None
 
 
 def _take_rows(table: pa.Table | None, places: np.ndarray) -> pa.Table | None:
-    if table is None:
-        return None
-    return table.take(pa.array(places))
+    return table.take(pa.array(places)) if table is not None else None
 
 
 def numbered(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:
@@ -212,20 +193,20 @@ def piece_sums(pieces: pa.Table) -> tuple[int, int]:
     piece, count = (
         pieces.column(name).to_numpy().astype(np.uint64) for name in ("piece", "pieces")
     )
-    document = _mixed(hash_prefixes(hashes) ^ hash_prefixes(hashes[:, 8:]) + count * _STEP)
+    document = _mix_bits(hash_prefixes(hashes) ^ hash_prefixes(hashes[:, 8:]) + count * _STEP)
     first = piece == 0
     required = count[first].astype(np.int64)
     each = places_of(np.zeros(len(required), np.int64), required)
-    existing_sum = _summed(document, piece)
-    required_sum = _summed(np.repeat(document[first], required), each.astype(np.uint64))
+    existing_sum = _sum_hashes(document, piece)
+    required_sum = _sum_hashes(np.repeat(document[first], required), each.astype(np.uint64))
     return existing_sum, required_sum
 
 
-def _summed(document: np.ndarray, piece: np.ndarray) -> int:
-    return int(_mixed(document + (piece + np.uint64(1)) * _STEP).sum(dtype=np.uint64))
+def _sum_hashes(document: np.ndarray, piece: np.ndarray) -> int:
+    return int(_mix_bits(document + (piece + np.uint64(1)) * _STEP).sum(dtype=np.uint64))
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def _mix_bits(values: np.ndarray) -> np.ndarray:
     values = (values ^ (values >> np.uint64(30))) * _MIX[0]
     values = (values ^ (values >> np.uint64(27))) * _MIX[1]
     return values ^ (values >> np.uint64(31))

@@ -59,10 +59,7 @@ def read_queries(files: QueryFiles) -> TextQueries:
     for unit in read_files(listed, files.columns_in(listed)):
         _refuse_unreadable(unit.rejects)
         without_text += sum(reject.reason in NO_TEXT for reject in unit.rejects)
-        if files.id_column:
-            names += unit.ids
-        else:
-            names += unit.texts
+        names += unit.ids if files.id_column else unit.texts
         texts += unit.texts
     if not texts:
         raise OptionError(f"--queries {files.patterns[0]} holds no query; a row needs a text")

@@ -71,40 +71,35 @@ class Columns:
     @property
     def before_pieces(self) -> Template | None:
         """The template of the prefix of every piece; None if pieces have no prefix."""
-        if not self.prefix:
-            return None
-        return parse(self.prefix)
+        return parse(self.prefix) if self.prefix else None
 
     @property
     def of_prefix(self) -> tuple[str, ...]:
         """The columns that the prefix names."""
         template = self.before_pieces
-        if template is None:
-            return ()
-        return template.columns
+        return template.columns if template is not None else ()
 
     @property
     def of_text(self) -> Template | None:
         """The template of the text; None if a column is the text."""
-        if self.template is None:
-            return None
-        return parse(self.template)
+        return parse(self.template) if self.template is not None else None
+
+    @property
+    def text_column(self) -> str | None:
+        """The column that is the text; None if a template makes it."""
+        return self.text if self.template is None else None
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns that make the text."""
         template = self.of_text
-        if template is None:
-            return (self.text,)
-        return template.names
+        return template.names if template is not None else (self.text,)
 
     @property
     def wanted(self) -> list[str]:
         """The names of all columns to read, each once."""
-        names = [*self.texts, *self.of_prefix]
-        if self.id:
-            names.append(self.id)
-        return list(dict.fromkeys([*names, *self.keep]))
+        ids = [self.id] if self.id else []
+        return list(dict.fromkeys([*self.texts, *self.of_prefix, *ids, *self.keep]))
 
 
 @dataclass

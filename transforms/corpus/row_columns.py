@@ -57,9 +57,9 @@ def columns_of(rows: Any, columns: Columns | None = None) -> pa.Table:
     Values of several types in a column are text. Raises OptionError naming the row for a text that
     is none and an id that cannot be one, and for values that have no type of Arrow.
     """
-    values = _raw_columns(rows, columns)
+    values = _find_columns(rows, columns)
     if isinstance(values, Mapping):
-        values = pa.table({name: _array(name, each, columns) for name, each in values.items()})
+        values = pa.table({name: _make_array(name, each, columns) for name, each in values.items()})
     if values.num_rows and not values.num_columns:
         raise OptionError(f"the {values.num_rows} rows have no columns; give a column {TEXT}")
     names = values.column_names
@@ -67,10 +67,11 @@ def columns_of(rows: Any, columns: Columns | None = None) -> pa.Table:
     if twice is not None:
         raise OptionError(f"the rows have {names.count(twice)} columns {twice}; rename one")
     if columns is None:
-        return pa.table({name: _plain(values.column(name)) for name in names})
-    used = {name: _used(values, name) for name in columns.wanted if type_at(values.schema, name)}
-    others = {name: pa.nulls(values.num_rows) for name in names}
-    return pa.table({name: used.get(name, others.get(name)) for name in {**others, **used}})
+        return pa.table({name: _take_column(values, name) for name in names})
+    used = {
+        name: _take_column(values, name) for name in columns.wanted if type_at(values.schema, name)
+    }
+    return pa.table({**{name: pa.nulls(values.num_rows) for name in names}, **used})
 
 
 def first_values(rows: Any, count: int) -> dict[str, list[Any]]:
@@ -98,41 +99,41 @@ def first_values(rows: Any, count: int) -> dict[str, list[Any]]:
     }
 
 
-def _used(table: pa.Table, name: str) -> pa.ChunkedArray:
+def _take_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return a column, or a nested one by its dotted name, with a plain type."""
     kind = plain_type(type_at(table.schema, name))
     chunks = [plain(column_at(batch, name)) for batch in table.to_batches()]
     return pa.chunked_array(chunks, kind)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([plain(chunk) for chunk in column.chunks], plain_type(column.type))
-
-
-def _raw_columns(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
+def _find_columns(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
     """Return a table of Arrow, or the values of each column; unused ones of dicts are null."""
     if isinstance(rows, pa.Table | pa.RecordBatch):
         return pa.table(rows)
     if isinstance(rows, pa.Array):
         return pa.table({TEXT: rows})
     if hasattr(rows, "__arrow_c_stream__"):
-        return _of_stream(rows, columns)
+        return _read_stream(rows, columns)
     if isinstance(rows, Mapping):
         _check_columns(rows)
-        return {name: _if_used(name, values, columns) for name, values in rows.items()}
+        return {
+            name: values if _is_used(name, columns) else pa.nulls(len(values))
+            for name, values in rows.items()
+        }
     if rows and isinstance(rows[0], Mapping):
-        return _of_dicts(rows, columns)
+        return _read_dicts(rows, columns)
     return {TEXT: list(rows)}
 
 
-def _of_dicts(rows: Sequence[Mapping[str, Any]], columns: Columns | None) -> dict[str, Any]:
+def _read_dicts(rows: Sequence[Mapping[str, Any]], columns: Columns | None) -> dict[str, Any]:
     """The values of each key, null without it; nested ones that are used have dotted names."""
-    names = list(map(_checked_name, dict.fromkeys(name for row in rows for name in row)))
+    names = list(map(_check_name, dict.fromkeys(name for row in rows for name in row)))
     if columns is None:
         return {name: [row.get(name) for row in rows] for name in names}
     values: dict[str, Any] = {name: pa.nulls(len(rows)) for name in names}
-    items = [dict(row) for row in rows]
+    items = list(map(dict, rows))
     for name in columns.wanted:
-        if name in values or any(has_value(item, name) for item in items):
+        if any(has_value(item, name) for item in items):
             values[name] = [value_at(item, name) for item in items]
     return values
 
@@ -142,22 +143,16 @@ def _is_used(name: str, columns: Columns | None) -> bool:
     return columns is None or any(f"{path}.".startswith(f"{name}.") for path in columns.wanted)
 
 
-def _if_used(name: str, values: Any, columns: Columns | None) -> Any:
-    if _is_used(name, columns):
-        return values
-    return pa.nulls(len(values))
-
-
-def _of_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
+def _read_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
     """Read an object with Arrow data; of a data frame that has other data, column by column."""
     labels = getattr(rows, "columns", None)
     is_frame = type(rows).__name__ == "DataFrame"  # of pandas and Polars, which take other data
     if columns is None or labels is None or not is_frame:
-        return _of_arrow(pa.chunked_array(rows))
+        return _read_arrow(pa.chunked_array(rows))
     names = [str(label) for label in labels]
     used = [label for label in labels if _is_used(str(label), columns)]
     try:
-        values = _of_arrow(pa.chunked_array(rows[used]))
+        values = _read_arrow(pa.chunked_array(rows[used]))
     except _UNREAD:
         index = getattr(rows, "index", None)  # of pandas; one with a name is a column
         name_of_index = getattr(index, "name", None)
@@ -170,7 +165,7 @@ def _of_stream(rows: Any, columns: Columns | None) -> pa.Table | dict[str, Any]:
     return values
 
 
-def _of_arrow(column: pa.ChunkedArray) -> pa.Table:
+def _read_arrow(column: pa.ChunkedArray) -> pa.Table:
     if not pa.types.is_struct(column.type):
         return pa.table({TEXT: column})
     if not len(column):  # of which Arrow makes no table
@@ -179,7 +174,7 @@ def _of_arrow(column: pa.ChunkedArray) -> pa.Table:
     return table.drop_columns(list(filter(_UNNAMED_INDEX.fullmatch, table.column_names)))
 
 
-def _checked_name(name: Any) -> str:
+def _check_name(name: Any) -> str:
     if not isinstance(name, str):
         raise OptionError(f"column {name!r} has a name that is no text; rename it")
     return name
@@ -188,7 +183,7 @@ def _checked_name(name: Any) -> str:
 def _check_columns(columns: Mapping[str, Any]) -> None:
     """Raise OptionError for names that are none, values without a length, and other lengths."""
     for name, values in columns.items():
-        _checked_name(name)
+        _check_name(name)
         if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
             raise OptionError(
                 f"column {name!r} holds one value ({type(values).__name__}), no list; a dict holds"
@@ -200,14 +195,14 @@ def _check_columns(columns: Mapping[str, Any]) -> None:
         raise OptionError(f"columns of different lengths: {lengths}")
 
 
-def _array(name: str, values: Any, columns: Columns | None) -> pa.Array | pa.ChunkedArray:
+def _make_array(name: str, values: Any, columns: Columns | None) -> pa.Array | pa.ChunkedArray:
     """Return values as a column of the type that they have, else of text."""
     try:
         if hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
         return pa.array(values)
     except _UNREAD:
-        plain_values = list(map(_value_or_none, values))
+        plain_values = list(map(_read_value, values))
     texts, reasons = texts_of(plain_values, name, columns)
     for row, (value, reason) in enumerate(zip(plain_values, reasons, strict=True)):
         if reason is not None and value is not None:
@@ -225,7 +220,7 @@ def texts_of(
 
     A text that is not UTF-8 has question marks for what UTF-8 lacks.
     """
-    read: Callable[[Any], tuple[str | None, str | None]] = _any_as_text
+    read: Callable[[Any], tuple[str | None, str | None]] = _write_text
     if columns is not None and name == columns.id:
         read = read_id
     elif columns is not None and name == columns.text and columns.of_text is None:
@@ -242,15 +237,13 @@ def texts_of(
     return texts, reasons
 
 
-def _value_or_none(value: Any) -> Any:
+def _read_value(value: Any) -> Any:
     """Return a value of a column; None for those by which pandas says that it is missing."""
     value = plain_value(value)
-    if type(value).__name__ in ("NAType", "NaTType") or value != value:
-        return None
-    return value
+    return None if type(value).__name__ in ("NAType", "NaTType") or value != value else value
 
 
-def _any_as_text(value: Any) -> tuple[str | None, None]:
+def _write_text(value: Any) -> tuple[str | None, None]:
     return value_as_text(plain_value(value)), None
 
 

@@ -15,9 +15,7 @@ HEAD = 1 << 22  # uncompressed bytes from which the rows of a span are estimated
 
 def count_rows(span: Span) -> int:
     """The number of rows in a span. Raises SentenceBeamError naming an unreadable file."""
-    if span.rows is not None:
-        return span.rows
-    return reader_of(span.file).count_rows(span)
+    return span.rows if span.rows is not None else reader_of(span.file).count_rows(span)
 
 
 def count_up_to(span: Span, most: int) -> int:
@@ -52,7 +50,7 @@ def rows_about(span: Span) -> float | None:
     with open_unchanged(file) as raw:
         if not file.compression:
             raw.seek(span.start)
-        head = b"".join(whole(file, _blocks_of_head(decompressed(file, raw), most)))
+        head = b"".join(whole(file, _read_head(decompressed(file, raw), most)))
         read = raw.tell() - span.start
     if stop is not None:
         head = head[:size]
@@ -61,7 +59,7 @@ def rows_about(span: Span) -> float | None:
     return rows * max(1.0, size / max(1, read))
 
 
-def _blocks_of_head(reader: BinaryIO, most: int) -> Iterator[bytes]:
+def _read_head(reader: BinaryIO, most: int) -> Iterator[bytes]:
     """Yield uncompressed bytes, up to `most` or a few more."""
     read = 0
     while read < most and (block := reader.read(most - read)):

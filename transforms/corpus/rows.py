@@ -112,15 +112,11 @@ class UnitRows:
     @property
     def relative(self) -> str:
         """The relative path of the file; "" for rows of several files."""
-        if self.file is None:
-            return ""
-        return self.file.relative
+        return self.file.relative if self.file is not None else ""
 
     def file_of(self, row: int) -> str:
         """The relative path of the file that a row is from."""
-        if self.files is not None:
-            return self.files[row]
-        return self.relative
+        return self.files[row] if self.files is not None else self.relative
 
     def reject(self, row: int, reason: str) -> Rejected:
         """Return a row as a rejected one."""
@@ -184,7 +180,7 @@ def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, floa
 
 def unit_of(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
     """Return rows of a span as a unit, the bad ones apart with a reason."""
-    faults = _faults(rows, reader_of(span.file).blank_reason)
+    faults = _find_faults(rows, reader_of(span.file).blank_reason)
     rejects = [_reject(rows, place, reason, span.file) for place, reason in faults.items()]
     if faults:
         rows = _take([place for place in range(len(rows.ids)) if place not in faults], rows)
@@ -198,11 +194,8 @@ def unit_of(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -
 
 def _reject(rows: Rows, place: int, reason: str, file: InputFile) -> Rejected:
     text = rows.texts[place]
-    excerpt = ""
-    text_hash = None
-    if text:
-        excerpt = text[:EXCERPT]
-        text_hash = row_hash(text)
+    excerpt = text[:EXCERPT] if text else ""
+    text_hash = row_hash(text) if text else None
     position = rows.positions[place]
     return Rejected(rows.ids[place], position, reason, excerpt, file.relative, text_hash)
 
@@ -221,7 +214,7 @@ def _take(places: list[int], rows: Rows) -> Rows:
     )
 
 
-def _faults(rows: Rows, empty: str) -> dict[int, str]:
+def _find_faults(rows: Rows, empty: str) -> dict[int, str]:
     """The reasons against bad rows, by their places.
 
     `empty` is the reason against a blank text.
@@ -232,7 +225,7 @@ def _faults(rows: Rows, empty: str) -> dict[int, str]:
     columns = zip(rows.reasons, rows.texts, rows.ids, strict=True)
     for place, (reason, text, row_id) in enumerate(columns):
         if reason or row_id is None or not text or text.isspace():
-            faults[place] = reason or _fault(text, row_id, empty)
+            faults[place] = reason or _name_fault(text, row_id, empty)
     return faults
 
 
@@ -243,7 +236,7 @@ def _are_all_good(rows: Rows) -> bool:
     return not any(map(str.isspace, cast(list[str], rows.texts)))
 
 
-def _fault(text: str | None, row_id: str | None, empty: str) -> str:
+def _name_fault(text: str | None, row_id: str | None, empty: str) -> str:
     if text is None:
         return NULL_TEXT
     if row_id is None:

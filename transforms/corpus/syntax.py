@@ -51,7 +51,7 @@ class CsvSyntax:
         items = GRAMMAR.read_items(text, CSV)
         quote = items.get("quote")
         escape = items.get("escape")
-        columns = tuple("" if name == UNNAMED else name for name in _words(text, "columns", items))
+        columns = tuple("" if name == UNNAMED else name for name in _split(text, "columns", items))
         named = [name for name in columns if name]
         if columns and not named:
             raise OptionError(f"csv {text!r}: columns={UNNAMED} names no column; name one")
@@ -61,7 +61,7 @@ class CsvSyntax:
             None if quote is None else quote != "none",
             None if escape is None else escape == "\\",
             columns,
-            _words(text, "null", items),
+            _split(text, "null", items),
             int(items.get("skip", 0)),
         )
 
@@ -72,15 +72,15 @@ class CsvSyntax:
         if self.escape is not None:
             items.append("escape=\\" if self.escape else 'escape="')
         if self.columns:
-            items.append(f"columns={_joined([name or UNNAMED for name in self.columns])}")
+            items.append(f"columns={_join_words([name or UNNAMED for name in self.columns])}")
         if self.nulls:
-            items.append(f"null={_joined(self.nulls)}")
+            items.append(f"null={_join_words(self.nulls)}")
         if self.skip:
             items.append(f"skip={self.skip}")
         return ",".join(items)
 
 
-def _words(text: str, key: str, items: dict[str, Any]) -> tuple[str, ...]:
+def _split(text: str, key: str, items: dict[str, Any]) -> tuple[str, ...]:
     """Return the words of a value, which slashes separate. Raises OptionError for an empty one."""
     if key not in items:
         return ()
@@ -92,7 +92,7 @@ def _words(text: str, key: str, items: dict[str, Any]) -> tuple[str, ...]:
     return words
 
 
-def _joined(words: Any) -> str:
+def _join_words(words: Any) -> str:
     return "/".join(word.replace("/", "//") for word in words)
 
 

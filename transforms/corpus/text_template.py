@@ -38,9 +38,7 @@ class Template:
 
         If all values are blank, the text is "".
         """
-        if not self.has_text(value):
-            return ""
-        return "".join(self.parts(value, ""))
+        return "".join(self.parts(value, "")) if self.has_text(value) else ""
 
     def has_text(self, value: Value) -> bool:
         """Whether one of the names has a value that is not blank."""

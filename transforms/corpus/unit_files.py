@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentence_beam.transforms.base.arrow_arrays import stream_bytes, stream_table
 from sentence_beam.transforms.base.compact import by_values
-from sentence_beam.transforms.corpus.blocks import COMPRESSION, filled, table_of_rows
+from sentence_beam.transforms.corpus.blocks import filled, table_of_rows
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.groups import AnySpan
 from sentence_beam.transforms.corpus.rows import UnitRows
@@ -47,15 +48,12 @@ def pack_rows(rows: UnitRows) -> bytes:
     if rows.prefixes is not None:
         prefixes = [list(prefix) for prefix in rows.prefixes] + [None] * len(rows.rejects)
         table = table.append_column(PREFIXES, pa.array(prefixes, pa.list_(pa.string())))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=COMPRESSION) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return stream_bytes(table)
 
 
 def unpack_rows(item: UnitFile, data: bytes) -> UnitRows:
     """Return the unit whose rows `pack_rows` packed."""
-    table = pa.ipc.open_stream(data).read_all()
+    table = stream_table(data)
     names = pa.array([item.file.relative] * len(table), pa.string())
     table = table.append_column("file", names)
     good = table.filter(pc.is_null(table.column("reason")))

@@ -59,10 +59,8 @@ class Batch:
 
     def stats(self, pads: bool) -> BatchStats:
         """Count this batch for a pass that `pads` texts to the longest, or does not."""
-        run = len(self.ids)
-        real = run - self.fill * int(self.lengths[-1])
-        if pads:
-            run = self.width * len(self.rows)
+        real = len(self.ids) - self.fill * int(self.lengths[-1])
+        run = self.width * len(self.rows) if pads else len(self.ids)
         return BatchStats(real, run, 1)
 
     def halves(self) -> tuple["Batch", "Batch"]:
@@ -113,7 +111,7 @@ def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iter
     Longest first, equal lengths in input order: the plan depends only on the texts' lengths. Texts
     without a token are in no batch. `equal`: the texts of a batch are of one length.
     """
-    whole = _longest_first(tokenized)
+    whole = _sort_longest_first(tokenized)
     for start, stop in pairwise(cut_rows(whole.lengths, budget, equal)):
         yield whole.part(slice(start, stop))
 
@@ -124,15 +122,15 @@ def plan_alike(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
     All texts of a batch are equally long. There are `budget // length` of them (at least one, at
     most 65,535), with copies of the last if necessary.
     """
-    whole = _longest_first(tokenized)
+    whole = _sort_longest_first(tokenized)
     bounds = [*np.flatnonzero(np.diff(whole.lengths, prepend=-1)), len(whole.lengths)]
     for first, end in pairwise(bounds):
-        texts = _texts_of(int(whole.lengths[first]), budget)
+        texts = _count_texts(int(whole.lengths[first]), budget)
         for start in range(first, end, texts):
             yield whole.part(slice(start, min(end, start + texts))).filled(texts)
 
 
-def _longest_first(tokenized: Tokenized) -> Batch:
+def _sort_longest_first(tokenized: Tokenized) -> Batch:
     lengths = tokenized.lengths
     shorter = lengths.max(initial=0) - lengths
     # numbers of 16 bits are ordered ten times as fast as those of 64
@@ -149,18 +147,16 @@ def _longest_first(tokenized: Tokenized) -> Batch:
 
 def cut_rows(lengths: np.ndarray, budget: int, equal: bool = False) -> list[int]:
     """Return the first row of each batch, and the number of rows; rows are longest first."""
-    ends = [len(lengths)]
-    if equal:
-        ends = [*(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+    changes = (np.flatnonzero(np.diff(lengths)) + 1).tolist() if equal else []
     cuts = [0]
-    for end in ends:
+    for end in [*changes, len(lengths)]:
         while cuts[-1] < end:
             start = cuts[-1]
-            cuts.append(min(end, start + _texts_of(int(lengths[start]), budget)))
+            cuts.append(min(end, start + _count_texts(int(lengths[start]), budget)))
     return cuts
 
 
-def _texts_of(length: int, budget: int) -> int:
+def _count_texts(length: int, budget: int) -> int:
     """Return the number of texts of so many tokens in a batch."""
     return min(MOST_TEXTS, max(1, budget // length))
 

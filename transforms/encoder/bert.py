@@ -161,12 +161,12 @@ class BertWeights:
 
     def after_attention(self, block: BlockWeights, mixed: Tensor, state: Tensor) -> Tensor:
         """Return the block's output from its attention's `mixed` and its input `state`, [N, H]."""
-        middle = _normed(block.out_norm, block.out.add(mixed, state))
+        middle = _normalise(block.out_norm, block.out.add(mixed, state))
         raised = block.up.gelu(middle) if self._gelu else self._activate(block.up(middle))
-        return _normed(block.down_norm, block.down.add(raised, middle))
+        return _normalise(block.down_norm, block.down.add(raised, middle))
 
 
-def _normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+def _normalise(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     """Return the layer norm of `x` [N, H]."""
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 

@@ -3,7 +3,7 @@
 Modules and weights have the names of transformers' `BertModel`, and the pass computes the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -54,27 +54,27 @@ def is_plain_bert(files: ModelFiles) -> bool:
 
     Its config.json must ask for nothing beyond BERT, and its weights be exactly BERT's by name.
     """
-    config = files.config
-    if files.family != "bert":
+    if files.family != "bert" or not _is_plain(files.config):
         return False
+    shapes = {}
+    for path in files.weights:
+        for key, shape in safetensors_shapes(path).items():
+            name = _find_own_name(key)
+            if name is not None:
+                shapes[name] = shape
+    weights = _make_empty(files, shapes).state_dict()
+    return shapes == {name: list(weight.shape) for name, weight in weights.items()}
+
+
+def _is_plain(config: Mapping[str, Any]) -> bool:
+    """Return whether a config.json asks for nothing beyond BERT."""
     if any(config.get(name) not in values for name, values in _PLAIN.items()):
         return False
     if not all(type(config.get(name)) is int and config[name] > 0 for name in _NUMBERS):
         return False
     if not isinstance(config.get("layer_norm_eps", _EPSILON), float):
         return False
-    if (config.get("pad_token_id") or 0) not in range(config["vocab_size"]):
-        return False
-    shapes = {
-        _own_name(key): shape
-        for path in files.weights
-        for key, shape in safetensors_shapes(path).items()
-    }
-    shapes.pop(None, None)
-    has_pooler = any(name.startswith(_POOLER) for name in shapes if name is not None)
-    with torch.device("meta"):
-        model = BertModel(config, has_pooler)
-    return shapes == {name: list(weight.shape) for name, weight in model.state_dict().items()}
+    return (config.get("pad_token_id") or 0) in range(config["vocab_size"])
 
 
 def load_bert(files: ModelFiles, dtype: torch.dtype) -> "BertModel":
@@ -83,23 +83,26 @@ def load_bert(files: ModelFiles, dtype: torch.dtype) -> "BertModel":
     for path in files.weights:
         with safe_open(path, framework="pt") as file:
             for key in file.keys():
-                name = _own_name(key)
+                name = _find_own_name(key)
                 if name is not None:
                     # a copy, so that the mapped file is let go
                     weights[name] = file.get_tensor(key).to(dtype, copy=True)
-    has_pooler = any(name.startswith(_POOLER) for name in weights)
-    with torch.device("meta"):
-        model = BertModel(files.config, has_pooler)
+    model = _make_empty(files, weights)
     model.load_state_dict(weights, assign=True)
     model.name_or_path = str(files.folder)
     return model
 
 
-def _own_name(key: str) -> str | None:
+def _make_empty(files: ModelFiles, names: Iterable[str]) -> "BertModel":
+    """Make the model for weights of these names, which takes no memory until it has them."""
+    has_pooler = any(name.startswith(_POOLER) for name in names)
+    with torch.device("meta"):
+        return BertModel(files.config, has_pooler)
+
+
+def _find_own_name(key: str) -> str | None:
     """Return the name of a weight in `BertModel`, None if it is none of its."""
-    if key.startswith(_UNUSED) or key == _COMPUTED:
-        return None
-    return key.removeprefix(_PREFIX)
+    return None if key.startswith(_UNUSED) or key == _COMPUTED else key.removeprefix(_PREFIX)
 
 
 class BertModel(nn.Module):
@@ -145,9 +148,7 @@ class BertModel(nn.Module):
         for block in self.encoder.layer:
             state = block(state, seen)
             states.append(state)
-        if output_hidden_states:
-            return BertStates(state, tuple(states))
-        return BertStates(state)
+        return BertStates(state, tuple(states) if output_hidden_states else ())
 
 
 class BertEmbeddings(nn.Module):
@@ -156,10 +157,10 @@ class BertEmbeddings(nn.Module):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         width = config["hidden_size"]
-        self.word_embeddings = _table(config["vocab_size"], width)
-        self.position_embeddings = _table(config["max_position_embeddings"], width)
-        self.token_type_embeddings = _table(config["type_vocab_size"], width)
-        self.LayerNorm = _norm(config)
+        self.word_embeddings = _make_table(config["vocab_size"], width)
+        self.position_embeddings = _make_table(config["max_position_embeddings"], width)
+        self.token_type_embeddings = _make_table(config["type_vocab_size"], width)
+        self.LayerNorm = _make_norm(config)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, position_ids: Tensor) -> Tensor:
         """Return the states [..., H] of tokens, each input [...]."""
@@ -217,13 +218,13 @@ class BertSelfAttention(nn.Module):
 
     def forward(self, state: Tensor, seen: Tensor | None) -> Tensor:
         """Return the mixed values [B, T, H]."""
-        query = self._by_head(self.query(state))
-        key = self._by_head(self.key(state))
-        value = self._by_head(self.value(state))
+        query = self._split_by_head(self.query(state))
+        key = self._split_by_head(self.key(state))
+        value = self._split_by_head(self.value(state))
         mixed = F.scaled_dot_product_attention(query, key, value, seen)
         return mixed.transpose(1, 2).flatten(2)
 
-    def _by_head(self, part: Tensor) -> Tensor:
+    def _split_by_head(self, part: Tensor) -> Tensor:
         return part.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
 
@@ -246,7 +247,7 @@ class BertOutput(nn.Module):
     def __init__(self, inner: int, config: Mapping[str, Any]) -> None:
         super().__init__()
         self.dense = nn.Linear(inner, config["hidden_size"])
-        self.LayerNorm = _norm(config)
+        self.LayerNorm = _make_norm(config)
 
     def forward(self, state: Tensor, added: Tensor) -> Tensor:
         """Return the normalised sum [B, T, H]."""
@@ -265,10 +266,10 @@ class BertPooler(nn.Module):
         return torch.tanh(self.dense(state[:, 0]))
 
 
-def _table(rows: int, width: int) -> nn.Embedding:
+def _make_table(rows: int, width: int) -> nn.Embedding:
     """Return an embedding table that is not filled: torch's own filling imports its compiler."""
     return nn.Embedding.from_pretrained(torch.empty(rows, width))
 
 
-def _norm(config: Mapping[str, Any]) -> nn.LayerNorm:
+def _make_norm(config: Mapping[str, Any]) -> nn.LayerNorm:
     return nn.LayerNorm(config["hidden_size"], eps=config.get("layer_norm_eps", _EPSILON))

@@ -55,14 +55,14 @@ def load_bert_tokenizer(files: ModelFiles) -> BertTokenizer | None:
     settings = files.tokenizer_config
     if files.family != "bert" or not path.is_file() or not _is_plain(settings):
         return None
-    names = _names_in(files)
+    names = _read_names(files)
     if names is None:
         return None
     saved = read_json_if_there(path)
     ids = {token.get("content"): token.get("id") for token in saved.get("added_tokens", [])}
     if sorted(ids) != sorted(set(names.values())) or not _agree(settings, saved["added_tokens"]):
         return None
-    if _parts(saved) != _expected_parts(settings, names, ids):
+    if _select_parts(saved) != _make_parts(settings, names, ids):
         return None
     special = {name: ids[token] for name, token in names.items()}
     return BertTokenizer(Tokenizer.from_file(str(path)), names, special)
@@ -77,20 +77,19 @@ def _is_plain(settings: Mapping[str, Any]) -> bool:
     return settings.get("pad_token_type_id", 0) == 0
 
 
-def _names_in(files: ModelFiles) -> dict[str, str] | None:
+def _read_names(files: ModelFiles) -> dict[str, str] | None:
     """Return the special tokens by the names of their settings; None if two files differ."""
     if (files.folder / "added_tokens.json").is_file():
         return None
-    names = dict(_NAMES)
-    for name in _NAMES:
-        names[name] = _content(files.tokenizer_config.get(name, _NAMES[name]))
+    settings = files.tokenizer_config
+    names = {name: _read_content(settings.get(name, usual)) for name, usual in _NAMES.items()}
     mapped = read_json_if_there(files.folder / "special_tokens_map.json")
-    if any(names.get(name) != _content(token) for name, token in mapped.items()):
+    if any(names.get(name) != _read_content(token) for name, token in mapped.items()):
         return None
     return names
 
 
-def _content(token: Any) -> str:
+def _read_content(token: Any) -> str:
     """Return a token that is written as its text or as an object."""
     if isinstance(token, Mapping):
         token = token.get("content")
@@ -111,7 +110,7 @@ def _agree(settings: Mapping[str, Any], added: list[dict[str, Any]]) -> bool:
     }
 
 
-def _parts(saved: Mapping[str, Any]) -> dict[str, Any]:
+def _select_parts(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of a tokenizer.json that make tokens, without the vocabulary."""
     names = ("normalizer", "pre_tokenizer", "post_processor", "model")
     parts = {name: saved.get(name) for name in names}
@@ -120,13 +119,13 @@ def _parts(saved: Mapping[str, Any]) -> dict[str, Any]:
     return {**parts, "model": model}
 
 
-def _expected_parts(
+def _make_parts(
     settings: Mapping[str, Any], names: Mapping[str, str], ids: Mapping[str, int]
 ) -> dict[str, Any]:
     """Return the parts that transformers would make."""
     first = names["cls_token"]
     last = names["sep_token"]
-    single = [_special(first, 0), _sequence("A", 0), _special(last, 0)]
+    single = [_make_special(first, 0), _make_sequence("A", 0), _make_special(last, 0)]
     frame = {
         name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in sorted((first, last))
     }
@@ -142,7 +141,7 @@ def _expected_parts(
         "post_processor": {
             "type": "TemplateProcessing",
             "single": single,
-            "pair": [*single, _sequence("B", 1), _special(last, 1)],
+            "pair": [*single, _make_sequence("B", 1), _make_special(last, 1)],
             "special_tokens": frame,
         },
         "model": {
@@ -154,9 +153,9 @@ def _expected_parts(
     }
 
 
-def _special(name: str, kind: int) -> dict[str, Any]:
+def _make_special(name: str, kind: int) -> dict[str, Any]:
     return {"SpecialToken": {"id": name, "type_id": kind}}
 
 
-def _sequence(name: str, kind: int) -> dict[str, Any]:
+def _make_sequence(name: str, kind: int) -> dict[str, Any]:
     return {"Sequence": {"id": name, "type_id": kind}}

@@ -41,10 +41,10 @@ def choose_runner(
     model: Any = models.shortest
     unpadded, objection = unpadded_runner(files, model, tokenizer, needs)
     padded = PaddedRunner(models, needs, files.layers, tokenizer)
-    probe = Probe(padded, _sound_ids(model, tokenizer.plain_ids(embedding_rows(model))), files)
+    ids = _select_sound_ids(model, tokenizer.plain_ids(embedding_rows(model)))
+    probe = Probe(padded, ids, files)
     if unpadded is not None:
-        in_one_row = isinstance(unpadded, OneRowRunner)
-        objection = probe.objection(unpadded, many=in_one_row)
+        objection = probe.objection(unpadded, many=isinstance(unpadded, OneRowRunner))
         if not objection:
             if isinstance(unpadded, OneRowRunner):
                 unpadded.fuse_norms()
@@ -69,16 +69,14 @@ def unpadded_runner(
         return None, first_line(error)
 
 
-def _sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
+def _select_sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
     """Return the token ids with finite embeddings, all if there are none.
 
     A row of NaN spoils a few texts, not the model.
     """
     rows = model.get_input_embeddings().weight[torch.from_numpy(ids)]
     finite = torch.isfinite(rows).all(dim=1).cpu().numpy()
-    if not finite.any():
-        return ids
-    return ids[finite]
+    return ids[finite] if finite.any() else ids
 
 
 def embedding_rows(model: Any) -> int:

@@ -37,13 +37,13 @@ class Claims:
             if claimed is not None and claimed in gpus:
                 return claimed
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            with _held(self.folder / "claiming"):
-                chosen = min(gpus, key=self._claimed)
+            with _holding(self.folder / "claiming"):
+                chosen = min(gpus, key=self._count_claims)
                 self._files.append(self._take(chosen))
             self.own[os.getpid()] = chosen
             return chosen
 
-    def _claimed(self, gpu: str) -> int:
+    def _count_claims(self, gpu: str) -> int:
         """Return the number of processes that have claimed a GPU."""
         return sum(not _is_free(path) for path in self.folder.glob(f"{gpu}.*"))
 
@@ -80,7 +80,7 @@ def _is_free(path: Path) -> bool:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def _holding(path: Path) -> Iterator[None]:
     """Hold a lock for which others wait."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -97,11 +97,11 @@ def pooled_unit(passing: Passing, dim: int) -> PooledUnit:
         seconds += batch.wait()
         parts += batch.parts
     stats = sum((part.stats for part in parts), BatchStats())
-    vectors, status = _in_order(parts, passing.rows, dim)
+    vectors, status = _put_in_order(parts, passing.rows, dim)
     return PooledUnit(vectors, status, stats, seconds / passing.lanes, perf_counter())
 
 
-def _in_order(parts: Sequence[PooledBatch], rows: int, dim: int) -> tuple[Tensor, Tensor]:
+def _put_in_order(parts: Sequence[PooledBatch], rows: int, dim: int) -> tuple[Tensor, Tensor]:
     """Return vectors [rows, dim] and status [rows] of the parts, by their rows, in one step."""
     places = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
     order = np.full(rows, len(places))  # a last part for the texts that are in no batch
@@ -216,7 +216,7 @@ def resolve_devices(device: str) -> list[torch.device]:
     this process claims, so that processes spread over the GPUs; `cpu`. Raises `OptionError` for a
     device that this machine does not have.
     """
-    gpus = _visible_gpus()
+    gpus = _find_gpus()
     if device == "cpu" or (device == "auto" and not gpus):
         return [torch.device("cpu")]
     named = _select_gpus(gpus, device)
@@ -228,7 +228,7 @@ def resolve_devices(device: str) -> list[torch.device]:
     return named
 
 
-def _visible_gpus() -> list[torch.device]:
+def _find_gpus() -> list[torch.device]:
     if not torch.cuda.is_available():
         return []
     return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
@@ -239,7 +239,7 @@ def _select_gpus(gpus: list[torch.device], device: str) -> list[torch.device]:
     if device in ("auto", "cuda"):
         return gpus
     if device == OWN_GPU and gpus:
-        return [_own_gpu(gpus)]
+        return [_claim_gpu(gpus)]
     return [gpu for gpu in gpus if str(gpu) == device]
 
 
@@ -276,17 +276,17 @@ def refuse_unseen_gpu() -> None:
 
 def name_devices(devices: Sequence[torch.device]) -> str:
     """Return the names of devices: `cpu`, `NVIDIA L4`, `8 x NVIDIA H100 80GB HBM3`."""
-    names = Counter(_name_of(device) for device in devices)
+    names = Counter(_name_device(device) for device in devices)
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items())
 
 
-def _name_of(device: torch.device) -> str:
+def _name_device(device: torch.device) -> str:
     if device.type == "cuda" and torch.cuda.is_available():
         return torch.cuda.get_device_name(device)
     return device.type
 
 
-def _own_gpu(gpus: Sequence[torch.device]) -> torch.device:
+def _claim_gpu(gpus: Sequence[torch.device]) -> torch.device:
     """Return the GPU that this process claims. Raises `OptionError` without a place for claims."""
     gpus_by_uuid = {str(torch.cuda.get_device_properties(gpu).uuid): gpu for gpu in gpus}
     try:

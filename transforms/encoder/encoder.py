@@ -16,7 +16,6 @@ from sentence_beam.transforms.base.errors import OptionError, UnfitModelError
 from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.calibration import Calibration, check_space, load_calibration
-from sentence_beam.transforms.encoder.batch_memory import capability_of
 from sentence_beam.transforms.encoder.batches import Batch, UnitBatches, plan_alike, plan_batches
 from sentence_beam.transforms.encoder.devices import (
     Passing,
@@ -30,10 +29,9 @@ from sentence_beam.transforms.encoder.finish_vectors import Embedded, finish, we
 from sentence_beam.transforms.encoder.lanes import Lanes, Progress
 from sentence_beam.transforms.encoder.late import PiecesUnit, plan_pieces
 from sentence_beam.transforms.encoder.load import load_tables
-from sentence_beam.transforms.encoder.load_replica import load_replica
+from sentence_beam.transforms.encoder.load_replica import load_replicas
 from sentence_beam.transforms.encoder.probe import BatchSharing
 from sentence_beam.transforms.encoder.replica import (
-    Replica,
     spread,
     tokens_per_alike_batch,
     tokens_per_batch,
@@ -42,7 +40,7 @@ from sentence_beam.transforms.encoder.routes import Routes
 from sentence_beam.transforms.encoder.tokenize import KnownTokens, TextTokenizer, Tokenized
 from sentence_beam.transforms.encoder.windows import Windows, make_windows
 from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
-from sentence_beam.transforms.space.dtypes import describe_slow_dtype, resolve_dtype
+from sentence_beam.transforms.space.dtypes import resolve_dtype
 from sentence_beam.transforms.space.identity import Space
 from sentence_beam.transforms.space.int8_model import INT8, MISSING, Int8Model, on_cpu
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles
@@ -80,11 +78,9 @@ class Encoder:
         self.device = devices[0]
         pooler = space.pooler["parts"][0]
         self.text_tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, pooler)
-        self.replicas = [
-            load_replica(files, space, self.text_tokenizer, tables or {}, device, int8)
-            for device in devices
-        ]
-        _warn_of_slow_passes(files, space.dtype, self.replicas)
+        self.replicas = load_replicas(
+            files, space, self.text_tokenizer, tables or {}, devices, int8
+        )
         self.deterministic = machine.deterministic
         requested = machine.tokens_per_batch
         if machine.deterministic:
@@ -168,7 +164,7 @@ class Encoder:
         machine = machine or Machine()
         files = recipe.files(route)
         exported = recipe.as_exported(files)
-        machine = _checked_machine(machine, exported.dtype, int8)
+        machine = _check_machine(machine, exported.dtype, int8)
         devices = resolve_devices(machine.device)
         routes = Routes(files.modules, partial(cls.from_recipe, recipe, machine, calibration))
         fitted = calibration
@@ -278,7 +274,7 @@ class Encoder:
     @torch.inference_mode()
     def finish(self, passing: Passing) -> Embedded:
         """Wait for the batches and return the final vectors."""
-        unit = pooled_unit(passing, self._pooled_dim())
+        unit = pooled_unit(passing, self._find_pooled_dim())
         return self._finish(unit, passing)
 
     @torch.inference_mode()
@@ -288,7 +284,7 @@ class Encoder:
         Document `d` has pieces `bounds[d]` to before `bounds[d + 1]`. Pooled vectors are averaged,
         weighted by the pieces' `tokens` [n], and only then calibrated and normalised.
         """
-        unit = pooled_unit(passing, self._pooled_dim())
+        unit = pooled_unit(passing, self._find_pooled_dim())
         means, status = weighted_means(unit.vectors, unit.status, tokens, bounds)
         return self._finish(replace(unit, vectors=means, status=status), passing)
 
@@ -360,29 +356,13 @@ class Encoder:
             return plan_alike(tokenized, self.tokens_per_batch)
         if self.together is BatchSharing.ALONE:
             return plan_batches(tokenized, 1)
-        budget = self.tokens_per_batch
-        if self._spreads:
-            budget = spread(budget, len(tokenized.ids))
+        most = self.tokens_per_batch
+        budget = spread(most, len(tokenized.ids)) if self._spreads else most
         return plan_batches(tokenized, budget, equal=self.together is BatchSharing.EQUAL)
 
-    def _pooled_dim(self) -> int:
+    def _find_pooled_dim(self) -> int:
         layers = self.space.pooler.get("then")
-        if layers:
-            return layers[-1]["dim"]
-        return self.replicas[0].pooler.dim
-
-
-def _warn_of_slow_passes(files: ModelFiles, dtype: str, replicas: Sequence[Replica]) -> None:
-    """Log once, for all devices, why texts are padded or the dtype is a slow one."""
-    objections: list[str | None] = []
-    for replica in replicas:
-        if replica.forward.objection:
-            objections.append(f"texts of a batch are padded: {replica.forward.objection}")
-        capability = capability_of(replica.device)
-        if capability is not None:
-            objections.append(describe_slow_dtype(dtype, files.family, capability))
-    for warning in dict.fromkeys(filter(None, objections)):
-        _LOGGER.warning("%s: %s: %s", files.folder, files.family, warning)
+        return layers[-1]["dim"] if layers else self.replicas[0].pooler.dim
 
 
 def _warn_of_prompts(trained: TrainedPrompts | None) -> None:
@@ -397,7 +377,7 @@ def _warn_of_prompts(trained: TrainedPrompts | None) -> None:
     )
 
 
-def _checked_machine(machine: Machine, dtype: str, int8: Int8Model | None) -> Machine:
+def _check_machine(machine: Machine, dtype: str, int8: Int8Model | None) -> Machine:
     """Return the machine that a dtype runs on. Raises OptionError without the model or a GPU."""
     if dtype == INT8 and int8 is None:
         raise OptionError(MISSING)

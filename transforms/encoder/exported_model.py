@@ -16,6 +16,7 @@ from sentence_beam.transforms.calibration.affine import affine_map
 from sentence_beam.transforms.calibration.methods import AFFINE
 from sentence_beam.transforms.space import ModelFiles, PoolerSpec, Space
 from sentence_beam.transforms.space.exported import EXPORTED, Exported
+from sentence_beam.transforms.space.json_files import read_json_if_there
 from sentence_beam.transforms.space.pooler_spec import PoolerPart
 from sentence_beam.transforms.space.st_modules import (
     DOCUMENT,
@@ -98,9 +99,7 @@ def _is_theirs(part: PoolerPart) -> bool:
 def _copy_model(export: Export, folder: Path) -> None:
     """Copy the model's directory; set float32 and the space's most tokens in its configuration."""
     # code of the CNN head, for sentence-transformers; nothing here runs it
-    own_code: tuple[str, ...] = ()
-    if export.files.has_cnn_head:
-        own_code = ("modeling_cnn.py",)
+    own_code = ("modeling_cnn.py",) if export.files.has_cnn_head else ()
 
     def is_unwanted(name: str) -> bool:
         return "." in name and not name.endswith(_COPIED) and name not in own_code
@@ -114,7 +113,7 @@ def _copy_model(export: Export, folder: Path) -> None:
     _edit(transformer / "config.json", dtype="float32", torch_dtype=None)
     if export.space.max_tokens is not None:
         path = transformer_config(transformer)
-        config = _read(path)
+        config = read_json_if_there(path)
         limits = {}
         for name in ("processor_kwargs", "tokenizer_args"):
             if config.get(name):
@@ -126,7 +125,7 @@ def _describe(export: Export, folder: Path) -> Exported:
     space = export.space
     parts = enumerate(export.pooler.parts)
     calibration = CALIBRATION if export.calibration else None
-    pooler = PoolerSpec(tuple(_with_table(part, folder, number) for number, part in parts))
+    pooler = PoolerSpec(tuple(_copy_table(part, folder, number) for number, part in parts))
     return Exported(
         model=MODEL,
         pooler=pooler,
@@ -140,7 +139,7 @@ def _describe(export: Export, folder: Path) -> Exported:
     )
 
 
-def _with_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
+def _copy_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
     """Copy a part's token statistics into the folder; name them relative to it."""
     if part.table is None:
         return part
@@ -163,21 +162,21 @@ def _write_modules(export: Export, folder: Path) -> None:
 
     add("Transformer", "/".join(filter(None, (MODEL, files.modules.transformer))))
     add("Pooling", "1_Pooling")
-    _write_config(folder / "1_Pooling", _pooling(export))
+    _write_config(folder / "1_Pooling", _describe_pooling(export))
     if export.space.pooler.get("then"):
         for layer in files.modules.layers:
             add(_KINDS[layer.kind], f"{MODEL}/{layer.folder.relative_to(files.root)}")
     if export.calibration is not None or export.space.truncate_dim is not None:
         add("Dense", "calibrated")
-        _write_dense(folder / "calibrated", *_dense(export))
+        _write_dense(folder / "calibrated", *_make_dense(export))
     if export.space.normalize:
         add("Normalize", "normalized")
         (folder / "normalized").mkdir()
     _write_json(folder / "modules.json", modules)
-    _write_json(folder / "config_sentence_transformers.json", _prompts(export))
+    _write_json(folder / "config_sentence_transformers.json", _describe_prompts(export))
 
 
-def _pooling(export: Export) -> dict[str, Any]:
+def _describe_pooling(export: Export) -> dict[str, Any]:
     parts = PoolerSpec.from_json(export.space.pooler).parts
     return {
         "embedding_dimension": export.files.hidden,
@@ -186,24 +185,22 @@ def _pooling(export: Export) -> dict[str, Any]:
     }
 
 
-def _dense(export: Export) -> tuple[np.ndarray, np.ndarray]:
+def _make_dense(export: Export) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix [p, dim] and offset [dim], float64, that calibrate and truncate vectors."""
     calibration = export.calibration
     if calibration is not None:
         matrix, offset = affine_map(calibration.tensors, calibration.info["input_dim"])
     else:
-        width = _pooled_width(export)
+        width = _find_pooled_width(export)
         matrix = np.eye(width)
         offset = np.zeros(width)
     return matrix[:, : export.space.dim], offset[: export.space.dim]
 
 
-def _pooled_width(export: Export) -> int:
+def _find_pooled_width(export: Export) -> int:
     layers = export.space.pooler.get("then")
-    if layers:
-        return layers[-1]["dim"]
     spec = PoolerSpec.from_json(export.space.pooler)
-    return spec.dim(export.files.hidden, export.files.embedding)
+    return layers[-1]["dim"] if layers else spec.dim(export.files.hidden, export.files.embedding)
 
 
 def _write_dense(folder: Path, matrix: np.ndarray, offset: np.ndarray) -> None:
@@ -214,7 +211,7 @@ def _write_dense(folder: Path, matrix: np.ndarray, offset: np.ndarray) -> None:
     save_file(wide, folder / "model.safetensors")
 
 
-def _prompts(export: Export) -> dict[str, Any]:
+def _describe_prompts(export: Export) -> dict[str, Any]:
     """Return the model's prompts with those of the store; that of its rows is the default."""
     prompts = {**export.files.modules.prompts, DOCUMENT: export.space.prompt}
     default = DOCUMENT if export.space.prompt else None
@@ -229,15 +226,9 @@ def _write_config(folder: Path, config: Mapping[str, Any]) -> None:
     _write_json(folder / "config.json", config)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
-    return {}
-
-
 def _edit(path: Path, **changes: Any) -> None:
     """Change keys of a JSON file, which may be missing; the value None removes a key."""
-    config = {**_read(path), **changes}
+    config = {**read_json_if_there(path), **changes}
     for key, value in changes.items():
         if value is None:
             del config[key]

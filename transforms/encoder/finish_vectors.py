@@ -57,12 +57,11 @@ def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None)
     if space.truncate_dim is not None:
         vectors = vectors[:, : space.truncate_dim]
     lengths = torch.linalg.vector_norm(vectors, dim=1) if vectors is not pooled else norms
-    status = _status(lengths)
+    status = _find_status(lengths)
     if space.normalize:
         vectors = vectors / lengths.clamp_min(SHORTEST).unsqueeze(1)
-    if calibration is None and space.truncate_dim is None:
-        return Finished(vectors, norms, None, status)
-    return Finished(vectors, norms, pooled, status)
+    is_recovered = calibration is None and space.truncate_dim is None
+    return Finished(vectors, norms, None if is_recovered else pooled, status)
 
 
 def weighted_means(
@@ -84,7 +83,7 @@ def weighted_means(
     return means.float(), fallback
 
 
-def _status(lengths: Tensor) -> Tensor:
+def _find_status(lengths: Tensor) -> Tensor:
     status = torch.full((len(lengths),), int(Status.OK), dtype=torch.uint8)
     status[lengths < SHORTEST] = int(Status.ZERO)
     status[~torch.isfinite(lengths)] = int(Status.NONFINITE)

@@ -18,7 +18,7 @@ from sentence_beam.transforms.encoder.probe import BatchSharing, Runner
 from sentence_beam.transforms.encoder.prompt_template import BareTemplateStates
 from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 from sentence_beam.transforms.pooling.pooler import Needs
-from sentence_beam.transforms.pooling.states import BareMask, TokenStates
+from sentence_beam.transforms.pooling.states import TokenStates
 from sentence_beam.transforms.pooling.transfer import to_device
 from sentence_beam.transforms.space.model_files import ModelFiles
 
@@ -64,7 +64,7 @@ class Forward:
         if needs.raw and not files.modules.static:
             _check_embedding_width(files, model)
         self._prompt_tokens = tokenizer.prompt_tokens
-        self._special = _lookup_table(tokenizer.special_ids, embedding_rows(model))
+        self._special = _make_lookup_table(tokenizer.special_ids, embedding_rows(model))
         self._head = pooler_head(model) if needs.pooler_head else None
         self._plain = tokenizer.plain_ids(embedding_rows(model))
         self._needed = max(needs.layers, default=0)
@@ -84,13 +84,10 @@ class Forward:
 
     def __call__(self, batch: Batch) -> TokenStates:
         """Return the token states of the batch's texts, in its order."""
-        states = LayerStates()
-        if self.runner is not None:
-            states = self.runner.run(batch)
-        raw = self._embedded(batch) if self._raw else None
-        mask = None
-        if batch.masks is not None:
-            mask = torch.from_numpy(batch.offsets[:-1] + batch.masks)
+        states = LayerStates() if self.runner is None else self.runner.run(batch)
+        raw = self._look_up(batch) if self._raw else None
+        mask = None if batch.masks is None else torch.from_numpy(batch.offsets[:-1] + batch.masks)
+        bare = None if self._bare is None else self._bare(batch.lengths - self._bare_length)
         return TokenStates(
             hidden=states.layers,
             token_ids=torch.from_numpy(batch.ids),
@@ -102,15 +99,14 @@ class Forward:
             head=self._head,
             own_attention=states.heads,
             mask=mask,
-            bare_mask=self._bare_mask(batch),
+            bare_mask=bare,
         )
 
-    def _embedded(self, batch: Batch) -> Tensor:
+    def _look_up(self, batch: Batch) -> Tensor:
         """Return the rows of the embedding matrix for a batch's tokens."""
         rows = self._embedding(to_device(batch.ids, self._device))
-        if isinstance(rows, tuple):  # I-BERT's module returns their scale too
-            rows = rows[0]
-        return rows
+        # I-BERT's module returns their scale too
+        return rows[0] if isinstance(rows, tuple) else rows
 
     @cached_property
     def is_causal(self) -> bool:
@@ -124,11 +120,6 @@ class Forward:
         with torch.inference_mode():
             states = [self.runner.run(batch).layers[self._needed][:-1] for batch in batches]
         return bool(torch.equal(*states))
-
-    def _bare_mask(self, batch: Batch) -> BareMask | None:
-        if self._bare is None:
-            return None
-        return self._bare(batch.lengths - self._bare_length)
 
 
 def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -> None:
@@ -161,7 +152,7 @@ def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:
     return lambda first: pooler(first.to(pooler.dense.weight.dtype).unsqueeze(1))
 
 
-def _lookup_table(ids: np.ndarray, size: int) -> np.ndarray:
+def _make_lookup_table(ids: np.ndarray, size: int) -> np.ndarray:
     table = np.zeros(max(size, int(ids.max(initial=0)) + 1), dtype=bool)
     table[ids] = True
     return table

@@ -56,9 +56,11 @@ class Lanes:
                 progress(len(batch.rows) - batch.fill, batch.stats(False).real)
 
         if self._devices is not None:
-            passed = self._devices.map(_unless(cancelled, Replica.__call__), unit.batches, report)
+            passed = self._devices.map(
+                _make_cancellable(cancelled, Replica.__call__), unit.batches, report
+            )
             return Passing(unit.rows, passed, len(self._replicas), begun)
-        work = _unless(cancelled, partial(_run_batch, self._replicas[0], report))
+        work = _make_cancellable(cancelled, partial(_run_batch, self._replicas[0], report))
         if self._uses_many_cores(unit.batches):
             passed = self._cores.map(work, unit.batches)
             return Passing(unit.rows, passed, torch.get_num_threads(), begun)
@@ -75,14 +77,14 @@ class Lanes:
             future = self._late.submit(self._pass_pieces, unit, cancelled)
             return Passing(unit.rows, (each.result() for each in (future,)), 1, begun)
         whole = self.start(unit.whole, cancelled=cancelled).passed
-        others = self._devices.map(_unless(cancelled, Replica.pieces), unit.jobs)
+        others = self._devices.map(_make_cancellable(cancelled, Replica.pieces), unit.jobs)
         return Passing(unit.rows, chain(whole, others), len(self._replicas), begun)
 
     def _pass_pieces(self, unit: PiecesUnit, cancelled: threading.Event | None) -> PassedBatch:
         """Pass pieces through a CPU, several windows in parallel, one a core."""
 
         def map_batches(work: Callable[[Batch], States], batches: list[Batch]) -> Iterator[States]:
-            work = _unless(cancelled, work)
+            work = _make_cancellable(cancelled, work)
             if self._uses_many_cores(batches):
                 return self._cores.map(work, batches)
             return map(work, batches)
@@ -102,7 +104,7 @@ class Lanes:
         return self._deterministic or len(batches) > 1
 
 
-def _unless(
+def _make_cancellable(
     cancelled: threading.Event | None, work: Callable[Given, Made]
 ) -> Callable[Given, Made]:
     """Return the work, which raises CancelledError in place of beginning once it is cancelled."""

@@ -3,8 +3,10 @@
 So a piece's vector depends on the text around it (arXiv:2409.04701).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,8 +14,10 @@ from torch import Tensor
 
 from sentence_beam.transforms.encoder.batches import Batch, UnitBatches
 from sentence_beam.transforms.encoder.tokenize import Tokenized
-from sentence_beam.transforms.encoder.windows import WindowPart, Windows
+from sentence_beam.transforms.encoder.windows import WindowPart, Windows, count_tokens
 from sentence_beam.transforms.pooling.states import TokenStates
+
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def plan_pieces(
     whole = UnitBatches(len(wanted), batches(only, alone))
     groups = [others] if len(others) else []
     if apart:
-        groups = _shares(windows, wanted, others, tokens_at_once)
+        groups = _split_rows(windows, wanted, others, tokens_at_once)
     jobs = []
     for rows in groups:
         pieces = [windows.pieces[place] for place in wanted[rows]]
@@ -81,13 +85,13 @@ def plan_pieces(
         needed = np.array(sorted(numbers), dtype=np.int64)
         runs = [
             WindowRun(run, batches(run, run))
-            for run in _runs(needed, windows.tokenized.lengths, tokens_at_once)
+            for run in _split_windows(needed, windows.tokenized.lengths, tokens_at_once)
         ]
         jobs.append(PiecesJob(rows, pieces, runs))
     return PiecesUnit(len(wanted), whole, jobs)
 
 
-def _shares(
+def _split_rows(
     windows: Windows, wanted: np.ndarray, rows: np.ndarray, tokens_at_once: int
 ) -> list[np.ndarray]:
     """Split the rows into groups of about so many tokens that share no window."""
@@ -107,7 +111,9 @@ def _shares(
     return np.split(rows, starts[1:])
 
 
-def _runs(windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int) -> Iterator[np.ndarray]:
+def _split_windows(
+    windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int
+) -> Iterator[np.ndarray]:
     """Yield runs of windows that have together about so many tokens, at least one window."""
     groups = np.cumsum(lengths[windows]) // tokens_at_once
     for group in np.unique(groups):
@@ -125,7 +131,7 @@ class ReadyPieces:
     @property
     def tokens(self) -> int:
         """Number of tokens of all pieces."""
-        return sum(_length(piece) for piece in self.pieces)
+        return sum(map(count_tokens, self.pieces))
 
     def halves(self) -> tuple["ReadyPieces", "ReadyPieces"]:
         """Split into the first (n + 1) // 2 pieces and the others."""
@@ -136,8 +142,24 @@ class ReadyPieces:
         )
 
     def states(self) -> TokenStates:
-        """Pack the token states of the pieces."""
-        return _join_parts(self.pieces, self.by_window)
+        """Pack the token states of the pieces from those of their windows."""
+        parts = list(chain.from_iterable(self.pieces))
+        states = [self.by_window[part.window] for part in parts]
+        first = states[0]
+        raw = None if first.raw is None else _join(parts, [each.raw for each in states])
+        special = None if first.special is None else _join(parts, [each.special for each in states])
+        return replace(
+            first,
+            hidden=_join_each(parts, [each.hidden for each in states]),
+            token_ids=_join(parts, [each.token_ids for each in states]),
+            offsets=torch.tensor([0, *map(count_tokens, self.pieces)]).cumsum(0),
+            keep=_join(parts, [each.keep for each in states]),
+            raw=raw,
+            special=special,
+            prompt_tokens=0,
+            own_attention=_join_each(parts, [each.own_attention for each in states]),
+            mask=None,
+        )
 
 
 def ready_pieces(
@@ -162,47 +184,20 @@ def ready_pieces(
             by_window = {window: states for window, states in by_window.items() if window >= oldest}
 
 
-def _length(piece: Sequence[WindowPart]) -> int:
-    return sum(part.stop - part.first for part in piece)
+def _join(parts: Sequence[WindowPart], fields: Sequence[Tensor | None]) -> Tensor:
+    """Join the tokens of each part, out of a field of its window's states."""
+    slices = []
+    for part, values in zip(parts, fields, strict=True):
+        assert values is not None, "all windows have the same fields"
+        slices.append(values[part.first : part.stop])
+    return torch.cat(slices)
 
 
-def _join_parts(
-    pieces: Sequence[Sequence[WindowPart]], by_window: dict[int, TokenStates]
-) -> TokenStates:
-    """Pack the token states of pieces from those of their windows."""
-    parts = [part for piece in pieces for part in piece]
-    first = by_window[parts[0].window]
-
-    def join(read: Callable[[TokenStates], Tensor | None]) -> Tensor:
-        slices = []
-        for part in parts:
-            values = read(by_window[part.window])
-            assert values is not None, "all windows have the same fields"
-            slices.append(values[part.first : part.stop])
-        return torch.cat(slices)
-
-    raw = None if first.raw is None else join(lambda states: states.raw)
-    special = None if first.special is None else join(lambda states: states.special)
-    return replace(
-        first,
-        hidden={layer: join(_hidden_reader(layer)) for layer in first.hidden},
-        token_ids=join(lambda states: states.token_ids),
-        offsets=torch.tensor([0, *map(_length, pieces)]).cumsum(0),
-        keep=join(lambda states: states.keep),
-        raw=raw,
-        special=special,
-        prompt_tokens=0,
-        own_attention={head: join(_head_reader(head)) for head in first.own_attention},
-        mask=None,
-    )
-
-
-def _hidden_reader(layer: int) -> Callable[[TokenStates], Tensor]:
-    return lambda states: states.hidden[layer]
-
-
-def _head_reader(head: tuple[int, int]) -> Callable[[TokenStates], Tensor]:
-    return lambda states: states.own_attention[head]
+def _join_each(
+    parts: Sequence[WindowPart], fields: Sequence[Mapping[_Key, Tensor]]
+) -> dict[_Key, Tensor]:
+    """Join, as `_join` does, the tensors of each key."""
+    return {key: _join(parts, [field[key] for field in fields]) for key in fields[0]}
 
 
 def text_states(states: TokenStates, row: int) -> TokenStates:

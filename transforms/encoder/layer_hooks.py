@@ -26,6 +26,11 @@ class LayerStates:
     layers: dict[int, Tensor] = field(default_factory=dict)
     heads: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> "LayerStates":
+        """Return the results of a function of each tensor."""
+        layers = {layer: change(state) for layer, state in self.layers.items()}
+        return LayerStates(layers, {head: change(own) for head, own in self.heads.items()})
+
 
 class _Pass(threading.local):
     """The states that a thread's forward pass has read, and the number of blocks it has run."""
@@ -77,18 +82,17 @@ class LayerHooks:
             layers = {layer: state.transpose(0, 1) for layer, state in layers.items()}
         # Longformer and BigBird pad texts to whole windows
         width = inputs["input_ids"].shape[1]
-        layers = {layer: state[:, :width] for layer, state in layers.items()}
-        heads = {head: own[:, :width] for head, own in states.heads.items()}
+        states = LayerStates(layers, states.heads).map(lambda state: state[:, :width])
         if last is not None:
-            layers[self._layers] = last
-        return LayerStates(layers, heads)
+            states.layers[self._layers] = last
+        return states
 
     def _hook_and_check(self, models: Sequence[nn.Module]) -> None:
         """Raise `OptionError` if a model's blocks cannot be read."""
         model = models[-1]
         name = type(model).__name__
         try:
-            expected = _expected_heads(model, self._needs)
+            expected = _compute_heads(model, self._needs)
             for each in models:
                 self._hook(_find_blocks(each, self._layers))
             self._check(model, expected)
@@ -104,17 +108,17 @@ class LayerHooks:
         wanted = {block for block, _ in self._needs.heads}
         is_shared = len(blocks) < self._layers  # a block of several layers has no number
         for number, block in enumerate(blocks, start=1):
-            block.register_forward_pre_hook(self._before, with_kwargs=True)
-            block.register_forward_hook(self._after)
+            block.register_forward_pre_hook(self._keep_input, with_kwargs=True)
+            block.register_forward_hook(self._keep_output)
             if number in wanted or (wanted and is_shared):
-                listen(block, self._attending, self._time_first)
+                listen(block, self._keep_own_attention, self._time_first)
 
-    def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _keep_input(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.running.block == 0:
             state = args[0] if args else kwargs["hidden_states"]
             self._keep(0, state)
 
-    def _after(self, _: nn.Module, __: Any, output: Any) -> None:
+    def _keep_output(self, _: nn.Module, __: Any, output: Any) -> None:
         self.running.block += 1
         if self.running.block < self._layers:
             state = output[0] if isinstance(output, tuple) else output
@@ -126,7 +130,7 @@ class LayerHooks:
         if 2 * layer == self._deepest:
             raise _DeepestReached
 
-    def _attending(self, of_head: Callable[[int], Tensor]) -> None:
+    def _keep_own_attention(self, of_head: Callable[[int], Tensor]) -> None:
         number = self.running.block + 1
         for block, head in self._needs.heads:
             if block == number:
@@ -169,13 +173,14 @@ def _check_finite(model: Any, states: list[Tensor]) -> None:
     raise UnfitModelError(f"{model.name_or_path}: its states are not finite{mend}")
 
 
-def _probe(model: nn.Module) -> dict[str, Tensor]:
-    ids = torch.arange(6, device=next(model.parameters()).device).view(2, 3) % _vocabulary(model)
+def _probe(model: Any) -> dict[str, Tensor]:
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    ids = torch.arange(6, device=next(model.parameters()).device).view(2, 3) % vocabulary
     return {"input_ids": ids}
 
 
 @torch.inference_mode()
-def _expected_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
+def _compute_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
     """Compute the own attention of the needed heads by eager attention, [2, 3] float32 each."""
     if not needs.heads:
         return {}
@@ -185,10 +190,6 @@ def _expected_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
     model.set_attn_implementation(usual)
     maps = {(block, head): attention[block - 1][:, head - 1] for block, head in needs.heads}
     return {key: scores.diagonal(dim1=1, dim2=2).float() for key, scores in maps.items()}
-
-
-def _vocabulary(model: nn.Module) -> int:
-    return model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]
 
 
 def _find_blocks(model: nn.Module, layers: int) -> nn.ModuleList:

@@ -32,18 +32,8 @@ _Module = TypeVar("_Module", bound=nn.Module)
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # Encoder-decoders that need a text to decode beside the one to encode: only the encoder is run.
 _WITH_DECODER = frozenset(
-    (
-        "blenderbot",
-        "blenderbot-small",
-        "longt5",
-        "m2m_100",
-        "marian",
-        "nllb-moe",
-        "pegasus",
-        "pegasus_x",
-        "prophetnet",
-        "switch_transformers",
-    )
+    ("blenderbot", "blenderbot-small", "longt5", "m2m_100", "marian", "nllb-moe", "pegasus")
+    + ("pegasus_x", "prophetnet", "switch_transformers")
 )
 _ERROR_NAME = re.compile(r"\b\w+Error: ")  # before the cause, in errors of transformers
 # Activations over a whole vector, which torch asks to name the dimension.
@@ -63,14 +53,14 @@ def load_model(
     """
     if files.modules.static:
         return StaticTable(files).to(device).eval()
-    for path in files.weights:
-        safetensors_keys(path)  # its error names the file
+    # for a damaged file, this error names it
+    names = [key for path in files.weights for key in safetensors_keys(path)]
     if states_alone and device.type == "cpu" and is_plain_bert(files):
         bert = load_bert(files, _TORCH_DTYPES[dtype])
         _check_finite(files, bert)
         return bert.eval()
     model, report = _load_weights(files, dtype)
-    prefix = _find_prefix(files, report)
+    prefix = find_prefix(names, _list_missing(report))
     if prefix is not None:
         model, report = _load_weights(files, dtype, prefix)
     _check_complete(files, model, report)
@@ -81,12 +71,6 @@ def load_model(
     return model.to(device).eval()
 
 
-def _find_prefix(files: ModelFiles, report: dict[str, Any]) -> str | None:
-    """Return the prefix that all weights have which a load has missed; None without one."""
-    names = [key for path in files.weights for key in safetensors_keys(path)]
-    return find_prefix(names, _missing_in(report))
-
-
 def _load_weights(
     files: ModelFiles, dtype: str, prefix: str | None = None
 ) -> tuple[Any, dict[str, Any]]:
@@ -94,20 +78,15 @@ def _load_weights(
 
     `prefix` is removed from the names of weights.
     """
-    from transformers import (
-        MODEL_FOR_TEXT_ENCODING_MAPPING,
-        AutoModel,
-        AutoModelForTextEncoding,
-    )
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoModel, AutoModelForTextEncoding
 
     config = load_config(files)
     renamed = {f"^{re.escape(prefix)}": ""} if prefix is not None else None
     try:
         with quiet_transformers():
             # T5 and its kin have a class without the decoder
-            kind: Any = AutoModel
-            if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
-                kind = AutoModelForTextEncoding
+            has_encoder = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
+            kind: Any = AutoModelForTextEncoding if has_encoder else AutoModel
             return kind.from_pretrained(
                 files.folder,
                 config=config,
@@ -156,13 +135,13 @@ def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any])
             f"{files.folder}: the weights have {name} of {list(shape)}, config.json of"
             f" {list(wanted)}; fetch the model again"
         )
-    missing = _missing_in(report)
+    missing = _list_missing(report)
     if missing:
         raise OptionError(
             f"{files.folder}: the weights lack {len(missing)} of the model's tensors, as"
             f" {missing[0]}, which would be random; fetch the model again"
         )
-    unused = sorted(key for key in report["unexpected_keys"] if _belongs(model, key))
+    unused = sorted(key for key in report["unexpected_keys"] if _is_in_block(model, key))
     if unused:
         raise OptionError(
             f"{files.folder}: the weights hold {unused[0]}, which this version of transformers "
@@ -170,7 +149,7 @@ def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any])
         )
 
 
-def _missing_in(report: dict[str, Any]) -> list[str]:
+def _list_missing(report: dict[str, Any]) -> list[str]:
     """Return the names of weights that a load has missed, except those of an unused pooler."""
     return sorted(key for key in report["missing_keys"] if "pooler" not in key)
 
@@ -218,7 +197,7 @@ def _disable_cache(config: Any) -> None:
             part.use_cache = False
 
 
-def _belongs(model: nn.Module, key: str) -> bool:
+def _is_in_block(model: nn.Module, key: str) -> bool:
     """Return whether a weight that was not loaded is inside one of the model's blocks.
 
     Not so heads above the blocks, blocks that config.json leaves out, the other half of an
@@ -268,8 +247,8 @@ def _load_layer(layer: StLayer, device: torch.device) -> Callable[[Tensor], Tens
     if layer.kind == "normalize":
         return lambda x: F.normalize(x, dim=1)
     if layer.kind == "layer-norm":
-        return _with_weights(nn.LayerNorm(layer.parameters["dim"]), "norm.", layer.folder, device)
-    return _with_weights(_Dense(layer.parameters), "", layer.folder, device)
+        return _fill_weights(nn.LayerNorm(layer.parameters["dim"]), "norm.", layer.folder, device)
+    return _fill_weights(_Dense(layer.parameters), "", layer.folder, device)
 
 
 class _Dense(nn.Module):
@@ -296,7 +275,7 @@ def load_token_layers(
     """
     kinds = {"st-cnn": Convolutions, "st-lstm": Recurrent}
     steps = [
-        _with_weights(kinds[layer.kind](layer.parameters), "", layer.folder, device)
+        _fill_weights(kinds[layer.kind](layer.parameters), "", layer.folder, device)
         for layer in layers
     ]
 
@@ -310,10 +289,10 @@ def load_token_layers(
 
 def load_cnn(folder: Path, device: torch.device) -> CnnNetwork:
     """Load the network of the CNN head in a folder."""
-    return _with_weights(CnnNetwork(), "network.", folder, device)
+    return _fill_weights(CnnNetwork(), "network.", folder, device)
 
 
-def _with_weights(module: _Module, prefix: str, folder: Path, device: torch.device) -> _Module:
+def _fill_weights(module: _Module, prefix: str, folder: Path, device: torch.device) -> _Module:
     path = find_safetensors(folder)[0]
     try:
         state = {key.removeprefix(prefix): value.float() for key, value in load_file(path).items()}

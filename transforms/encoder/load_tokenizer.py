@@ -12,7 +12,7 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.processors import TemplateProcessing
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.encoder.bert_tokenizer import BertTokenizer, load_bert_tokenizer
+from sentence_beam.transforms.encoder.bert_tokenizer import load_bert_tokenizer
 from sentence_beam.transforms.encoder.load import describe_error, load_config, quiet_transformers
 from sentence_beam.transforms.space.model_files import ModelFiles
 from sentence_beam.transforms.tokens.word_pieces import frame_of
@@ -58,7 +58,7 @@ def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        pieces = _sentence_pieces(files)
+        pieces = _find_sentence_pieces(files)
         if pieces is not None:
             raise OptionError(
                 f"{pieces} cannot be converted here; where sentencepiece is installed, write"
@@ -77,11 +77,11 @@ def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
     loaded.tokenizer.no_padding()
     loaded.tokenizer.no_truncation()
     if files.modules.lower_case:
-        _lower_case(loaded.tokenizer)
+        _add_lower_case(loaded.tokenizer)
     return loaded
 
 
-def _sentence_pieces(files: ModelFiles) -> Path | None:
+def _find_sentence_pieces(files: ModelFiles) -> Path | None:
     """Return the SentencePiece model from which transformers has to make the tokenizer, if any."""
     return next((path for path in files.tokenizer if path.suffix == ".model"), None)
 
@@ -98,7 +98,13 @@ def _load(files: ModelFiles) -> LoadedTokenizer | None:
         return _as_loaded(_load_bare(files.folder / "tokenizer.json"))
     bert = load_bert_tokenizer(files)
     if bert is not None:
-        return _bert(bert)
+        return LoadedTokenizer(
+            bert.tokenizer,
+            frozenset(bert.ids.values()),
+            pad_id=bert.ids["pad_token"],
+            unknown=bert.names["unk_token"],
+            mask=bert.names["mask_token"],
+        )
     from transformers import AutoTokenizer  # BERT does without it: it takes three seconds
 
     with quiet_transformers():
@@ -126,16 +132,6 @@ def _check_vocabulary(files: ModelFiles, wrapped: "PreTrainedTokenizerBase") -> 
     )
 
 
-def _bert(bert: BertTokenizer) -> LoadedTokenizer:
-    return LoadedTokenizer(
-        bert.tokenizer,
-        frozenset(bert.ids.values()),
-        pad_id=bert.ids["pad_token"],
-        unknown=bert.names["unk_token"],
-        mask=bert.names["mask_token"],
-    )
-
-
 def _as_loaded(wrapped: "PreTrainedTokenizerBase") -> LoadedTokenizer:
     return LoadedTokenizer(
         wrapped.backend_tokenizer,
@@ -158,7 +154,7 @@ def _load_bare(path: Path) -> "PreTrainedTokenizerBase":
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
-def _lower_case(tokenizer: Tokenizer) -> None:
+def _add_lower_case(tokenizer: Tokenizer) -> None:
     normalizer: Any = tokenizer.normalizer
     steps: list[Any] = [] if normalizer is None else [normalizer]
     if isinstance(normalizer, NormalizerSequence):

@@ -53,8 +53,10 @@ class OneRowRunner:
         self._kernel = kernel
         self._device = next(model.parameters()).device
         self._types = gives_types and "token_type_ids" in takes
-        self._padding_id = _padding_id(model)
-        self.model = _twin(model)
+        self._padding_id = _find_padding_id(model)
+        # a copy with its config; it shares weights and tables
+        shared = {id(part): part for part in chain(model.parameters(), model.buffers())}
+        self.model: Any = copy.deepcopy(model, shared)
         self._prepare(files)
         with row_of_texts(kernel, None, 0), quiet_transformers():
             self.hooks = LayerHooks([self.model], needs, files.layers)
@@ -63,10 +65,8 @@ class OneRowRunner:
         """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
         bounds = to_device(batch.offsets.astype(np.int32), self._device)
         with row_of_texts(self._kernel, bounds, batch.width):
-            states = self.hooks.run(self.model, self._inputs(batch))
-        layers = {layer: state.squeeze(0) for layer, state in states.layers.items()}
-        heads = {head: own.squeeze(0) for head, own in states.heads.items()}
-        return LayerStates(layers, heads)
+            states = self.hooks.run(self.model, self._make_inputs(batch))
+        return states.map(lambda state: state.squeeze(0))
 
     @torch.inference_mode()
     def fuse_norms(self) -> None:
@@ -88,24 +88,18 @@ class OneRowRunner:
         batch = Batch(np.arange(1), np.arange(3, 8), np.array([5]))
         furthest = min(files.position_limit or _FURTHEST, _FURTHEST)
         with quiet_transformers():
-            requested = note_attention(self.model, self._kernel, self._inputs(batch), furthest)
+            requested = note_attention(self.model, self._kernel, self._make_inputs(batch), furthest)
         if not requested or self.model.config._attn_implementation != NAME:
             raise UnfitModelError("its attention cannot be exchanged")
         for each in requested:
             check_kernel(self._kernel, each, next(self.model.parameters()))
 
-    def _inputs(self, batch: Batch) -> dict[str, Tensor]:
+    def _make_inputs(self, batch: Batch) -> dict[str, Tensor]:
         values = {"input_ids": batch.ids, "position_ids": text_positions(batch, self._padding_id)}
         if self._types:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
             values["token_type_ids"] = types
         return {name: to_device(array, self._device)[None] for name, array in values.items()}
-
-
-def _twin(model: nn.Module) -> Any:
-    """Copy a model with its config; the copies share weights and tables."""
-    shared: dict[int, Any] = {id(part): part for part in chain(model.parameters(), model.buffers())}
-    return copy.deepcopy(model, shared)
 
 
 def fused_norm(norm: Any) -> Callable[[Tensor], Tensor] | None:
@@ -127,7 +121,7 @@ def fused_norm(norm: Any) -> Callable[[Tensor], Tensor] | None:
     return fused if is_same else None
 
 
-def _padding_id(model: nn.Module) -> int | None:
+def _find_padding_id(model: nn.Module) -> int | None:
     """Return the id from which RoBERTa and its kin count positions, None for other models.
 
     It is the padding id of their table of positions.

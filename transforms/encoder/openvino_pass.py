@@ -47,11 +47,11 @@ class OpenVinoForward:
     def __call__(self, batch: Batch) -> TokenStates:
         """Return the token states of the batch's texts, in its order."""
         inputs, real = padded_inputs(batch, self._tokenizer)
-        results = self._request().infer(dict(zip(INPUTS, inputs, strict=True)), share_outputs=True)
-        outputs = [torch.from_numpy(results[place]) for place in range(len(self._layers))]
+        named = dict(zip(INPUTS, inputs, strict=True))
+        results = self._get_request().infer(named, share_outputs=True)
         hidden = {
-            layer: _packed(states, real)
-            for layer, states in zip(self._layers, outputs, strict=True)
+            layer: _pack(torch.from_numpy(results[place]), real)
+            for place, layer in enumerate(self._layers)
         }
         return TokenStates(
             hidden=hidden,
@@ -62,7 +62,7 @@ class OpenVinoForward:
             prompt_tokens=self._tokenizer.prompt_tokens,
         )
 
-    def _request(self) -> Any:
+    def _get_request(self) -> Any:
         request = getattr(self._requests, "request", None)
         if request is None:
             request = self._compiled.create_infer_request()
@@ -70,12 +70,10 @@ class OpenVinoForward:
         return request
 
 
-def _packed(states: Tensor, real: np.ndarray | None) -> Tensor:
+def _pack(states: Tensor, real: np.ndarray | None) -> Tensor:
     """Return the states [N, H] of real tokens, of padded ones [B, T, H]; a copy."""
     flat = states.flatten(0, 1)
-    if real is None:
-        return flat.clone()
-    return flat.index_select(0, torch.from_numpy(real))
+    return flat.clone() if real is None else flat.index_select(0, torch.from_numpy(real))
 
 
 def _compile(model: Int8Model) -> Any:

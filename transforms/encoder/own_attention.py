@@ -129,7 +129,7 @@ def _listen_and_attend(
     if usual == texts_attention.NAME:
         listener(texts_attention.heads_of_texts(module, query, key, kwargs))
     else:
-        own = partial(_own_attention_of_head, module, query, key, attention_mask, kwargs)
+        own = partial(_compute_own_attention, module, query, key, attention_mask, kwargs)
         listener(own)
     eager: Any = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     return ALL_ATTENTION_FUNCTIONS.get_interface(usual, eager)(
@@ -137,15 +137,16 @@ def _listen_and_attend(
     )
 
 
-def _own_attention_of_head(
+def _compute_own_attention(
     module: Any, query: Tensor, key: Tensor, mask: Any, options: dict[str, Any], head: int
 ) -> Tensor:
     """Compute the own attention [B, T] of a head, from 1, by all of its scores."""
     scaling = options.get("scaling") or query.shape[-1] ** -0.5
     bias = options.get("position_bias")
-    parts = [_addend(part, head - 1) for part in (mask, bias) if part is not None]
+    parts = [_make_addend(part, head - 1) for part in (mask, bias) if part is not None]
     if mask is None and _is_causal(module, options):
-        parts.append(_causal_addend(query.shape[2], query.device))
+        tokens = query.shape[2]
+        parts.append(torch.full((tokens, tokens), -torch.inf, device=query.device).triu(1))
     added = reduce(torch.add, parts) if parts else None
     return own_attention(*texts_attention.select_head(query, key, head), scaling, added)
 
@@ -158,11 +159,7 @@ def _is_causal(module: Any, options: dict[str, Any]) -> bool:
     return bool(flag)
 
 
-def _causal_addend(tokens: int, device: torch.device) -> Tensor:
-    return torch.full((tokens, tokens), -torch.inf, device=device).triu(1)
-
-
-def _addend(part: Tensor, head: int) -> Tensor:
+def _make_addend(part: Tensor, head: int) -> Tensor:
     """Return the addend [B, T, T] to a head's scores of a mask or bias [B, 1 or heads, T, T].
 
     A boolean mask is True for tokens that are seen.

@@ -42,7 +42,7 @@ class PackedRunner:
         tokens = len(batch.ids)
         state = F.pad(self._weights.embed(batch), (0, 0, 0, -tokens % ROWS_STEP))
         block = partial(self._run_block, runs=runs)
-        own = partial(_own_attention, runs=runs)
+        own = partial(_compute_own_attention, runs=runs)
         return self._weights.run(state, tokens, block, own)
 
     def _run_block(
@@ -52,9 +52,9 @@ class PackedRunner:
 
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         width = qkv.shape[1] // 3
-        mixed = self._memory("mixed", qkv.shape[0], width, qkv.dtype)
+        mixed = self._reserve_memory("mixed", qkv.shape[0], width, qkv.dtype)
         most = max(texts * length for _, texts, length in runs)
-        wide = self._memory("wide", 3 * most, width, torch.float32)
+        wide = self._reserve_memory("wide", 3 * most, width, torch.float32)
         heads = self._weights.heads
         for start, texts, length in runs:
             stop = start + texts * length
@@ -67,7 +67,7 @@ class PackedRunner:
             out.copy_(attended.transpose(1, 2))
         return mixed
 
-    def _memory(self, name: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+    def _reserve_memory(self, name: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
         memory = getattr(self._scratch, name, None)
         if memory is None or memory.shape[0] < rows:
             memory = torch.zeros(rows, columns, dtype=dtype)
@@ -103,7 +103,9 @@ def softmax(scores: Tensor) -> Tensor:
     return scores.div_(scores.sum(-1, keepdim=True))
 
 
-def _own_attention(head: HeadWeights, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
+def _compute_own_attention(
+    head: HeadWeights, state: Tensor, runs: list[tuple[int, int, int]]
+) -> Tensor:
     """Return the attention of each token to itself, [N] float32."""
     query = head.query(state)
     key = head.key(state)

@@ -52,26 +52,23 @@ class PaddedRunner:
 
     def run(self, batch: Batch) -> LayerStates:
         """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
-        inputs, real = self._inputs(batch)
+        inputs, real = self._make_inputs(batch)
         states = self.hooks.run(self.models(batch.width), inputs)
-        layers = {layer: _real(state.flatten(0, 1), real) for layer, state in states.layers.items()}
-        heads = {head: _real(own.flatten(), real) for head, own in states.heads.items()}
-        return LayerStates(layers, heads)
+        flat = states.map(lambda state: state.flatten(0, 1))
+        return flat if real is None else flat.map(lambda state: state.index_select(0, real))
 
-    def _inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
+    def _make_inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
         """Return the model's inputs, and the places of real tokens (None: all are real)."""
-        shape = (len(batch.rows), batch.width)
-        real = _real_places(batch.lengths)
-        inputs = {"input_ids": _spread(batch.ids, real, shape, self._tokenizer.pad_id)}
+        (ids, mask), real = padded_inputs(batch, self._tokenizer)
+        inputs = {"input_ids": ids}
         if self._tokenizer.gives_types and "token_type_ids" in self._takes:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
-            inputs["token_type_ids"] = _spread(types, real, shape, self._tokenizer.pad_type)
+            inputs["token_type_ids"] = _spread(types, real, ids.shape, self._tokenizer.pad_type)
         if real is not None or self._needs_mask:
-            inputs["attention_mask"] = _spread(np.ones_like(batch.ids), real, shape, 0)
+            inputs["attention_mask"] = mask
         moved = {name: to_device(values, self._device) for name, values in inputs.items()}
-        if real is None:
-            return moved, None
-        return moved, to_device(real, self._device)
+        places = None if real is None else to_device(real, self._device)
+        return moved, places
 
 
 def padded_inputs(
@@ -79,7 +76,7 @@ def padded_inputs(
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None]:
     """Return ids and mask int64 [B, T], and the places of real tokens (None: all are real)."""
     shape = (len(batch.rows), batch.width)
-    real = _real_places(batch.lengths)
+    real = _find_real_places(batch.lengths)
     ids = _spread(batch.ids, real, shape, tokenizer.pad_id)
     return (ids, _spread(np.ones_like(batch.ids), real, shape, 0)), real
 
@@ -108,9 +105,7 @@ class ByLength:
 
     def __call__(self, width: int) -> nn.Module:
         """Return the model for texts of so many tokens."""
-        if width <= self._longest_in_full:
-            return self.shortest
-        return self.all[0]
+        return self.shortest if width <= self._longest_in_full else self.all[0]
 
 
 def _attend_fully(model: Any) -> None:
@@ -119,11 +114,7 @@ def _attend_fully(model: Any) -> None:
             part.set_attention_type("original_full")
 
 
-def _real(flat: Tensor, real: Tensor | None) -> Tensor:
-    return flat if real is None else flat.index_select(0, real)
-
-
-def _real_places(lengths: np.ndarray) -> np.ndarray | None:
+def _find_real_places(lengths: np.ndarray) -> np.ndarray | None:
     width = int(lengths[0])
     if int(lengths[-1]) == width:
         return None
@@ -131,7 +122,7 @@ def _real_places(lengths: np.ndarray) -> np.ndarray | None:
 
 
 def _spread(
-    values: np.ndarray, real: np.ndarray | None, shape: tuple[int, int], padding: int
+    values: np.ndarray, real: np.ndarray | None, shape: tuple[int, ...], padding: int
 ) -> np.ndarray:
     if real is None:
         return values.reshape(shape)
@@ -158,10 +149,10 @@ def _register_attention() -> None:
 
     if _HAS_PADDING not in ALL_ATTENTION_FUNCTIONS:
         ALL_ATTENTION_FUNCTIONS.register(_HAS_PADDING, ALL_ATTENTION_FUNCTIONS["sdpa"])
-        ALL_MASK_ATTENTION_FUNCTIONS.register(_HAS_PADDING, _mask)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(_HAS_PADDING, _make_mask)
 
 
-def _mask(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+def _make_mask(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
     from transformers.masking_utils import sdpa_mask
 
     if attention_mask is not None:

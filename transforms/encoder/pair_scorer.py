@@ -21,15 +21,13 @@ from sentence_beam.transforms.space.json_files import read_json_if_there
 from sentence_beam.transforms.space.model_config import refuse_own_code
 from sentence_beam.transforms.space.model_files import find_safetensors, safetensors_keys
 from sentence_beam.transforms.space.st_modules import read_entries
-from sentence_beam.transforms.space.whole_model import refuse_adapters
+from sentence_beam.transforms.space.whole_model import HEAD, refuse_adapters
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 BATCH = 32
 AT_ONCE = 1024  # pairs between two reports of progress
-# the end of the name of an architecture that gives scores or labels
-HEAD = "ForSequenceClassification"
 MODULES = "sentence_transformers."
 _CLASSES = ("AutoModelForSequenceClassification", "AutoModel", "AutoConfig")
 
@@ -95,15 +93,10 @@ class PairScorer:
                 f"{self.folder} gives labels ({', '.join(self.labels)}), no score; train one with "
                 "train --cross-encoder --objective regression"
             )
-        return self._outputs(first, second, done).reshape(-1)
+        return self._predict(first, second, done).reshape(-1)
 
-    def label_numbers(
-        self,
-        first: Sequence[str],
-        second: Sequence[str],
-        done: Callable[[int], None] = lambda pairs: None,
-    ) -> np.ndarray:
-        """Label pairs, places in `labels` int64 [n]; call `done` with the number of each part.
+    def label_numbers(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        """Label pairs, places in `labels` int64 [n].
 
         Raises OptionError if the model returns scores.
         """
@@ -112,10 +105,13 @@ class PairScorer:
                 f"{self.folder} gives scores, no labels; train one with train --cross-encoder "
                 "--objective classification"
             )
-        return np.argmax(self._outputs(first, second, done).reshape(-1, len(self.labels)), axis=1)
+        return np.argmax(self._predict(first, second).reshape(-1, len(self.labels)), axis=1)
 
-    def _outputs(
-        self, first: Sequence[str], second: Sequence[str], done: Callable[[int], None]
+    def _predict(
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        done: Callable[[int], None] = lambda pairs: None,
     ) -> np.ndarray:
         pairs = list(zip(first, second, strict=True))
         parts = [np.empty(0)]
@@ -182,6 +178,4 @@ def check_folder(folder: str, flag: str) -> None:
 def module_types(root: Path) -> list[str]:
     """Return the classes that modules.json names; none without that file."""
     path = root / "modules.json"
-    if not path.is_file():
-        return []
-    return [entry.type for entry in read_entries(path)]
+    return [entry.type for entry in read_entries(path)] if path.is_file() else []

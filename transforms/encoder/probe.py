@@ -8,6 +8,7 @@ length, or one text a batch.
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import islice, pairwise
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -64,19 +65,19 @@ class Probe:
 
         Raises `UnfitModelError` if the model cannot run, or differs from one pass to the next.
         """
-        mixed = self._batch((50, 5, 2))
-        equal = self._batch((5, 5))
+        mixed = self._make_batch((50, 5, 2))
+        equal = self._make_batch((5, 5))
         alone = self.pass_alone(mixed)
         if self._runner.takes_padding and self._takes(mixed, alone):
             return BatchSharing.PADDED
         if not are_alike(alone, self.pass_alone(mixed)):
-            raise self._unfit("it gives the same text other vectors from one pass to the next")
+            raise self._make_error("it gives the same text other vectors from one pass to the next")
         if self._takes(equal, self.pass_alone(equal)):
             return BatchSharing.EQUAL
         return BatchSharing.ALONE
 
     @torch.inference_mode()
-    def objection(self, other: Runner, many: bool = False) -> str:
+    def objection(self, other: Runner, many: bool) -> str:
         """Return why another pass cannot be used: it fails or has other states; "" if it can.
 
         Texts of several lengths run together. `many`: with more tokens than a table of positions
@@ -84,7 +85,7 @@ class Probe:
         """
         limit = self._files.position_limit or 0
         before = -(-limit // LENGTHS[0]) if many and limit <= _LONGEST_TABLE else 0
-        batch = self._batch((LENGTHS[0],) * before + LENGTHS)
+        batch = self._make_batch((LENGTHS[0],) * before + LENGTHS)
         few = batch.part(slice(before, None))
         alone = self.pass_alone(few)
         try:
@@ -92,17 +93,15 @@ class Probe:
         # a model's code may raise any type for texts in one row, a kernel any type for its device
         except Exception as error:
             return first_line(error)
-        together = islice(_texts(states, batch), before, None)
-        if are_alike(together, alone):
-            return ""
-        return "texts together have other states than alone"
+        together = islice(_split_texts(states, batch), before, None)
+        return "" if are_alike(together, alone) else "texts together have other states than alone"
 
     def _takes(self, batch: Batch, alone: Sequence[LayerStates]) -> bool:
         try:
             together = self._runner.run(batch)
         except Exception:  # models raise any type for an input that they cannot take
             return False
-        return are_alike(_texts(together, batch), alone)
+        return are_alike(_split_texts(together, batch), alone)
 
     def pass_alone(self, batch: Batch) -> list[LayerStates]:
         """Run each text by itself.
@@ -114,7 +113,7 @@ class Probe:
         try:
             passes = [self._runner.run(text) for text in texts]
         except Exception as error:
-            raise self._unfit(f"it cannot run ({first_line(error)})") from None
+            raise self._make_error(f"it cannot run ({first_line(error)})") from None
         for states in passes:
             for state in states.layers.values():
                 self._check(state)
@@ -123,40 +122,38 @@ class Probe:
     def _check(self, state: Tensor) -> None:
         width = state.shape[1]
         if width != self._files.hidden:
-            raise self._unfit(f"its states have {width} components, not {self._files.hidden}")
+            raise self._make_error(f"its states have {width} components, not {self._files.hidden}")
         if not bool(torch.isfinite(state).all()):
-            raise self._unfit("its states are not finite")
+            raise self._make_error("its states are not finite")
 
-    def _unfit(self, reason: str) -> UnfitModelError:
+    def _make_error(self, reason: str) -> UnfitModelError:
         dtype = self._runner.dtype
         mend = "; use another model"
         if dtype != torch.float32:
             mend = f" in {dtype}; say --dtype float32"
         return UnfitModelError(f"{self._files.folder}: {self._files.family}: {reason}{mend}")
 
-    def _batch(self, lengths: Sequence[int]) -> Batch:
+    def _make_batch(self, lengths: Sequence[int]) -> Batch:
         """Make different texts of these lengths, cut to the model's positions."""
         widths = np.minimum(np.array(lengths), self._files.position_limit or max(lengths))
         places = np.arange(int(widths.sum())) % len(self._ids)
         return Batch(np.arange(len(widths)), self._ids[places], widths)
 
 
-def _texts(states: LayerStates, batch: Batch) -> Iterator[LayerStates]:
+def _split_texts(states: LayerStates, batch: Batch) -> Iterator[LayerStates]:
     """Yield each text's part of a batch's states."""
     for start, stop in pairwise(batch.offsets.tolist()):
-        layers = {layer: state[start:stop] for layer, state in states.layers.items()}
-        heads = {head: own[start:stop] for head, own in states.heads.items()}
-        yield LayerStates(layers, heads)
+        yield states.map(itemgetter(slice(start, stop)))
 
 
 def are_alike(ones: Iterable[LayerStates], others: Iterable[LayerStates]) -> bool:
     """Return whether two passes give the same texts the same states, within the tolerance."""
-    return all(_same(one, other) for one, other in zip(ones, others, strict=True))
+    return all(_is_same(one, other) for one, other in zip(ones, others, strict=True))
 
 
-def _same(one: LayerStates, other: LayerStates) -> bool:
+def _is_same(one: LayerStates, other: LayerStates) -> bool:
     for layer, state in one.layers.items():
-        if not _close(state, other.layers[layer]):
+        if not _is_close(state, other.layers[layer]):
             return False
     for head, own in one.heads.items():
         if not torch.allclose(own, other.heads[head], rtol=0.05, atol=_ROUNDING_OF_A_HEAD):
@@ -164,6 +161,6 @@ def _same(one: LayerStates, other: LayerStates) -> bool:
     return True
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def _is_close(one: Tensor, other: Tensor) -> bool:
     rounding = _ROUNDING.get(one.dtype, _ROUNDING_16_BIT)
     return bool((one - other).abs().max() <= rounding * other.abs().max())

@@ -54,15 +54,14 @@ class PromptTemplate:
         mask_id = tokenizer.token_to_id(self._mask_token)
         self._mask_id = -1 if mask_id is None else mask_id
         # without a sentence the blanks on both sides of it would be a token in some vocabularies
-        self._before_nothing = before
-        if not after or after[0].isspace():
-            self._before_nothing = before.rstrip()
+        is_blank = not after or after[0].isspace()
+        self._before_nothing = before.rstrip() if is_blank else before
         if tokenizer.encode(before + after).ids.count(self._mask_id) != 1:
             raise OptionError(
                 "pooler 'prompt': the tokenizer must find its mask once in the template "
                 f"{template!r}"
             )
-        self.bare = self._bare()
+        self.bare = self._make_bare()
         if limit is not None and len(self.bare.ids) >= limit:
             raise OptionError(
                 f"max tokens {limit}: the template alone has {len(self.bare.ids)}; "
@@ -71,27 +70,25 @@ class PromptTemplate:
 
     def __call__(self, texts: list[str]) -> list[FilledTemplate]:
         """Tokenize every text in the template."""
-        sentences = [self._sentence(text) for text in texts]
-        filled = [f"{self._head(sentence)}{sentence}{self._after}" for sentence in sentences]
+        sentences = [self._clean(text) for text in texts]
+        filled = [f"{self._choose_head(sentence)}{sentence}{self._after}" for sentence in sentences]
         encodings = self._tokenizer.encode_batch(filled)
         return [
             self._cut(encoding, sentence)
             for encoding, sentence in zip(encodings, sentences, strict=True)
         ]
 
-    def _head(self, sentence: str) -> str:
+    def _choose_head(self, sentence: str) -> str:
         return self._before if sentence else self._before_nothing
 
-    def _sentence(self, text: str) -> str:
+    def _clean(self, text: str) -> str:
         """Add a full stop, as the authors' evaluation does, and make mask tokens plain words."""
         text = text.strip()
         if not text:
             return ""
         # with a blank inside, no tokenizer reads it as the special token
         text = text.replace(self._mask_token, f"{self._mask_token[0]} {self._mask_token[1:]}")
-        if text.endswith(_ENDINGS):
-            return text
-        return f"{text}."
+        return text if text.endswith(_ENDINGS) else f"{text}."
 
     def _cut(self, encoding: Encoding, sentence: str) -> FilledTemplate:
         ids = encoding.ids
@@ -108,7 +105,7 @@ class PromptTemplate:
     def _find_mask(self, encoding: Encoding, sentence: str) -> int:
         at = self._before.find(self._mask_token)
         if at < 0:
-            before = len(self._head(sentence)) + len(sentence)
+            before = len(self._choose_head(sentence)) + len(sentence)
             at = before + self._after.find(self._mask_token)
         tokens = enumerate(zip(encoding.ids, encoding.offsets, strict=True))
         return next(
@@ -117,7 +114,7 @@ class PromptTemplate:
             if token == self._mask_id and span[0] <= at < span[1]
         )
 
-    def _bare(self) -> BareTemplate:
+    def _make_bare(self) -> BareTemplate:
         before = self._before_nothing
         encoding = self._tokenizer.encode(before + self._after)
         # special tokens around the template have empty spans
@@ -137,7 +134,7 @@ class BareTemplateStates:
         self._model = model
         self._bare = bare
         self._device = next(model.parameters()).device
-        self._first = _first_position(model)
+        self._first = _find_first_position(model)
         self._known: dict[int, Tensor] = {}
         self._check()
 
@@ -156,9 +153,9 @@ class BareTemplateStates:
         places = torch.arange(len(self._bare.ids), device=self._device)
         shifts = to_device(np.array(lengths), self._device).unsqueeze(1)
         positions = self._first + places + shifts * (places >= self._bare.gap)
-        return self._states(len(lengths), position_ids=positions)
+        return self._compute_states(len(lengths), position_ids=positions)
 
-    def _states(self, copies: int, **inputs: Tensor) -> Tensor:
+    def _compute_states(self, copies: int, **inputs: Tensor) -> Tensor:
         ids = to_device(np.array([self._bare.ids] * copies), self._device)
         return self._model(input_ids=ids, **inputs).last_hidden_state[:, self._bare.mask]
 
@@ -169,14 +166,14 @@ class BareTemplateStates:
         if "position_ids" not in inspect.signature(self._model.forward).parameters:
             raise OptionError(f"pooler 'prompt': {name} takes no position ids; say denoise=no")
         plain, shifted = self._run([0, 1])
-        own = self._states(1)[0]
+        own = self._compute_states(1)[0]
         if not torch.allclose(plain, own, rtol=0.05, atol=0.05) or torch.equal(plain, shifted):
             raise OptionError(
                 f"pooler 'prompt': {name} does not place tokens by position ids; say denoise=no"
             )
 
 
-def _first_position(model: Any) -> int:
+def _find_first_position(model: Any) -> int:
     """Return the position of the first token; RoBERTa and its kin count from padding id + 1."""
     embeddings = getattr(model, "embeddings", None)
     offset = getattr(embeddings, "padding_idx", None)

@@ -51,22 +51,22 @@ def quantise(files: ModelFiles, encoder: Encoder, source: str, texts: Sequence[s
     `MissingExtraError` without OpenVINO, `OptionError` if OpenVINO cannot trace the model.
     """
     openvino = openvino_module()
-    nncf = _nncf_module()
+    nncf = _import_nncf()
     space = encoder.space
     tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
     layers = tuple(sorted(encoder.replicas[0].pooler.needs.layers))
-    batches = list(_inputs(tokenizer, texts))
+    batches = list(_make_inputs(tokenizer, texts))
     with _quiet():
         model = load_model(files, "float32", torch.device("cpu"))
         quantised = nncf.quantize(
-            _traced(openvino, model, layers, files),
+            _trace(openvino, model, layers, files),
             nncf.Dataset(batches),
             model_type=nncf.ModelType.TRANSFORMER,
             subset_size=len(batches),
         )
     versions = {name: metadata.version(name) for name in LIBRARIES}
     facts = Int8Facts(source, layers, 0.0, 0.0, len(texts), versions)
-    return Int8Model(*_saved(openvino, quantised), facts)
+    return Int8Model(*_save(openvino, quantised), facts)
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _nncf_module() -> Any:
+def _import_nncf() -> Any:
     try:
         import nncf
     except ImportError:
@@ -88,7 +88,7 @@ def _nncf_module() -> Any:
     return nncf
 
 
-def _traced(openvino: Any, model: nn.Module, layers: Sequence[int], files: ModelFiles) -> Any:
+def _trace(openvino: Any, model: nn.Module, layers: Sequence[int], files: ModelFiles) -> Any:
     ids = torch.ones(2, 8, dtype=torch.long)
     mask = ids.clone()
     mask[1, 5:] = 0  # so that the trace holds the code for padding
@@ -103,13 +103,13 @@ def _traced(openvino: Any, model: nn.Module, layers: Sequence[int], files: Model
         ) from None
 
 
-def _inputs(tokenizer: TextTokenizer, texts: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
+def _make_inputs(tokenizer: TextTokenizer, texts: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
     for batch in plan_batches(tokenizer(texts), TOKENS_PER_BATCH):
         inputs, _ = padded_inputs(batch, tokenizer)
         yield dict(zip(INPUTS, inputs, strict=True))
 
 
-def _saved(openvino: Any, model: Any) -> tuple[bytes, bytes]:
+def _save(openvino: Any, model: Any) -> tuple[bytes, bytes]:
     """Return the bytes of a model's graph and weights."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / GRAPH

@@ -72,11 +72,11 @@ class Replica:
 
     def __call__(self, batch: Batch) -> list[PooledBatch]:
         """Pool a batch on the device, in several parts if memory ran out."""
-        return _with_splits(self.limit.run(batch, self._tokens, self._pool), BatchStats())
+        return _add_splits(self.limit.run(batch, self._count_tokens, self._pool), BatchStats())
 
     def states(self, batch: Batch) -> States:
         """Return a batch's token states, in several parts if memory ran out."""
-        return self.limit.run(batch, self._tokens, self._run)
+        return self.limit.run(batch, self._count_tokens, self._run)
 
     def pieces(self, job: PiecesJob, map_batches: MapBatches = map) -> list[PooledBatch]:
         """Pool pieces on the device; `map_batches` runs batches of windows, maybe in parallel."""
@@ -94,11 +94,11 @@ class Replica:
             parts = self.pooling.run(ready, lambda pieces: pieces.tokens, self._pool_pieces)
             stats = sum(counted, BatchStats())
             counted.clear()
-            pooled += _with_splits(parts, stats)
+            pooled += _add_splits(parts, stats)
         return pooled
 
     def _run(self, batch: Batch) -> tuple[Batch, TokenStates, BatchStats]:
-        return batch, self.forward(batch), self._stats(batch)
+        return batch, self.forward(batch), self._count_stats(batch)
 
     def _pool_pieces(self, ready: ReadyPieces) -> PooledBatch:
         result = self.pooler(ready.states())
@@ -107,16 +107,16 @@ class Replica:
     def _pool(self, batch: Batch) -> PooledBatch:
         result = self.pooler(self.forward(batch))
         vectors = self.layers(result.vectors)
-        return PooledBatch(batch.rows, vectors, result.status, self._stats(batch))
+        return PooledBatch(batch.rows, vectors, result.status, self._count_stats(batch))
 
-    def _stats(self, batch: Batch) -> BatchStats:
+    def _count_stats(self, batch: Batch) -> BatchStats:
         return batch.stats(self.forward.together is BatchSharing.PADDED)
 
-    def _tokens(self, batch: Batch) -> int:
-        return self._stats(batch).padded
+    def _count_tokens(self, batch: Batch) -> int:
+        return self._count_stats(batch).padded
 
 
-def _with_splits(parts: list[PooledBatch], stats: BatchStats) -> list[PooledBatch]:
+def _add_splits(parts: list[PooledBatch], stats: BatchStats) -> list[PooledBatch]:
     """Add counts, and how often the work was halved, to the first part."""
     first = replace(parts[0], stats=parts[0].stats + stats + BatchStats(oom_splits=len(parts) - 1))
     return [first, *parts[1:]]
@@ -133,9 +133,8 @@ def tokens_per_batch(requested: int | None, replicas: Sequence[Replica]) -> int:
         return requested
     first = replicas[0]
     if first.device.type == "cpu":
-        if first.forward.together is BatchSharing.PACKED:
-            return TOKENS_PER_PACKED_BATCH
-        return TOKENS_PER_BATCH["cpu"]
+        is_packed = first.forward.together is BatchSharing.PACKED
+        return TOKENS_PER_PACKED_BATCH if is_packed else TOKENS_PER_BATCH["cpu"]
     most = TOKENS_PER_BATCH[first.device.type]
     return min(
         tokens_that_fit(free_memory(each.device), each.forward.token_bytes, most)

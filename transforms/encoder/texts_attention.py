@@ -26,19 +26,9 @@ Kernel = Callable[..., Any]
 # effect here (dropout is for training).
 _READ = frozenset(("scaling", "sliding_window", "is_causal"))
 _WITHOUT_EFFECT = frozenset(
-    (
-        "dropout",
-        "position_ids",
-        "use_cache",
-        "cache_position",
-        "deterministic",
-        "return_dict",
-        "token_type_ids",
-        "output_attentions",
-        "output_hidden_states",
-        "output_router_logits",
-        "position_embeddings",
-    )
+    ("dropout", "position_ids", "use_cache", "cache_position", "deterministic", "return_dict")
+    + ("token_type_ids", "output_attentions", "output_hidden_states", "output_router_logits")
+    + ("position_embeddings",)
 )
 
 
@@ -122,10 +112,10 @@ def text_by_text(
     mixed = torch.empty(*query.shape[:2], value.shape[2], dtype=value.dtype, device=value.device)
     totals = torch.empty(query.shape[1], len(query), device=query.device)
     for start, stop in pairwise(bounds.tolist()):
-        queries = _part_of_text(query, start, stop)
-        keys = _part_of_text(key, start, stop)
-        values = _part_of_text(value, start, stop)
-        seen = _seen(stop - start, window_size, query.device)
+        queries = _cut_text(query, start, stop)
+        keys = _cut_text(key, start, stop)
+        values = _cut_text(value, start, stop)
+        seen = _make_mask(stop - start, window_size, query.device)
         attended = F.scaled_dot_product_attention(
             queries, keys, values, seen, scale=scale, enable_gqa=enable_gqa
         )
@@ -135,12 +125,10 @@ def text_by_text(
             if seen is not None:
                 scores = scores.masked_fill(~seen, -torch.inf)
             totals[:, start:stop] = scores.logsumexp(2)
-    if return_aux is None:
-        return mixed
-    return mixed, totals
+    return mixed if return_aux is None else (mixed, totals)
 
 
-def _part_of_text(states: Tensor, start: int, stop: int) -> Tensor:
+def _cut_text(states: Tensor, start: int, stop: int) -> Tensor:
     """Return the part [1, heads, T, d] of a text in states [N, heads, d]."""
     return states[start:stop].transpose(0, 1)[None]
 
@@ -191,7 +179,7 @@ def heads_of_texts(
     Queries and keys [B, heads, T, d] are those of a row of texts.
     """
     _check_known(options)
-    bounds, longest, kernel = _texts(query)
+    bounds, longest, kernel = _find_texts(query)
     scale = options.get("scaling")
     window = window_of(module, options)
 
@@ -253,7 +241,7 @@ def _mix(
 ) -> Tensor:
     _check_known(options)
     batch, heads, tokens, _ = query.shape
-    bounds, longest, kernel = _texts(query)
+    bounds, longest, kernel = _find_texts(query)
     parts = (part.transpose(1, 2).flatten(0, 1).to(value.dtype) for part in (query, key, value))
     mixed = kernel(
         *parts,
@@ -268,7 +256,7 @@ def _mix(
     return mixed.view(batch, tokens, heads, -1)
 
 
-def _texts(query: Tensor) -> tuple[Tensor, int, Kernel]:
+def _find_texts(query: Tensor) -> tuple[Tensor, int, Kernel]:
     """Return the bounds of the texts of queries [B, heads, T, d], the longest text, the kernel."""
     bounds = _ROW.bounds
     longest = _ROW.longest
@@ -336,11 +324,11 @@ def _agrees(mask: Tensor, window: tuple[int, int]) -> bool:
     """Return whether a mask is a stand-in of ours whose function sees the tokens of a window."""
     for stand_in, function in _ROW.masks:
         if stand_in is mask:
-            return _same_tokens(function, window, mask.device)
+            return _sees_same_tokens(function, window, mask.device)
     return False
 
 
-def _same_tokens(
+def _sees_same_tokens(
     sees: Callable[..., Tensor], window: tuple[int, int], device: torch.device
 ) -> bool:
     """Return whether a mask function and a window let tokens see the same ones.
@@ -351,12 +339,12 @@ def _same_tokens(
     keys = torch.arange(tokens, device=device)
     for token in {0, tokens // 2, tokens - 1}:
         theirs = sees(0, 0, keys[token], keys)
-        if not torch.equal(theirs.expand(tokens), _within(token, keys, window)):
+        if not torch.equal(theirs.expand(tokens), _find_seen(token, keys, window)):
             return False
     return True
 
 
-def _within(token: int | Tensor, keys: Tensor, window: tuple[int, int]) -> Tensor:
+def _find_seen(token: int | Tensor, keys: Tensor, window: tuple[int, int]) -> Tensor:
     """Return which of the places `keys` the token at a place sees."""
     before, after = window
     seen = torch.ones_like(keys + token, dtype=torch.bool)
@@ -367,11 +355,11 @@ def _within(token: int | Tensor, keys: Tensor, window: tuple[int, int]) -> Tenso
     return seen
 
 
-def _seen(tokens: int, window: tuple[int, int], device: torch.device) -> Tensor | None:
+def _make_mask(tokens: int, window: tuple[int, int], device: torch.device) -> Tensor | None:
     if window == (-1, -1):
         return None
     places = torch.arange(tokens, device=device)
-    return _within(places[:, None], places, window)
+    return _find_seen(places[:, None], places, window)
 
 
 def _register() -> None:

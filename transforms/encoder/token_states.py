@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from sentence_beam.transforms.encoder.batches import plan_batches
-from sentence_beam.transforms.encoder.devices import resolve_devices
+from sentence_beam.transforms.encoder.devices import resolve_device
 from sentence_beam.transforms.encoder.forward import Forward
 from sentence_beam.transforms.encoder.load import load_model
 from sentence_beam.transforms.encoder.probe import BatchSharing
@@ -25,10 +25,10 @@ class StateReader:
     """
 
     def __init__(
-        self, files: ModelFiles, needs: Needs, max_tokens: int | None = None, device: str = "auto"
+        self, files: ModelFiles, needs: Needs, max_tokens: int | None, device: str
     ) -> None:
         self.tokenizer = TextTokenizer(files, "", max_tokens)
-        model = load_model(files, "float32", resolve_devices(device)[0])
+        model = load_model(files, "float32", resolve_device(device))
         self._forward = Forward(files, model, self.tokenizer, needs)
 
     def states(self, tokenized: Tokenized) -> Iterator[tuple[np.ndarray, TokenStates]]:

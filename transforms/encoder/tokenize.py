@@ -76,8 +76,8 @@ class KnownTokens:
 class TextTokenizer:
     """A model's fast tokenizer with a prompt, casing and length; threads may share it.
 
-    `limit`: most tokens of a text, None for all; `pooler`: the first part of a space's pooler,
-    which may change texts or put them into a template.
+    `limit`: most tokens of a text with special tokens and prompt, None for all; `pooler`: the first
+    part of a space's pooler, which may change texts or put them into a template.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TextTokenizer:
         self._tokenizer = loaded.tokenizer
         self._prompt = prompt
         self._specials = self._tokenizer.num_special_tokens_to_add(False)
-        self._limit = limit
+        self.limit = limit
         self._rewrite = _make_rewrite(pooler, self._tokenizer)
         self.prompt_tokens = self._count_prompt_tokens(loaded.special_ids)
         self.special_ids = np.array(sorted(loaded.special_ids), dtype=np.int64)
@@ -143,14 +143,12 @@ class TextTokenizer:
         size = len("".join(texts)) + len(texts) * len(self._prompt)
         if self.template is not None:
             return _pack(self.template(list(texts)))
-        prompted = list(texts)
-        if self._prompt:
-            prompted = [self._prompt + text for text in texts]
+        prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
         if self._rewrite is not None:
             prompted = self._rewrite(prompted)
         if self._words is not None and size < _MOST_CHARACTERS:
             return self._tokenize_words(prompted, self._words)
-        return self._counted(self._tokenizer.encode_batch_fast(prompted))
+        return self._from_encodings(self._tokenizer.encode_batch_fast(prompted))
 
     def _make_words(self) -> tuple[WordPieces | None, TokenFrame]:
         """Return the tokenizer by words, None if its ids would differ, and its special tokens."""
@@ -171,7 +169,7 @@ class TextTokenizer:
         if has_words.all():
             return by_words
         others = [texts[row] for row in np.flatnonzero(~has_words).tolist()]
-        by_tokenizer = self._counted(self._tokenizer.encode_batch_fast(others))
+        by_tokenizer = self._from_encodings(self._tokenizer.encode_batch_fast(others))
         order = np.argsort(np.argsort(~has_words, kind="stable"), kind="stable")
         return _join([by_words, by_tokenizer]).take(order)
 
@@ -181,18 +179,13 @@ class TextTokenizer:
         Both are -1 for special tokens and prompt. Only for tokenizers with `has_places`.
         """
         encodings = self._tokenizer.encode_batch([self._prompt + text for text in texts])
-        places = [_own_places(encoding, len(self._prompt)) for encoding in encodings]
-        return self._counted(encodings), places
+        places = [_find_own_places(encoding, len(self._prompt)) for encoding in encodings]
+        return self._from_encodings(encodings), places
 
     @property
     def has_places(self) -> bool:
         """Whether texts are encoded unchanged, so that a token has a place in its text."""
         return self.template is None and self._rewrite is None
-
-    @property
-    def limit(self) -> int | None:
-        """Most tokens of a text with special tokens and prompt; None for any number."""
-        return self._limit
 
     @cached_property
     def around_text(self) -> int:
@@ -238,21 +231,21 @@ class TextTokenizer:
     @cached_property
     def _known_around(self) -> int:
         """Number of a prompt's known tokens."""
-        return int(np.count_nonzero(self._kinds[self([""]).ids] == _KNOWN))
+        return int(np.count_nonzero(self._kinds[self._nothing.ids] == _KNOWN))
 
-    def _counted(self, encodings: list[Encoding]) -> Tokenized:
+    def _from_encodings(self, encodings: list[Encoding]) -> Tokenized:
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         counts = lengths.astype(np.int32)
-        if self._limit is not None:
-            for row in np.flatnonzero(lengths == self._limit):
+        if self.limit is not None:
+            for row in np.flatnonzero(lengths == self.limit):
                 rests = encodings[row].overflowing
                 counts[row] += sum(len(rest) - self._specials for rest in rests)
         total = int(offsets[-1])
-        ids = _flat((encoding.ids for encoding in encodings), np.int32, total)
+        ids = _flatten((encoding.ids for encoding in encodings), np.int32, total)
         types = None
         if self._has_types:
-            types = _flat((encoding.type_ids for encoding in encodings), np.int8, total)
+            types = _flatten((encoding.type_ids for encoding in encodings), np.int8, total)
         return Tokenized(ids, offsets, counts, counts > lengths, types)
 
     def plain_ids(self, rows: int) -> np.ndarray:
@@ -269,9 +262,9 @@ class TextTokenizer:
     @cached_property
     def room(self) -> int | None:
         """Most tokens of a text's own, beside special tokens and prompt; None for any number."""
-        if self._limit is None:
+        if self.limit is None:
             return None
-        room = self._limit - self.around_text
+        room = self.limit - self.around_text
         if self.template is not None:
             room -= 1  # it adds a full stop
         return room
@@ -301,14 +294,14 @@ class TextTokenizer:
         return len(ids) - (ids[-1] in special_ids)
 
     def _truncate(self, folder: Path, direction: str) -> None:
-        if self._limit is None:
+        if self.limit is None:
             return
-        if self._limit <= self._specials:
+        if self.limit <= self._specials:
             raise OptionError(
-                f"{folder}: max tokens {self._limit}, but its {self._specials} special tokens need"
+                f"{folder}: max tokens {self.limit}, but its {self._specials} special tokens need"
                 " room; give more"
             )
-        self._tokenizer.enable_truncation(self._limit, stride=0, direction=direction)
+        self._tokenizer.enable_truncation(self.limit, stride=0, direction=direction)
 
 
 def _count_in_texts(is_kind: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -339,11 +332,11 @@ def _pack(filled: list[FilledTemplate]) -> Tokenized:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     counts = np.array([tokens.whole for tokens in filled], dtype=np.int32)
     masks = np.array([tokens.mask for tokens in filled], dtype=np.int64)
-    ids = _flat((tokens.ids for tokens in filled), np.int32, int(offsets[-1]))
+    ids = _flatten((tokens.ids for tokens in filled), np.int32, int(offsets[-1]))
     return Tokenized(ids, offsets, counts, counts > lengths, masks=masks)
 
 
-def _own_places(encoding: Encoding, prompt: int) -> np.ndarray:
+def _find_own_places(encoding: Encoding, prompt: int) -> np.ndarray:
     """Return the start and end of a text's own tokens in it, [n, 2] int64; -1 for others.
 
     `prompt` is the number of characters before the text.
@@ -368,7 +361,7 @@ def _join(parts: Sequence[Tokenized]) -> Tokenized:
     )
 
 
-def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
+def _flatten(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
     return np.fromiter(chain.from_iterable(lists), dtype=dtype, count=total)
 
 
@@ -376,13 +369,13 @@ def _make_rewrite(pooler: Mapping[str, Any], tokenizer: Tokenizer) -> Rewrite | 
     """Return the function by which a space's pooler changes texts; None if it does not."""
     if pooler.get("name") == "remove-biases" and pooler["variant"] == "reference":
         whole = untruncated(tokenizer)
-        return lambda texts: _kept_texts(texts, whole)
+        return lambda texts: _remove_biases(texts, whole)
     if pooler.get("case") == "lower":
         return lambda texts: [text.lower() for text in texts]
     return None
 
 
-def _kept_texts(texts: list[str], tokenizer: Tokenizer) -> list[str]:
+def _remove_biases(texts: list[str], tokenizer: Tokenizer) -> list[str]:
     spaced = [f" {text}" for text in texts]
     encodings = tokenizer.encode_batch_fast(spaced, add_special_tokens=False)
     kept = []

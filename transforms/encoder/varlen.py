@@ -30,9 +30,7 @@ def kernel_for(model: Any) -> Kernel | None:
     if not _is_on_gpu_in_16_bits(model):
         return None
     kernel = find_kernel()
-    if kernel is None:
-        return None
-    return _with_shared_keys(kernel)
+    return None if kernel is None else _allow_shared_keys(kernel)
 
 
 def find_kernel() -> Kernel | None:
@@ -59,7 +57,7 @@ def _is_on_gpu_in_16_bits(model: Any) -> bool:
     return weight.device.type == "cuda" and weight.dtype in DTYPES
 
 
-def _with_shared_keys(kernel: Kernel) -> Kernel:
+def _allow_shared_keys(kernel: Kernel) -> Kernel:
     """Let a kernel take `enable_gqa`; those of torch 2.11 and 2.12 let heads share keys anyway."""
     if "enable_gqa" in inspect.signature(kernel).parameters:
         return kernel
@@ -83,7 +81,7 @@ class VarlenRunner:
         bounds = to_device(offsets, self._weights.device)
         longest = batch.width
         block = partial(self._run_block, bounds=bounds, longest=longest)
-        own = partial(_own_attention, kernel=self._kernel, bounds=bounds, longest=longest)
+        own = partial(_compute_own_attention, kernel=self._kernel, bounds=bounds, longest=longest)
         return self._weights.run(self._weights.embed(batch), len(batch.ids), block, own)
 
     def _run_block(
@@ -94,7 +92,7 @@ class VarlenRunner:
         return self._weights.after_attention(block, mixed.flatten(1), state)
 
 
-def _own_attention(
+def _compute_own_attention(
     head: HeadWeights, state: Tensor, kernel: Kernel, bounds: Tensor, longest: int
 ) -> Tensor:
     """Return the attention of each token to itself, [N] float32."""

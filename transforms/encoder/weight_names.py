@@ -33,9 +33,7 @@ def find_prefix(names: Collection[str], missing: Collection[str]) -> str | None:
             break
     most = max(served.values(), default=0)
     best = [prefix for prefix, count in served.items() if count == most]
-    if len(best) != 1:
-        return None
-    return best[0]
+    return best[0] if len(best) == 1 else None
 
 
 def refuse_prefix(folder: Path, weights: Iterable[Path], model: "nn.Module") -> None:

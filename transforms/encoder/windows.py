@@ -78,8 +78,8 @@ def make_windows(
     `overlap`: tokens that neighbours share (None: an eighth of the window). Raises `OptionError`
     for windows without room.
     """
-    room = _room(tokenizer, window)
-    shared = _shared(room, overlap)
+    room = _find_room(tokenizer, window)
+    shared = _resolve_overlap(room, overlap)
     tilings = [_plan(tokenizer, text, room, shared) for text in texts]
     cut = []
     for text, tiling in zip(texts, tilings, strict=True):
@@ -94,16 +94,16 @@ def make_windows(
             pieces.append([WindowPart(first, 0, int(tokenized.lengths[first]))])
             whole.append(True)
         else:
-            owned = [_owned(tiling, number, places[first + number]) for number in range(count)]
-            pieces += [_parts(tiling, owned, first, span) for span in each]
+            owned = [_find_owned(tiling, number, places[first + number]) for number in range(count)]
+            pieces += [_find_parts(tiling, owned, first, span) for span in each]
             whole += [False] * len(each)
         first += count
-    keys = _keys(pieces, cut)
-    tokens = np.array([_token_count(parts) for parts in pieces], dtype=np.int64)
+    keys = _hash_pieces(pieces, cut)
+    tokens = np.array([count_tokens(parts) for parts in pieces], dtype=np.int64)
     return Windows(tokenized, pieces, keys, tokens, np.array(whole, dtype=bool))
 
 
-def _room(tokenizer: TextTokenizer, window: int | None) -> int:
+def _find_room(tokenizer: TextTokenizer, window: int | None) -> int:
     """Return the most tokens of a text's own in a window; raise OptionError if there is no room."""
     if not tokenizer.has_places:
         raise OptionError(
@@ -125,7 +125,7 @@ def _room(tokenizer: TextTokenizer, window: int | None) -> int:
     return room
 
 
-def _shared(room: int, overlap: int | None) -> int:
+def _resolve_overlap(room: int, overlap: int | None) -> int:
     shared = room // 8 if overlap is None else overlap
     if shared >= room:
         raise OptionError(
@@ -137,7 +137,7 @@ def _shared(room: int, overlap: int | None) -> int:
 
 def _plan(tokenizer: TextTokenizer, text: str, room: int, shared: int) -> Tiling:
     """Cut a document into windows; shrink them until each, tokenized alone, fits."""
-    places = _places(tokenizer, text)
+    places = _find_places(tokenizer, text)
     if len(places) <= room and (len(text) <= _BLOCK or tokenizer.count(text) <= room):
         return Tiling([(0, len(text))], [])
     width = room
@@ -149,7 +149,7 @@ def _plan(tokenizer: TextTokenizer, text: str, room: int, shared: int) -> Tiling
         width = max(1, width - (most - room))
 
 
-def _places(tokenizer: TextTokenizer, text: str) -> np.ndarray:
+def _find_places(tokenizer: TextTokenizer, text: str) -> np.ndarray:
     """Return the first character of each token of a text, and the one after it, [N, 2] int64."""
     starts = [0]
     while starts[-1] + _BLOCK < len(text):
@@ -171,7 +171,7 @@ def _tile(text: str, places: np.ndarray, width: int, shared: int) -> Tiling:
     count = len(places)
     slack = shared // 4
     regular = range(0, max(1, count - width), width - shared)
-    firsts = {_word_start(text, places, first, slack) for first in regular}
+    firsts = {_find_word_start(text, places, first, slack) for first in regular}
     firsts.add(max(0, count - width))
     ordered = sorted(firsts)
     stops = [min(count, first + width) for first in ordered]
@@ -184,7 +184,7 @@ def _tile(text: str, places: np.ndarray, width: int, shared: int) -> Tiling:
     return Tiling(spans, [int(places[middle, 0]) for middle in middles])
 
 
-def _word_start(text: str, places: np.ndarray, token: int, slack: int) -> int:
+def _find_word_start(text: str, places: np.ndarray, token: int, slack: int) -> int:
     """Return the last token of `token - slack` to `token` that begins a word, else `token`."""
     for number in range(token, max(0, token - slack), -1):
         place = int(places[number, 0])
@@ -193,7 +193,7 @@ def _word_start(text: str, places: np.ndarray, token: int, slack: int) -> int:
     return token
 
 
-def _owned(tiling: Tiling, number: int, places: np.ndarray) -> Owned:
+def _find_owned(tiling: Tiling, number: int, places: np.ndarray) -> Owned:
     """Return the tokens that a window owns.
 
     `places` [n, 2] of its tokens in its text are negative for special tokens and prompt.
@@ -216,7 +216,9 @@ def _owned(tiling: Tiling, number: int, places: np.ndarray) -> Owned:
     return Owned(ends, first, stop)
 
 
-def _parts(tiling: Tiling, owned: Sequence[Owned], window: int, span: Span) -> list[WindowPart]:
+def _find_parts(
+    tiling: Tiling, owned: Sequence[Owned], window: int, span: Span
+) -> list[WindowPart]:
     """Return the owned tokens that end in a piece of a document whose first window is `window`.
 
     A piece of only characters that the tokenizer drops gets the token after it, or the last.
@@ -238,17 +240,16 @@ def _parts(tiling: Tiling, owned: Sequence[Owned], window: int, span: Span) -> l
     return parts or [nearest]
 
 
-def _token_count(parts: Sequence[WindowPart]) -> int:
+def count_tokens(parts: Sequence[WindowPart]) -> int:
+    """Count the tokens of a piece."""
     return sum(part.stop - part.first for part in parts)
 
 
-def _keys(pieces: Sequence[Sequence[WindowPart]], texts: Sequence[str]) -> list[bytes]:
-    """Return the key of each piece; `texts` are those of the windows."""
+def _hash_pieces(pieces: Sequence[Sequence[WindowPart]], texts: Sequence[str]) -> list[bytes]:
+    """Hash the windows of each piece, and which of their tokens it has; `texts` are the windows."""
     digests = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
-    return [_key(parts, digests) for parts in pieces]
-
-
-def _key(parts: Sequence[WindowPart], digests: Sequence[bytes]) -> bytes:
-    """Hash the text of a piece's windows, and which of their tokens it has, to 16 bytes."""
-    text = b"".join(digests[part.window] + f"{part.first}-{part.stop};".encode() for part in parts)
-    return hashlib.blake2b(text, digest_size=16).digest()
+    keys = []
+    for parts in pieces:
+        named = [digests[part.window] + f"{part.first}-{part.stop};".encode() for part in parts]
+        keys.append(hashlib.blake2b(b"".join(named), digest_size=16).digest())
+    return keys

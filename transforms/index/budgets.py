@@ -62,9 +62,7 @@ class Budgets:
     @property
     def query_bytes(self) -> float:
         """Bytes that a query may read."""
-        if self.latency_ms is None:
-            return float("inf")
-        return self.latency_ms * BYTES_PER_MS
+        return float("inf") if self.latency_ms is None else self.latency_ms * BYTES_PER_MS
 
     def __str__(self) -> str:
         limits = []
@@ -93,9 +91,7 @@ class Tried:
 
 def held_bytes(plan: IndexPlan) -> int:
     """Bytes that a search holds in memory for a row: its code, and with lists its number."""
-    if plan.nlist:
-        return plan.spec.code_bytes(plan.dim) + 8
-    return plan.spec.code_bytes(plan.dim)
+    return plan.spec.code_bytes(plan.dim) + (8 if plan.nlist else 0)
 
 
 def query_bytes(plan: IndexPlan, rows: int, nprobe: int, depth: int, uneven: float = 1.0) -> float:
@@ -118,10 +114,9 @@ def kinds(
 
     If `Flat` keeps the budgets, it is the only one. Raises OptionError if no plan is small enough.
     """
-    plans = [plan_for(spec, rows, dim, metric) for spec in _specs(index, rows, unit)]
-    small = plans
-    if budgets.row_bytes is not None:
-        small = [plan for plan in plans if held_bytes(plan) <= budgets.row_bytes]
+    plans = [plan_for(spec, rows, dim, metric) for spec in _list_specs(index, rows, unit)]
+    most = budgets.row_bytes
+    small = [plan for plan in plans if most is None or held_bytes(plan) <= most]
     if not small:
         least = min(plans, key=held_bytes)
         raise OptionError(
@@ -134,7 +129,7 @@ def kinds(
     return small
 
 
-def _specs(index: IndexSpec, rows: int, unit: bool) -> list[IndexSpec]:
+def _list_specs(index: IndexSpec, rows: int, unit: bool) -> list[IndexSpec]:
     """The indexes that an `--index` may mean for so many rows."""
     if not index.is_automatic:
         return [index]
@@ -194,7 +189,7 @@ def with_codes(plan: IndexPlan, trained: bytes, sample: np.ndarray) -> bytes:
     """
     lists = TrainedIndex.from_bytes(trained).index
     faiss = load_faiss()
-    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
     if plan.nlist:
         index.quantizer = lists.quantizer
         index.own_fields = True
@@ -253,8 +248,8 @@ def best(tried: Sequence[Tried], budgets: Budgets) -> tuple[Tried, bool]:
     a query, then by bytes held for a row.
     """
     within = [kind for kind in tried if kind.query_bytes <= budgets.query_bytes]
-    reaching = [kind for kind in within if _reached(kind.recall, budgets)]
-    reaching = [kind for kind in reaching if _reached(kind.recall_100, budgets)] or reaching
+    reaching = [kind for kind in within if _is_reached(kind.recall, budgets)]
+    reaching = [kind for kind in reaching if _is_reached(kind.recall_100, budgets)] or reaching
     if not reaching:
         return max(within or tried, key=lambda kind: (_recall(kind), -kind.query_bytes)), False
     most = max(map(_recall, reaching))
@@ -266,5 +261,5 @@ def _recall(kind: Tried) -> float:
     return kind.recall or 0.0
 
 
-def _reached(recall: float | None, budgets: Budgets) -> bool:
+def _is_reached(recall: float | None, budgets: Budgets) -> bool:
     return recall is None or recall >= budgets.target

@@ -15,6 +15,7 @@ from sentence_beam.transforms.index.exact import (
     complete_top_k,
     gains_to_scores,
     longest_row,
+    merge_top_k,
     no_results,
     pair_scores,
     rounding,
@@ -23,7 +24,6 @@ from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.index_parts import Coarse, Part, TopK
 from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_name, squared_lengths
 from sentence_beam.transforms.index.segment import nearest_lists
-from sentence_beam.transforms.index.segment_search import merge
 from sentence_beam.transforms.index.trained import TrainedIndex
 
 MARGIN = 8  # candidates beyond k that nearly always settle rounding
@@ -57,10 +57,10 @@ def scan(
         if coarse is None or not part.has_lists:
             results.append(part.top_k(queries, k, None))
         elif _is_linear(part.index):
-            results.append(_top_k(part, turned, k, coarse))
+            results.append(_find_top_k(part, turned, k, coarse))
         else:
             results.append(part.top_k(turned, k, coarse))
-    return merge(results, k)
+    return merge_top_k(results, k)
 
 
 def _is_linear(index: Any) -> bool:
@@ -68,25 +68,23 @@ def _is_linear(index: Any) -> bool:
     return hasattr(index, "sq") or type(index).__name__ == "IndexIVFFlat"
 
 
-def _top_k(part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
+def _find_top_k(part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
     """Return the top k of a part; the lists that are read stay in memory meanwhile."""
     if not part.live:
         return no_results(len(queries), k)
+    metric = metric_name(part.index)
     with part.held():
         part.check_lists(coarse.lists)
-        return _scanned(_Codes(part), queries, k, coarse)
+        codes = _Codes(part)
 
+        def scan_rows(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            some = queries[which] if len(which) < len(queries) else queries
+            lists = coarse.of(which).lists
+            rough, places, longest = _find_candidates(codes, some, depth, lists, metric)
+            gains, rows = _score_pairs(codes, some, places, metric)
+            return gains, rows, rough[:, -1] + rounding(some, longest, metric)
 
-def _scanned(codes: _Codes, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
-    metric = metric_name(load_faiss(), codes.part.index.metric_type)
-
-    def scan_rows(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        some = queries[which] if len(which) < len(queries) else queries
-        rough, places, longest = _rough(codes, some, depth, coarse.of(which).lists, metric)
-        gains, rows = _exact(codes, some, places, metric)
-        return gains, rows, rough[:, -1] + rounding(some, longest, metric)
-
-    return complete_top_k(scan_rows, len(queries), k, codes.part.live, MARGIN)
+        return complete_top_k(scan_rows, len(queries), k, part.live, MARGIN)
 
 
 class _Codes:
@@ -99,17 +97,17 @@ class _Codes:
         self.part = part
         self._starts = np.concatenate([[0], np.cumsum(part.lists.sizes)])
 
-    def of_list(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def decode_list(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [n, d] and places int64 [n] of a list's live rows."""
         codes, rows = self.part.lists.one(number)
         live = np.flatnonzero(self.part.alive(rows))
         return self.part.decode(number, codes[live]), live + self._starts[number]
 
-    def vectors(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def decode_rows(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [m, d] and positions int64 [m] of rows at places, ascending."""
         vectors = np.empty((len(places), self.part.index.d), np.float32)
         ids = np.empty(len(places), np.int64)
-        for number, here in _runs(np.searchsorted(self._starts, places, "right") - 1):
+        for number, here in _find_runs(np.searchsorted(self._starts, places, "right") - 1):
             codes, local = self.part.lists.one(number)
             wanted = places[here] - self._starts[number]
             vectors[here] = self.part.decode(number, codes[wanted])
@@ -117,7 +115,7 @@ class _Codes:
         return vectors, self.part.positions(ids)
 
 
-def _runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
+def _find_runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
     """Yield each number of an ascending array with the slice of its places."""
     numbers, starts = np.unique(sorted_numbers, return_index=True)
     for number, start, stop in zip(
@@ -126,7 +124,7 @@ def _runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
         yield number, slice(start, stop)
 
 
-def _rough(
+def _find_candidates(
     codes: _Codes, queries: np.ndarray, depth: int, lists: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Gains float32 by matrix products and places int64 [q, depth], best first.
@@ -138,10 +136,10 @@ def _rough(
     owners = order // lists.shape[1]  # the query of each list
     longest = 0.0
     taken = np.empty((TOGETHER, queries.shape[1]), np.float32)
-    for number, here in _runs(lists.reshape(-1)[order]):
+    for number, here in _find_runs(lists.reshape(-1)[order]):
         if number < 0:
             continue
-        vectors, places = codes.of_list(number)
+        vectors, places = codes.decode_list(number)
         if not len(vectors):
             continue
         longest = max(longest, longest_row(vectors))
@@ -166,7 +164,7 @@ def _offer(heap: Any, members: np.ndarray, gains: np.ndarray, places: np.ndarray
     )
 
 
-def _exact(
+def _score_pairs(
     codes: _Codes, queries: np.ndarray, places: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gains float32 pair by pair, and positions int64 [q, depth], of rows at places; -1 if none.
@@ -181,10 +179,8 @@ def _exact(
     for start in range(0, len(order), PAIRS):
         pairs = order[start : start + PAIRS]
         wanted, place = np.unique(flat[pairs], return_inverse=True)
-        vectors, local = codes.vectors(wanted)
-        scores = pair_scores(
-            load_faiss(), queries[pairs // places.shape[1]], vectors, place[:, None], metric
-        )
+        vectors, local = codes.decode_rows(wanted)
+        scores = pair_scores(queries[pairs // places.shape[1]], vectors, place[:, None], metric)
         gains.reshape(-1)[pairs] = gains_to_scores(scores[:, 0], metric)
         rows.reshape(-1)[pairs] = local[place]
     return gains, rows

@@ -24,18 +24,18 @@ class Candidates:
         nprobes: Sequence[int],
         depth: int,
         gains: np.ndarray,
-        positions: np.ndarray,
+        kept: np.ndarray,
         steps: np.ndarray,
         bound: np.ndarray,
     ):
-        """`gains` float32, `positions` int64 and `steps` uint8, places in the grid: [q, any].
+        """`gains` float32, `kept` positions int64 and `steps` uint8, places in the grid: [q, any].
 
         Best first; missing rows have position -1. `bound` float32 [q, grid].
         """
         self.nprobes = list(nprobes)
         self.depth = depth
         self._gains = gains
-        self._positions = positions
+        self.kept = kept
         self._steps = steps
         self._bound = bound
 
@@ -80,19 +80,19 @@ class Candidates:
                     np.full(stays.shape, step),
                 )
             )
-        return candidates._with(parts)._cut()
+        return candidates._replace_rows(parts)._cut()
 
     @property
     def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self._gains, self._positions, self._steps
+        return self._gains, self.kept, self._steps
 
-    def _with(self, parts: Sequence[tuple[np.ndarray, ...]]) -> Candidates:
+    def _replace_rows(self, parts: Sequence[tuple[np.ndarray, ...]]) -> Candidates:
         """Return the candidates with other rows, in parts."""
-        return Candidates(self.nprobes, self.depth, *_in_order(parts), self._bound)
+        return Candidates(self.nprobes, self.depth, *_join_sorted(parts), self._bound)
 
     def _cut(self) -> Candidates:
         """Return the best candidates at each nprobe, as many as the depth."""
-        gains, positions, bound = self._gains.copy(), self._positions.copy(), self._bound.copy()
+        gains, positions, bound = self._gains.copy(), self.kept.copy(), self._bound.copy()
         for step in range(len(self.nprobes)):
             searched = (self._steps <= step) & (positions >= 0)
             ahead = np.cumsum(searched, axis=1)
@@ -102,24 +102,19 @@ class Candidates:
             late = (self._steps == step) & (ahead > self.depth)
             gains[late] = -np.inf
             positions[late] = -1
-        rows = _in_order([(gains, positions, self._steps)])
+        rows = _join_sorted([(gains, positions, self._steps)])
         return Candidates(self.nprobes, self.depth, *rows, bound)
 
     def merge(self, other: Candidates) -> Candidates:
         """Return the candidates of two groups of segments with the same grid and depth."""
         bound = np.maximum(self._bound, other._bound)
-        rows = _in_order([self._rows, other._rows])
+        rows = _join_sorted([self._rows, other._rows])
         return Candidates(self.nprobes, self.depth, *rows, bound)._cut()
 
     def only(self, stays: np.ndarray) -> Candidates:
         """Return the candidates for which `stays`, bool as `kept`, is True."""
         gains = np.where(stays, self._gains, np.float32(-np.inf))
-        return self._with([(gains, np.where(stays, self._positions, -1), self._steps)])
-
-    @property
-    def kept(self) -> np.ndarray:
-        """The positions of all candidates, int64 [q, any], -1 for missing ones."""
-        return self._positions
+        return self._replace_rows([(gains, np.where(stays, self.kept, -1), self._steps)])
 
     def of(self, place: np.ndarray) -> Candidates:
         """Return the candidates of some queries, by numbers int64 [m]; of -1 there are none."""
@@ -136,25 +131,25 @@ class Candidates:
         step = np.searchsorted(nprobes, self.nprobes)[self._steps]
         late = step >= len(nprobes)
         gains = np.where(late, np.float32(-np.inf), self._gains)
-        positions = np.where(late, -1, self._positions)
-        rows = _in_order([(gains, positions, np.where(late, 0, step))])
+        positions = np.where(late, -1, self.kept)
+        rows = _join_sorted([(gains, positions, np.where(late, 0, step))])
         bound = self._bound[:, [self.nprobes.index(nprobe) for nprobe in nprobes]]
         return Candidates(nprobes, self.depth, *rows, bound)
 
     def positions(self, nprobe: int, depth: int | None = None) -> np.ndarray:
         """Return positions int64 [q, depth] at one nprobe of the grid (None: the kept depth)."""
         depth = depth or self.depth
-        is_searched = (self._steps <= self.nprobes.index(nprobe)) & (self._positions >= 0)
+        is_searched = (self._steps <= self.nprobes.index(nprobe)) & (self.kept >= 0)
         place = np.cumsum(is_searched, axis=1) - 1
         query, column = np.nonzero(is_searched & (place < depth))
         positions = np.full((len(is_searched), depth), -1)
-        positions[query, place[query, column]] = self._positions[query, column]
+        positions[query, place[query, column]] = self.kept[query, column]
         return positions
 
     def settled(self, nprobe: int, depth: int) -> np.ndarray:
         """Return whether a query's best `depth` at one nprobe are known, bool [q]."""
         step = self.nprobes.index(nprobe)
-        searched = (self._steps <= step) & (self._positions >= 0)
+        searched = (self._steps <= step) & (self.kept >= 0)
         last = searched & (np.cumsum(searched, axis=1) == depth)
         gain = np.where(last, self._gains, np.float32(-np.inf)).max(axis=1, initial=-np.inf)
         return gain >= self._bound[:, step]
@@ -185,7 +180,9 @@ class Candidates:
         return cls.from_arrays(unpack(data))
 
 
-def _in_order(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _join_sorted(
+    parts: Sequence[tuple[np.ndarray, ...]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Join parts of gains float32, positions int64 and places in the grid uint8, each [q, any].
 
     Rows are sorted best first, ties by position, missing rows last. The result is as wide as the

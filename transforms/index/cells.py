@@ -26,9 +26,7 @@ _NEAR = 4
 
 def cells_for(lists: int) -> int:
     """Return the number of coarse cells for so many lists; 0 if one k-means can find them."""
-    if lists <= ONE_LEVEL:
-        return 0
-    return round(lists**0.5)
+    return 0 if lists <= ONE_LEVEL else round(lists**0.5)
 
 
 def allotted(lists: int, rows: np.ndarray) -> np.ndarray:
@@ -53,9 +51,7 @@ def distinct(rows: np.ndarray) -> np.ndarray:
     """Return the rows float32 [n, d] without copies of earlier rows, which k-means cannot split."""
     as_bytes = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * 4)))
     _, first = np.unique(as_bytes, return_index=True)
-    if len(first) == len(rows):
-        return rows
-    return rows[np.sort(first)]
+    return rows if len(first) == len(rows) else rows[np.sort(first)]
 
 
 def nearest(
@@ -65,8 +61,7 @@ def nearest(
     if count == 1:
         best, places = nearest_row(rows, centroids, metric)
         return best[:, None], places[:, None]
-    faiss = load_faiss()
-    scores, numbers = faiss.knn(rows, centroids, count, metric=faiss_metric(faiss, metric))
+    scores, numbers = load_faiss().knn(rows, centroids, count, metric=faiss_metric(metric))
     if metric != "ip":
         scores = -scores
     return scores, numbers

@@ -22,9 +22,9 @@ def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) ->
         np.float32
     )
     scores = np.concatenate([pairs.scores, same])
-    places = _enough(scores, _sizes(counts, first, second), k)
+    places = _select_best(scores, _count_row_pairs(counts, first, second), k)
     rows = [
-        _row_pairs(order[ends[a] - counts[a] : ends[a]], order[ends[b] - counts[b] : ends[b]], k)
+        _pair_rows(order[ends[a] - counts[a] : ends[a]], order[ends[b] - counts[b] : ends[b]], k)
         for a, b in zip(first[places], second[places], strict=True)
     ]
     expanded = np.concatenate([np.empty((0, 2), np.int64), *rows])
@@ -33,13 +33,13 @@ def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) ->
     return TopPairs(repeated[best], expanded[best, 0], expanded[best, 1])
 
 
-def _sizes(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def _count_row_pairs(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The number of pairs of rows for each pair of vectors."""
     same = counts[first] * (counts[first] - 1) // 2
     return np.where(first == second, same, counts[first] * counts[second])
 
 
-def _enough(scores: np.ndarray, sizes: np.ndarray, k: int) -> np.ndarray:
+def _select_best(scores: np.ndarray, sizes: np.ndarray, k: int) -> np.ndarray:
     """Places of the best scores whose sizes sum to k, and of the scores equal to the last."""
     order = np.argsort(-scores, kind="stable")
     if not len(order):
@@ -48,7 +48,7 @@ def _enough(scores: np.ndarray, sizes: np.ndarray, k: int) -> np.ndarray:
     return order[scores[order] >= scores[order[last]]]
 
 
-def _row_pairs(a: np.ndarray, b: np.ndarray, k: int) -> np.ndarray:
+def _pair_rows(a: np.ndarray, b: np.ndarray, k: int) -> np.ndarray:
     """The first k pairs (smaller, larger) of a row of `a` and one of `b`, int64 [m, 2].
 
     `a` and `b` are equal or disjoint.

@@ -8,8 +8,7 @@ is better: the score for ip, minus the score for l2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -42,8 +41,8 @@ def exact_search(
     best = no_results(len(queries), k)
     for block, base in blocks:
         block = as_vectors(block, queries.shape[1], "block")
-        gains, rows = block_top_k(load_faiss(), queries, block, k, metric)
-        best = merge_top_k(best, (gains, np.where(rows >= 0, rows + base, -1)), k)
+        gains, rows = block_top_k(queries, block, k, metric)
+        best = merge_top_k([best, (gains, np.where(rows >= 0, rows + base, -1))], k)
     return gains_to_scores(best[0], metric), best[1]
 
 
@@ -54,16 +53,15 @@ def no_results(n_queries: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 def gains_to_scores(gains: np.ndarray, metric: str) -> np.ndarray:
     """Return scores in the metric's own direction from gains; also gains from scores."""
-    if check_metric(metric) == "ip":
-        return gains
-    return -gains
+    return gains if check_metric(metric) == "ip" else -gains
 
 
 def merge_top_k(
-    a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray], k: int
+    parts: Sequence[tuple[np.ndarray, np.ndarray]], k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best k of two lists of (gains, positions) [q, any]; ties by position."""
-    return best_first(np.concatenate([a[0], b[0]], axis=1), np.concatenate([a[1], b[1]], axis=1), k)
+    """The best k of several lists of (gains, positions) [q, any]; ties by position."""
+    gains, positions = zip(*parts, strict=True)
+    return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
 
 
 def best_first(gains: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -120,7 +118,6 @@ def _settle(
 
 
 def block_top_k(
-    faiss: Any,
     queries: np.ndarray,
     block: np.ndarray,
     k: int,
@@ -134,42 +131,41 @@ def block_top_k(
     Queries and block must be checked already. `longest` is a bound on the lengths of the block's
     rows, if the caller knows one.
     """
-    if longest is None:
-        longest = longest_row(block)
-    slack = rounding(queries, longest, metric)
+    slack = rounding(queries, longest_row(block) if longest is None else longest, metric)
 
     def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         part = queries[which] if len(which) < len(queries) else queries
-        rows, least = _candidates(faiss, part, block, depth, metric)
+        rows, least = _find_candidates(part, block, depth, metric)
         bound = least + slack[which]
-        return gains_to_scores(pair_scores(faiss, part, block, rows, metric), metric), rows, bound
+        return gains_to_scores(pair_scores(part, block, rows, metric), metric), rows, bound
 
     return complete_top_k(scan, len(queries), k, len(block), margin)
 
 
-def _candidates(
-    faiss: Any, queries: np.ndarray, block: np.ndarray, depth: int, metric: str
+def _find_candidates(
+    queries: np.ndarray, block: np.ndarray, depth: int, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best rows int64 [q, depth] by a matrix product, and the least gain of each query.
 
     For few threads numpy's product and selection take a half to a fifth of the time of faiss's
     search, which shares the selection among threads.
     """
+    faiss = load_faiss()
     if len(block) > _PRODUCT_ROWS or faiss.omp_get_max_threads() > _PRODUCT_THREADS:
-        rough, rows = faiss.knn(queries, block, depth, metric=faiss_metric(faiss, metric))
+        rough, rows = faiss.knn(queries, block, depth, metric=faiss_metric(metric))
         return rows, gains_to_scores(rough[:, -1], metric)
     rows = np.empty((len(queries), depth), np.int64)
     least = np.empty(len(queries), np.float32)
     size = max(1, _CELLS // len(block))
     for start in range(0, len(queries), size):
-        gains = _products(queries[start : start + size], block, metric)
+        gains = _multiply(queries[start : start + size], block, metric)
         best = np.argpartition(gains, len(block) - depth, axis=1)[:, -depth:]
         rows[start : start + size] = best
         least[start : start + size] = np.take_along_axis(gains, best[:, :1], axis=1)[:, 0]
     return rows, least
 
 
-def _products(queries: np.ndarray, block: np.ndarray, metric: str) -> np.ndarray:
+def _multiply(queries: np.ndarray, block: np.ndarray, metric: str) -> np.ndarray:
     """Return the gain of each query with each row by a matrix product, float32 [q, n]."""
     gains = queries @ block.T
     if metric != "ip":
@@ -192,7 +188,7 @@ def rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
 
 
 def pair_scores(
-    faiss: Any, queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str
+    queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str
 ) -> np.ndarray:
     """Return the score of query i with each of block's rows[i], float32 [q, m].
 
@@ -200,11 +196,9 @@ def pair_scores(
     """
     scores = np.empty(rows.shape, np.float32)
     rows = np.ascontiguousarray(rows, dtype=np.int64)
-    function = faiss.fvec_L2sqr_by_idx
-    worst = np.float32(np.inf)
-    if metric == "ip":
-        function = faiss.fvec_inner_products_by_idx
-        worst = np.float32(-np.inf)
+    faiss = load_faiss()
+    function = faiss.fvec_inner_products_by_idx if metric == "ip" else faiss.fvec_L2sqr_by_idx
     pointers = (faiss.swig_ptr(array) for array in (scores, queries, block, rows))
     function(*pointers, queries.shape[1], *rows.shape)
+    worst = np.float32(-np.inf if metric == "ip" else np.inf)
     return np.where(rows >= 0, scores, worst)

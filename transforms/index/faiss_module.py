@@ -26,9 +26,9 @@ def load_faiss() -> Any:
     Raises MissingExtraError if it is not installed. Raises OptionError if it does not load, or if
     two distributions share its import name and overwrite each other's files.
     """
-    installed = _installed()
+    installed = _find_installed()
     if len(installed) > 1:
-        raise OptionError(_both_installed(installed))
+        raise OptionError(_describe_both(installed))
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
@@ -40,7 +40,7 @@ def load_faiss() -> Any:
         ) from error
 
 
-def _installed() -> list[str]:
+def _find_installed() -> list[str]:
     """The installed distributions of faiss, by the names of the folders that pip makes.
 
     Reading their contents would take half a second.
@@ -49,7 +49,7 @@ def _installed() -> list[str]:
     return sorted({name.partition("-")[0].replace("_", "-") for name in names})
 
 
-def _both_installed(installed: list[str]) -> str:
+def _describe_both(installed: list[str]) -> str:
     # Removing one of them also deletes files of the other, so both are removed first.
     return (
         f"{' and '.join(installed)} are both installed and overwrite each other's module `faiss`:"
@@ -64,15 +64,14 @@ def short_reason(error: Exception) -> str:
 
 
 @contextmanager
-def use_threads(threads: int | None) -> Iterator[Any]:
-    """The module `faiss`, computing with `threads` OpenMP threads in the block; None: as before.
+def use_threads(threads: int) -> Iterator[Any]:
+    """The module `faiss`, computing with `threads` OpenMP threads in the block.
 
     OpenMP keeps the count per calling thread, so it is set at each call, never once at start-up.
     """
     faiss = load_faiss()
     before = faiss.omp_get_max_threads()
-    if threads is not None:
-        faiss.omp_set_num_threads(threads)
+    faiss.omp_set_num_threads(threads)
     try:
         yield faiss
     finally:

@@ -12,7 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from sentence_beam.transforms.index.exact import block_top_k, gains_to_scores, no_results
+from sentence_beam.transforms.index.exact import (
+    block_top_k,
+    gains_to_scores,
+    merge_top_k,
+    no_results,
+)
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.index_parts import Coarse, CodedPart, Part, TopK
 from sentence_beam.transforms.index.lists import ID_BYTES, ListTable
@@ -20,7 +25,6 @@ from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_nam
 from sentence_beam.transforms.index.segment_search import (
     SearchResult,
     SegmentedIndex,
-    merge,
     positions_of,
     rerank,
     result,
@@ -65,12 +69,7 @@ class FilteredIndex:
         return self._block is not None
 
     def search(
-        self,
-        queries: np.ndarray,
-        k: int,
-        *,
-        nprobe: int | None = None,
-        depth: int | None = None,
+        self, queries: np.ndarray, k: int, *, nprobe: int | None = None, depth: int | None = None
     ) -> SearchResult:
         """Return the top k of each query float32 [q, d] among the wanted rows.
 
@@ -82,35 +81,31 @@ class FilteredIndex:
         queries = as_vectors(queries, self._parts[0].index.d, "queries")
         if self._block is not None:
             positions, vectors = self._block
-            gains, rows = block_top_k(load_faiss(), queries, vectors, k, self._metric)
+            gains, rows = block_top_k(queries, vectors, k, self._metric)
             return result(gains, np.where(rows >= 0, positions[rows], -1), self._metric)
         nprobe = nprobe or _NPROBE
         if self._vectors is None:
-            return result(*self._by_lists(queries, k, nprobe), self._metric)
-        return self._ranked(queries, k, max(depth or k, k), nprobe)
+            return result(*self._search_lists(queries, k, nprobe), self._metric)
+        return self._rank(queries, k, max(depth or k, k), nprobe)
 
-    def _ranked(self, queries: np.ndarray, k: int, depth: int, nprobe: int) -> SearchResult:
+    def _rank(self, queries: np.ndarray, k: int, depth: int, nprobe: int) -> SearchResult:
         """Return the top k by `vectors`; codes separate rows of similar distance badly."""
         assert self._vectors is not None
-        best = None
+        best = result(*no_results(len(queries), k), self._metric)
         pending = np.arange(len(queries))
         most = min(_DEEPEST * depth, self.rows)
         while pending.size:
             rest = queries[pending]
-            candidates = result(*self._by_lists(rest, depth, nprobe), self._metric)
+            candidates = result(*self._search_lists(rest, depth, nprobe), self._metric)
             ranked = rerank(rest, candidates, k, self._vectors, self._metric)
-            if best is None:
-                best = ranked
-            else:
-                previous = SearchResult(*(column[pending] for column in best))
-                changed = (positions_of(ranked) != positions_of(previous)).any(axis=1)
-                for column, new in zip(best, ranked, strict=True):
-                    column[pending] = new
-                pending = pending[changed]
+            previous = SearchResult(*(column[pending] for column in best))
+            changed = (positions_of(ranked) != positions_of(previous)).any(axis=1)
+            for column, new in zip(best, ranked, strict=True):
+                column[pending] = new
+            pending = pending[changed]
             if depth >= most:
                 break
             depth = min(_DEEPER * depth, most)
-        assert best is not None
         return best
 
     @cached_property
@@ -125,7 +120,7 @@ class FilteredIndex:
         vectors = []
         for part in self._parts:
             if part.live:
-                block = self._vectors_of(part)
+                block = self._read_vectors(part)
                 if block is None:
                     return None
                 positions.append(block[0])
@@ -134,7 +129,7 @@ class FilteredIndex:
         order = np.argsort(all_positions)
         return all_positions[order], np.concatenate(vectors)[order]
 
-    def _vectors_of(self, part: Part) -> tuple[np.ndarray, np.ndarray] | None:
+    def _read_vectors(self, part: Part) -> tuple[np.ndarray, np.ndarray] | None:
         """Return positions and vectors of a segment's wanted rows; None if it has no vectors."""
         if self._vectors is not None and part.has_lists:
             positions = part.live_positions
@@ -155,14 +150,14 @@ class FilteredIndex:
         numbers = np.flatnonzero(sum(counts[1:], counts[0]))
         return numbers, centroids(parts[0].index)[numbers]
 
-    def _by_lists(self, queries: np.ndarray, k: int, nprobe: int) -> TopK:
+    def _search_lists(self, queries: np.ndarray, k: int, nprobe: int) -> TopK:
         """Return gains and positions [q, k] of all parts without lists and of the nearest lists.
 
         The number of lists doubles until a query's results no longer change.
         """
         lists = len(self._lists[0])
         flat = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
-        gains, positions = merge([no_results(len(queries), k), *flat], k)
+        gains, positions = merge_top_k([no_results(len(queries), k), *flat], k)
         queries = self._index.turned(queries)
         pending = np.arange(len(queries))
         last = min(k, self.rows) - 1
@@ -173,10 +168,10 @@ class FilteredIndex:
         while pending.size and done < end:
             rest = queries[pending]
             if numbers.shape[1] < end:
-                scores, numbers = self._nearest(rest, max(ahead, end))
+                scores, numbers = self._find_nearest(rest, max(ahead, end))
             coarse = Coarse.cut(scores, numbers, done, end)
             new = self._scan_lists(rest, k, coarse)
-            best_gains, best = merge([(gains[pending], positions[pending]), *new], k)
+            best_gains, best = merge_top_k([(gains[pending], positions[pending]), *new], k)
             is_final = (best == positions[pending]).all(axis=1) & (best[:, last] >= 0)
             gains[pending] = best_gains
             positions[pending] = best
@@ -200,13 +195,12 @@ class FilteredIndex:
         assert self._index.trained is not None, "parts with lists have its quantizer"
         return MatchedLists.from_parts(self._parts_with_lists, self._index.trained)
 
-    def _nearest(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def _find_nearest(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return scores and numbers [q, count] of each query's nearest lists with wanted rows."""
-        faiss = load_faiss()
         numbers, centres = self._lists
-        quantizer = faiss.downcast_index(self._parts_with_lists[0].index.quantizer)
-        metric = metric_name(faiss, quantizer.metric_type)
-        gains, places = block_top_k(faiss, queries, centres, count, metric, margin=1)
+        quantizer = load_faiss().downcast_index(self._parts_with_lists[0].index.quantizer)
+        metric = metric_name(quantizer)
+        gains, places = block_top_k(queries, centres, count, metric, margin=1)
         return gains_to_scores(gains, metric), numbers[places]
 
 
@@ -253,7 +247,7 @@ class MatchedLists(CodedPart):
         """Copy the live rows of lists, int64 ascending."""
         if not len(lists):
             return
-        live = [_live_rows(part, lists) for part in self._parts]
+        live = [_take_live_rows(part, lists) for part in self._parts]
         places, codes, ids = (np.concatenate(column) for column in zip(*live, strict=True))
         if len(self._parts) > 1:
             order = np.argsort(places, kind="stable")
@@ -261,7 +255,7 @@ class MatchedLists(CodedPart):
             ids = ids[order]
         sizes = np.bincount(places, minlength=len(lists))
         starts = np.cumsum(sizes) - sizes
-        data = _by_list(codes, ids, starts, sizes)
+        data = _arrange_by_list(codes, ids, starts, sizes)
         self._copies.append(data)
         row_bytes = self.index.code_size + ID_BYTES
         self._table.resize(lists, sizes)
@@ -269,7 +263,7 @@ class MatchedLists(CodedPart):
         self._is_copied[lists] = True
 
 
-def _by_list(
+def _arrange_by_list(
     codes: np.ndarray, ids: np.ndarray, starts: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
     """Return the codes and then the ids of each list, uint8, from those of all their rows."""
@@ -284,7 +278,7 @@ def _by_list(
     return np.concatenate(pieces)
 
 
-def _live_rows(part: Part, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _take_live_rows(part: Part, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the live rows of a part in some lists, int64 [m].
 
     For each row: the place of its list among `lists` int64, its code uint8, its position int64.

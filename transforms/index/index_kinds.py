@@ -44,12 +44,7 @@ class IndexPlan:
 
 
 def choose_index(
-    n_rows: int,
-    dim: int,
-    index: IndexSpec = AUTOMATIC,
-    *,
-    metric: str = "ip",
-    unit: bool = True,
+    n_rows: int, dim: int, index: IndexSpec = AUTOMATIC, *, metric: str = "ip", unit: bool = True
 ) -> IndexPlan:
     """The plan for `n_rows` vectors of `dim` components.
 
@@ -87,25 +82,20 @@ def check_rows_for(index: IndexSpec, n_rows: int, dim: int) -> None:
 
 def automatic_index(n_rows: int, codec: str) -> IndexSpec:
     """The index for `n_rows` rows; `codec` is that of an index with lists."""
-    if n_rows < FLAT_BELOW:
-        return FLAT
-    return IndexSpec.parse(f"{_coarse(n_rows)},{codec}")
+    return FLAT if n_rows < FLAT_BELOW else IndexSpec.parse(f"{_choose_lists(n_rows)},{codec}")
 
 
-def _coarse(n_rows: int) -> str:
+def _choose_lists(n_rows: int) -> str:
     """The lists for so many rows, as a factory string has them."""
     if n_rows < 10_000_000:
-        return f"IVF{_lists(n_rows)}"
+        # the power of two nearest 4 sqrt(n), or fewer so that each list has enough training rows
+        lists = 2 ** round(math.log2(4 * math.sqrt(n_rows)))
+        return f"IVF{min(lists, n_rows // TRAIN_FLOOR)}"
     if n_rows < 100_000_000:
         return "IVF65536_HNSW32"
     if n_rows < 1_000_000_000:
         return "IVF262144_HNSW32"
     return "IVF1048576_HNSW32"
-
-
-def _lists(n_rows: int) -> int:
-    """The power of two nearest 4 sqrt(n), or fewer, so that each list has enough training rows."""
-    return min(2 ** round(math.log2(4 * math.sqrt(n_rows))), n_rows // TRAIN_FLOOR)
 
 
 def cut_lists(
@@ -119,14 +109,14 @@ def cut_lists(
     rows = plan.spec.row_bytes(plan.dim)
     every = sizes * rows + LIST_BYTES
     ends = np.concatenate([[0], np.cumsum(every)])
-    cuts = _cuts(ends, most_bytes - HEADER_BYTES)
+    cuts = _cut(ends, most_bytes - HEADER_BYTES)
     if len(cuts) < 2:
         return cuts
     even = -(-int(ends[-1]) // len(cuts)) + int(every.max())
-    return _cuts(ends, min(even, most_bytes - HEADER_BYTES))
+    return _cut(ends, min(even, most_bytes - HEADER_BYTES))
 
 
-def _cuts(ends: np.ndarray, most: int) -> list[tuple[int, int]]:
+def _cut(ends: np.ndarray, most: int) -> list[tuple[int, int]]:
     """Cut consecutive lists into ranges of at most so many bytes, each as large as possible.
 
     `ends` int64 [lists + 1] are the bytes before each list, and all bytes.
@@ -142,32 +132,26 @@ def _cuts(ends: np.ndarray, most: int) -> list[tuple[int, int]]:
 
 def plan_for(index: IndexSpec, n_rows: int, dim: int, metric: str) -> IndexPlan:
     """The plan of a factory string, even if there are not enough rows to train it."""
-    train_rows = min(n_rows, max(_sampled(index.lists), 10_000)) if index.is_trained else 0
+    # more than `MOST_SAMPLED` only for the floor
+    sampled = max(min(TRAIN_PER_LIST * index.lists, MOST_SAMPLED), TRAIN_FLOOR * index.lists)
     return IndexPlan(
         spec=index,
         metric=metric,
         dim=dim,
         nlist=index.lists,
-        train_rows=train_rows,
-        nprobe=min(index.lists, _start_nprobe(n_rows)),
+        train_rows=min(n_rows, max(sampled, 10_000)) if index.is_trained else 0,
+        nprobe=min(index.lists, _choose_nprobe(n_rows)),
         rerank=RERANK if index.is_rough else 0,
         segment_rows=min(_SEGMENT_ROWS, _SEGMENT_BYTES // index.row_bytes(dim)),
     )
 
 
-def _sampled(lists: int) -> int:
-    """The rows on which so many lists are trained; more than `MOST_SAMPLED` only for the floor."""
-    return max(min(TRAIN_PER_LIST * lists, MOST_SAMPLED), TRAIN_FLOOR * lists)
-
-
 def depth_for(k: int, rerank: int) -> int:
     """The number of candidates for k wanted rows; `rerank` is that of the plan."""
-    if not rerank:
-        return k
-    return max(OVER * k, rerank)
+    return max(OVER * k, rerank) if rerank else k
 
 
-def _start_nprobe(n_rows: int) -> int:
+def _choose_nprobe(n_rows: int) -> int:
     steps = (
         (100_000, 8),
         (1_000_000, 16),
@@ -179,9 +163,8 @@ def _start_nprobe(n_rows: int) -> int:
 
 
 def _check_with_faiss(plan: IndexPlan) -> None:
-    faiss = load_faiss()
     try:
-        faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+        load_faiss().index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
     except RuntimeError as error:
         reason = short_reason(error)
         raise OptionError(

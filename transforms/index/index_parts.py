@@ -80,7 +80,7 @@ class CodedPart:
         faiss = load_faiss()
         # The selector holds a bare pointer to the bits, which live as long as the part.
         selector = None if self.bits is None else faiss.IDSelectorBitmap(self.bits)
-        metric = metric_name(faiss, self.index.metric_type)
+        metric = metric_name(self.index)
 
         def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             some = queries[which] if len(which) < len(queries) else queries
@@ -88,9 +88,7 @@ class CodedPart:
                 params = faiss.SearchParameters(sel=selector)
                 scores, ids = self.index.search(some, depth, params=params)
             else:
-                scores, ids = _scan_lists(
-                    faiss, self.index, some, depth, coarse.of(which), selector
-                )
+                scores, ids = _scan_lists(self.index, some, depth, coarse.of(which), selector)
             gains = np.where(ids >= 0, gains_to_scores(scores, metric), np.float32(-np.inf))
             return gains, self.positions(ids), gains[:, -1]
 
@@ -202,9 +200,7 @@ class OpenSegment(Part):
     @property
     def _is_live(self) -> np.ndarray:
         """bool [n], False if a row is deleted."""
-        if self._keep is None:
-            return np.ones(self.index.ntotal, bool)
-        return self._keep
+        return np.ones(self.index.ntotal, bool) if self._keep is None else self._keep
 
     def only(self, wanted: Sequence[np.ndarray]) -> OpenSegment:
         part = copy.copy(self)
@@ -259,8 +255,7 @@ class FlatSegment(OpenSegment):
             return no_results(len(queries), k)
         if hasattr(self.index, "sq"):
             return self.coded_top_k(queries, k, None)
-        faiss = load_faiss()
-        metric = metric_name(faiss, self.index.metric_type)
+        metric = metric_name(self.index)
         vectors = flat_rows(self.index)
         best = no_results(len(queries), k)
         for start in range(0, len(vectors), _BLOCK_ROWS):
@@ -270,8 +265,8 @@ class FlatSegment(OpenSegment):
                 numbers = numbers[self._keep[start : start + _BLOCK_ROWS]]
                 block = vectors[numbers]
             if len(block):
-                gains, rows = block_top_k(faiss, queries, block, k, metric, longest=self._longest)
-                best = merge_top_k(best, (gains, np.where(rows >= 0, numbers[rows], -1)), k)
+                gains, rows = block_top_k(queries, block, k, metric, longest=self._longest)
+                best = merge_top_k([best, (gains, np.where(rows >= 0, numbers[rows], -1))], k)
         return best[0], self.positions(best[1])
 
     def decoded(self) -> tuple[np.ndarray, np.ndarray]:
@@ -283,12 +278,13 @@ class FlatSegment(OpenSegment):
 
 
 def _scan_lists(
-    faiss: Any, index: Any, queries: np.ndarray, k: int, coarse: Coarse, selector: Any
+    index: Any, queries: np.ndarray, k: int, coarse: Coarse, selector: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return scores and rows [q, k] of the best rows in the given lists.
 
     Calls the C function, because faiss's Python wrapper takes no selector.
     """
+    faiss = load_faiss()
     scores = np.empty((len(queries), k), np.float32)
     rows = np.empty((len(queries), k), np.int64)
     params = faiss.SearchParametersIVF(sel=selector, nprobe=coarse.lists.shape[1])

@@ -76,9 +76,7 @@ class IndexSpec:
     @property
     def parts(self) -> int:
         """The number of equal parts into which the codec cuts a vector; 1 unless it is PQ."""
-        if not self.codec.startswith("PQ"):
-            return 1
-        return int(self.codec[2:].partition("x")[0])
+        return int(self.codec[2:].partition("x")[0]) if self.codec.startswith("PQ") else 1
 
     @property
     def rows_needed(self) -> int:
@@ -93,7 +91,7 @@ class IndexSpec:
         Raises OptionError if faiss has no such code of `dim` components.
         """
         try:
-            return _code_bytes(f"IVF1,{self.codec}" if self.lists else self.codec, dim)
+            return _measure_code(f"IVF1,{self.codec}" if self.lists else self.codec, dim)
         except RuntimeError as error:
             reason = short_reason(error)
             raise OptionError(
@@ -102,10 +100,7 @@ class IndexSpec:
 
     def row_bytes(self, dim: int) -> int:
         """Return the bytes of a row in a segment: its code, 8 for the id, and a kept vector."""
-        size = self.code_bytes(dim) + 8
-        if self.is_rough:
-            size += refine_bytes(dim)
-        return size
+        return self.code_bytes(dim) + 8 + (refine_bytes(dim) if self.is_rough else 0)
 
     def lack_of_rows(self, rows: int) -> str | None:
         """Return why the index cannot be trained on so many rows; None if it can."""
@@ -117,7 +112,7 @@ class IndexSpec:
 
 
 @lru_cache(64)
-def _code_bytes(factory: str, dim: int) -> int:
+def _measure_code(factory: str, dim: int) -> int:
     return int(load_faiss().index_factory(dim, factory).code_size)
 
 

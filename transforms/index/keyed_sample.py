@@ -18,8 +18,8 @@ def sample_keys(row_hashes: np.ndarray, ids: Sequence[str]) -> np.ndarray:
     `row_hashes` uint8 [n, 16], `ids` n strings. Keys are uniform and independent of
     `held_out_keys`.
     """
-    pairs = zip(_hash_bytes(row_hashes), ids, strict=True)
-    return _keys(
+    pairs = zip(_split_hashes(row_hashes), ids, strict=True)
+    return _hash_rows(
         _SAMPLE,
         (row_hash + row_id.encode("utf8", "surrogatepass") for row_hash, row_id in pairs),
         len(ids),
@@ -31,14 +31,12 @@ def held_out_keys(row_hashes: np.ndarray) -> np.ndarray:
 
     All copies of a text have the same key.
     """
-    return _keys(_HELD_OUT, _hash_bytes(row_hashes), len(row_hashes))
+    return _hash_rows(_HELD_OUT, _split_hashes(row_hashes), len(row_hashes))
 
 
 def sample_threshold(want: int, n_rows: int) -> int:
     """The threshold below which about `want` of `n_rows` keys lie: 0 (none) to 2**64 (all)."""
-    if want >= n_rows:
-        return _ALL
-    return max(want, 0) * _ALL // n_rows
+    return _ALL if want >= n_rows else max(want, 0) * _ALL // n_rows
 
 
 def select(keys: np.ndarray, threshold: int) -> np.ndarray:
@@ -48,11 +46,11 @@ def select(keys: np.ndarray, threshold: int) -> np.ndarray:
     return keys < np.uint64(threshold)
 
 
-def _hash_bytes(row_hashes: np.ndarray) -> list[bytes]:
+def _split_hashes(row_hashes: np.ndarray) -> list[bytes]:
     flat = np.ascontiguousarray(row_hashes, dtype=np.uint8).tobytes()
     return [flat[start : start + 16] for start in range(0, len(flat), 16)]
 
 
-def _keys(purpose: bytes, rows: Iterable[bytes], n: int) -> np.ndarray:
+def _hash_rows(purpose: bytes, rows: Iterable[bytes], n: int) -> np.ndarray:
     digests = b"".join([blake2b(row, digest_size=8, key=purpose).digest() for row in rows])
     return np.frombuffer(digests, dtype="<u8", count=n).astype(np.uint64)

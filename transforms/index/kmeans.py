@@ -40,12 +40,12 @@ def kmeans(sample: np.ndarray, lists: int, metric: str) -> np.ndarray:
     """
     spherical = metric == "ip"
     if has_gpu() and len(sample) * lists >= WORTH_A_GPU:
-        centroids = _by_gpu(sample, lists, spherical)
+        centroids = _try_gpu(sample, lists, spherical)
         if centroids is not None:
             return centroids
     if len(sample) == lists:
         return np.array(sample, np.float32)
-    rows, first = _chosen(sample, lists)
+    rows, first = _choose_rows(sample, lists)
     return _move(partial(sums_of_lists, rows, spherical=spherical), first, spherical)
 
 
@@ -55,19 +55,19 @@ def has_gpu() -> bool:
     return nvidia.sees_gpu()
 
 
-def _chosen(sample: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray]:
+def _choose_rows(sample: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of a sample by which lists are found, and their first centroids.
 
     They are those that faiss's k-means chooses.
     """
     rows = sample
     if len(sample) > _MOST_PER_LIST * lists:
-        rows = sample[_permutation(len(sample), _SEED)[: _MOST_PER_LIST * lists]]
-    first = rows[_permutation(len(rows), _SEED + 1)[:lists]]
+        rows = sample[_permute(len(sample), _SEED)[: _MOST_PER_LIST * lists]]
+    first = rows[_permute(len(rows), _SEED + 1)[:lists]]
     return rows, np.ascontiguousarray(first, np.float32)
 
 
-def _permutation(count: int, seed: int) -> np.ndarray:
+def _permute(count: int, seed: int) -> np.ndarray:
     """Return a permutation of so many numbers, int32, as faiss draws it."""
     faiss = load_faiss()
     permutation = np.empty(count, np.int32)
@@ -115,18 +115,18 @@ def sums_of_lists(
     return sums, counts
 
 
-def _by_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | None:
+def _try_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | None:
     """Centroids by a GPU, None if it cannot find them: by faiss if it supports GPUs, else torch."""
     try:
         if load_faiss().get_num_gpus() > 0:
-            return _by_faiss(sample, lists, spherical)
+            return _use_faiss(sample, lists, spherical)
         return by_torchs_gpu(sample, lists, spherical)
     except RuntimeError as error:  # no memory, or a library without code for this GPU
         _LOGGER.warning("k-means: the processor takes over from the GPU: %s", first_line(error))
         return None
 
 
-def _by_faiss(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray:
+def _use_faiss(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray:
     """k-means by faiss on its GPUs."""
     clustering = load_faiss().Kmeans(
         sample.shape[1],
@@ -161,12 +161,12 @@ def by_torch(sample: np.ndarray, lists: int, spherical: bool, device: str) -> np
     """
     import torch
 
-    chosen, first = _chosen(sample, lists)
+    chosen, first = _choose_rows(sample, lists)
     rows = torch.from_numpy(chosen).to(device)
 
     def sums_of(centroids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         there = torch.from_numpy(centroids).to(device)
-        nearest = _nearest(torch, rows, there, spherical)
+        nearest = _find_nearest(torch, rows, there, spherical)
         counts = torch.bincount(nearest, minlength=lists)
         order = torch.argsort(nearest, stable=True)
         sums = torch.segment_reduce(rows[order], "sum", lengths=counts, axis=0)
@@ -176,7 +176,7 @@ def by_torch(sample: np.ndarray, lists: int, spherical: bool, device: str) -> np
         return _move(sums_of, first, spherical)
 
 
-def _nearest(torch: Any, rows: Any, centroids: Any, spherical: bool) -> Any:
+def _find_nearest(torch: Any, rows: Any, centroids: Any, spherical: bool) -> Any:
     """The number of each row's nearest centroid, int64 [n]."""
     if spherical:
         away = torch.zeros(len(centroids), device=rows.device)

@@ -41,7 +41,7 @@ class ListMemory:
             addresses[number] = int(self._lists.get_codes(number)), int(self._lists.get_ids(number))
         return addresses
 
-    def _places(self, lists: np.ndarray) -> np.ndarray:
+    def _find_addresses(self, lists: np.ndarray) -> np.ndarray:
         """Return the addresses of codes and ids of some lists, int64 [l, 2]."""
         return self._addresses[lists]
 
@@ -50,12 +50,12 @@ class ListMemory:
 
         They are uint8 [m, code size].
         """
-        data = _copied(self._places(lists)[:, 0], self.sizes[lists] * self._code_size)
+        data = _copy(self._find_addresses(lists)[:, 0], self.sizes[lists] * self._code_size)
         return data.reshape(-1, self._code_size)
 
     def ids(self, lists: np.ndarray) -> np.ndarray:
         """Return a copy of the ids in some lists, int64 [l], one after the other: int64 [m]."""
-        data = _copied(self._places(lists)[:, 1], self.sizes[lists] * ID_BYTES)
+        data = _copy(self._find_addresses(lists)[:, 1], self.sizes[lists] * ID_BYTES)
         return data.view(np.int64)
 
     def one(self, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +97,7 @@ class ListTable(ListMemory):
         self._lists = lists  # the index does not own it
         self.sizes = self._entries[:, _SIZE]
 
-    def _places(self, lists: np.ndarray) -> np.ndarray:
+    def _find_addresses(self, lists: np.ndarray) -> np.ndarray:
         at_codes = self._entries[lists, _ADDRESS]
         return np.stack([at_codes, at_codes + self.sizes[lists] * self._code_size], axis=1)
 
@@ -110,7 +110,7 @@ class ListTable(ListMemory):
         self._entries[lists, _ADDRESS] = addresses
 
 
-def _copied(addresses: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _copy(addresses: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return the bytes at some addresses, one after the other, uint8."""
     data = np.empty(int(lengths.sum()), np.uint8)
     at = data.ctypes.data

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.index.faiss_module import load_faiss
 
 METRICS = ("ip", "l2")  # of faiss; cosine is ip over vectors of length 1
 UNIT = 1e-5  # rounding within which a squared length counts as 1
@@ -40,16 +41,15 @@ def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
     )
 
 
-def faiss_metric(faiss: Any, metric: str) -> int:
+def faiss_metric(metric: str) -> int:
     """The number that faiss has for `ip` or `l2`."""
-    if check_metric(metric) == "ip":
-        return int(faiss.METRIC_INNER_PRODUCT)
-    return int(faiss.METRIC_L2)
+    faiss = load_faiss()
+    return int(faiss.METRIC_INNER_PRODUCT if check_metric(metric) == "ip" else faiss.METRIC_L2)
 
 
-def metric_name(faiss: Any, number: int) -> str:
-    """The metric, `ip` or `l2`, that has this number in faiss."""
-    return "ip" if number == faiss.METRIC_INNER_PRODUCT else "l2"
+def metric_name(index: Any) -> str:
+    """The metric, `ip` or `l2`, of an index of faiss."""
+    return "ip" if index.metric_type == load_faiss().METRIC_INNER_PRODUCT else "l2"
 
 
 def as_vectors(array: np.ndarray, dim: int, what: str = "vectors") -> np.ndarray:

@@ -168,7 +168,7 @@ def _compare(
         if start + own > other:
             places = np.arange(start, start + own)[:, None]
             scores[:own][places >= np.arange(other, other + len(right_rows))] = -np.inf
-        one, two = _above(scores, floor(), most)
+        one, two = _select_above(scores, floor(), most)
         first = left_rows[one]
         second = right_rows[two]
         # If both rows have the other's list among theirs, the pair is met twice.
@@ -186,7 +186,7 @@ def _take(vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return vectors[rows]
 
 
-def _above(scores: np.ndarray, low: float, most: int | None) -> Pairs:
+def _select_above(scores: np.ndarray, low: float, most: int | None) -> Pairs:
     """Places of the scores that may reach `low` and be among the `most` best."""
     flat = scores.reshape(-1)
     places = np.flatnonzero(flat >= max(low - ROUNDING, np.finfo(np.float32).min))
@@ -268,9 +268,7 @@ def share_found(vectors: np.ndarray, near: np.ndarray, threshold: float) -> tupl
         meet |= (near[second] == near[first, :1]).any(axis=1)
         met += int(meet.sum())
         pairs += len(first)
-    if not pairs:
-        return 1.0, 0
-    return met / pairs, pairs
+    return (met / pairs, pairs) if pairs else (1.0, 0)
 
 
 def share_of_nearest(vectors: np.ndarray, near: np.ndarray) -> float:
@@ -297,9 +295,7 @@ def share_of_nearest(vectors: np.ndarray, near: np.ndarray) -> float:
         for column in others.T:
             meet |= near[rows, :1] == column
         met = np.maximum(met, np.where(meet, scores, -np.inf).max(axis=1))
-    if not len(rows):
-        return 1.0
-    return float((met >= best - ROUNDING).mean())
+    return float((met >= best - ROUNDING).mean()) if len(rows) else 1.0
 
 
 class Components:
@@ -310,17 +306,17 @@ class Components:
 
     def join(self, first: np.ndarray, second: np.ndarray) -> None:
         """Join the groups of the two rows of each pair."""
-        first = self._roots(first)
-        second = self._roots(second)
+        first = self._find_roots(first)
+        second = self._find_roots(second)
         while len(first):
             apart = first != second
             first = first[apart]
             second = second[apart]
             np.minimum.at(self._parent, np.maximum(first, second), np.minimum(first, second))
-            first = self._roots(first)
-            second = self._roots(second)
+            first = self._find_roots(first)
+            second = self._find_roots(second)
 
-    def _roots(self, rows: np.ndarray) -> np.ndarray:
+    def _find_roots(self, rows: np.ndarray) -> np.ndarray:
         roots = self._parent[rows]
         while len(roots) and (roots != (above := self._parent[roots])).any():
             roots = above
@@ -330,4 +326,4 @@ class Components:
     @property
     def first(self) -> np.ndarray:
         """The first row of each row's group, int64 [n]."""
-        return self._roots(np.arange(len(self._parent)))
+        return self._find_roots(np.arange(len(self._parent)))

@@ -33,14 +33,14 @@ def nearest_row(
         products = queries[block] @ rows.T
         if away is not None:
             products -= away
-        numbers[block] = _greatest(products)
+        numbers[block] = _find_greatest(products)
         scores[block] = np.take_along_axis(products, numbers[block, None], axis=1)[:, 0]
     if away is not None:
         scores = (2 * scores - squared_lengths(queries)).astype(np.float32)
     return scores, numbers
 
 
-def _greatest(products: np.ndarray) -> np.ndarray:
+def _find_greatest(products: np.ndarray) -> np.ndarray:
     """Return the place of the greatest value in each line of [q, n], int64 [q], by all threads."""
     threads = load_faiss().omp_get_max_threads()
     if threads < 2 or products.size < FEW:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
+from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason, use_threads
 from sentence_beam.transforms.index.index_kinds import IndexPlan
 from sentence_beam.transforms.index.kmeans import kmeans
 from sentence_beam.transforms.index.metric_vectors import as_vectors, faiss_metric
@@ -39,9 +39,7 @@ def train(plan: IndexPlan, sample: np.ndarray) -> bytes:
         raise OptionError(
             f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer lists"
         )
-    lists = []
-    if plan.nlist:
-        lists.append(kmeans(sample, plan.nlist, plan.metric))
+    lists = [kmeans(sample, plan.nlist, plan.metric)] if plan.nlist else []
     step = -(-len(sample) // CODEC_ROWS)
     blocks = (sample[start :: step * 16] for start in range(0, step * 16, step))
     return assembled(plan, lists, blocks)
@@ -56,9 +54,9 @@ def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.
     rows.
     """
     faiss = load_faiss()
-    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
     if plan.nlist:
-        _fill_quantizer(faiss, index.quantizer, lists, plan.nlist)
+        _fill_quantizer(index.quantizer, lists, plan.nlist)
     if plan.spec.is_trained:
         blocks = (as_vectors(block, plan.dim, "training sample") for block in blocks)
         _train_codec(index, plan, blocks)
@@ -71,25 +69,22 @@ def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.
         return path.read_bytes()
 
 
-def _fill_quantizer(faiss: Any, quantizer: Any, lists: Iterable[np.ndarray], count: int) -> None:
+def _fill_quantizer(quantizer: Any, lists: Iterable[np.ndarray], count: int) -> None:
     """Give a quantizer its centroids; the first ones again if there are fewer than `count`."""
-    quantizer = faiss.downcast_index(quantizer)
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)  # a graph grown by several threads differs from run to run
-    for block in lists:
-        quantizer.add(np.ascontiguousarray(block))
-    count_now = quantizer.ntotal
-    for first in range(count_now, count, count_now):
-        quantizer.add(quantizer.reconstruct_n(0, min(count_now, count - first)))
-    faiss.omp_set_num_threads(threads)
+    quantizer = load_faiss().downcast_index(quantizer)
+    with use_threads(1):  # a graph grown by several threads differs from run to run
+        for block in lists:
+            quantizer.add(np.ascontiguousarray(block))
+        count_now = quantizer.ntotal
+        for first in range(count_now, count, count_now):
+            quantizer.add(quantizer.reconstruct_n(0, min(count_now, count - first)))
     if hasattr(quantizer, "hnsw"):
         quantizer.hnsw.efSearch = _ASSIGN_EF_SEARCH
 
 
 def _train_codec(index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> None:
     if hasattr(index, "sq"):
-        ends = _ends(index, blocks)
-        index.sq.train(ends)
+        index.sq.train(_find_ends(index, blocks))
         index.is_trained = True
         return
     if not hasattr(index, "pq"):  # other codes do not depend on the rows
@@ -102,7 +97,7 @@ def _train_codec(index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> N
         raise OptionError(f"--index {plan.factory}: {reason}; use auto") from error
 
 
-def _ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
+def _find_ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
     """The smallest and the largest value of each component that codes hold, float32 [2, d].
 
     A scalar quantizer learns nothing else, so it can be trained block by block.
@@ -113,10 +108,8 @@ def _ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
     for block in blocks:
         if not len(block):
             continue
-        if centroids is None:
-            values = block
-        else:
-            values = block - centroids[nearest_lists(index, block, 1)[1][:, 0]]
-        low = np.minimum(low, values.min(axis=0))
-        high = np.maximum(high, values.max(axis=0))
+        if centroids is not None:
+            block = block - centroids[nearest_lists(index, block, 1)[1][:, 0]]
+        low = np.minimum(low, block.min(axis=0))
+        high = np.maximum(high, block.max(axis=0))
     return np.stack([low, high])

@@ -145,12 +145,12 @@ class RangeFile:
         return slice(start, start + -(-self.rows // _IDS_AT_ONCE))
 
     @classmethod
-    def local(cls, path: str | Path, keep: np.ndarray | None = None, digest: str = "") -> RangeFile:
+    def local(cls, path: str | Path, keep: np.ndarray | None = None) -> RangeFile:
         """Return the range in a local file, by its header.
 
         Raises DamagedIndexError if that is not what was written, or `keep` has another length.
         """
-        reader = MappedRange(path, digest)
+        reader = MappedRange(path)
         header = reader.header()
         reader_of_range = cls(reader, header.first, header.stop, header.rows, header.first_id)
         if keep is None:

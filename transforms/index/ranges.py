@@ -91,12 +91,12 @@ class OpenRanges(Part):
         chosen.bits = np.zeros(self._bytes, np.uint8)
         chosen.live = 0
         for number, place in enumerate(self.places.tolist()):
-            kept = wanted[place] & self._kept(number)
+            kept = wanted[place] & self._unpack_kept(number)
             chosen.bits[self._ranges[number].bits] = np.packbits(kept, bitorder="little")
             chosen.live += int(np.count_nonzero(kept))
         return chosen
 
-    def _kept(self, number: int) -> np.ndarray:
+    def _unpack_kept(self, number: int) -> np.ndarray:
         """Return bool [rows] of a range whose header has been read, False for rows not wanted."""
         part = self._ranges[number]
         if self.bits is None:
@@ -114,7 +114,7 @@ class OpenRanges(Part):
         self._read_headers()
         positions = [np.empty(0, np.int64)]
         for number, place in enumerate(self.places.tolist()):
-            positions.append(np.flatnonzero(self._kept(number)) | place << 32)
+            positions.append(np.flatnonzero(self._unpack_kept(number)) | place << 32)
         return np.concatenate(positions)
 
     def matches_of_lists(self) -> np.ndarray:
@@ -124,7 +124,7 @@ class OpenRanges(Part):
             return counts
         for number, (part, header) in enumerate(zip(self._ranges, self._headers, strict=True)):
             if header is not None:
-                kept = np.concatenate([[0], np.cumsum(self._kept(number))])
+                kept = np.concatenate([[0], np.cumsum(self._unpack_kept(number))])
                 counts[part.first : part.stop] = np.diff(kept[header.starts])
         return counts
 
@@ -161,15 +161,15 @@ class OpenRanges(Part):
             return
         at_once = 1 if self._stays else AT_ONCE
         with self._lock, ThreadPoolExecutor(at_once) as pool:
-            headers = pool.map(self._header, missing)
+            headers = pool.map(self._read_header, missing)
             for number, header in zip(missing, headers, strict=True):
                 part = self._ranges[number]
                 if self.bits is not None:
-                    self.bits[part.bits] = _bits_of(part)
+                    self.bits[part.bits] = _pack_kept(part)
                 self.lists.resize(slice(part.first, part.stop), header.sizes)
                 self._headers[number] = header
 
-    def _header(self, number: int) -> RangeHeader:
+    def _read_header(self, number: int) -> RangeHeader:
         part = self._ranges[number]
         header = part.reader.header()
         recorded = (header.first, header.stop, header.rows, header.first_id)
@@ -198,7 +198,7 @@ class OpenRanges(Part):
             runs += [(part, header, *run) for run in blocks_of(header, here[~at_hand], spare)]
         if runs:
             with ThreadPoolExecutor(min(AT_ONCE, len(runs))) as pool:
-                fetched = list(pool.map(_fetched, runs))
+                fetched = list(pool.map(_fetch_lists, runs))
             for (part, header, first, last), data in zip(runs, fetched, strict=True):
                 places = np.arange(first, last + 1)
                 lists = part.first + places[header.sizes[places] > 0]
@@ -214,12 +214,12 @@ class OpenRanges(Part):
                 self._held.put(number, data)
 
 
-def _fetched(run: tuple[RangeFile, RangeHeader, int, int]) -> Sequence[np.ndarray]:
+def _fetch_lists(run: tuple[RangeFile, RangeHeader, int, int]) -> Sequence[np.ndarray]:
     part, header, first, last = run
     return part.reader.fetch(header, first, last)
 
 
-def _bits_of(part: RangeFile) -> np.ndarray:
+def _pack_kept(part: RangeFile) -> np.ndarray:
     """Return a bit for each row of a range, set if it is not deleted."""
     kept = np.ones(part.rows, bool)
     if part.deleted and part.keep is not None:

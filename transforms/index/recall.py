@@ -21,7 +21,6 @@ from sentence_beam.transforms.index.exact import (
     merge_top_k,
     no_results,
 )
-from sentence_beam.transforms.index.faiss_module import use_threads
 from sentence_beam.transforms.index.index_kinds import depth_for
 from sentence_beam.transforms.index.metric_vectors import as_vectors, check_metric
 
@@ -32,11 +31,6 @@ MORE = 100  # true neighbours to keep beyond k at most
 STEP = 1.1  # of the grid of nprobe, beyond its first ten
 _UNSEEN = 0.5  # unmeasured queries that the low end of an interval adds
 _ENOUGH = 20  # queries needed for a meaningful recall among some rows
-
-
-def segment_base(segment: int) -> int:
-    """Return the position of a segment's first row."""
-    return segment << 32
 
 
 def nprobe_grid(nlist: int, most: int = 256) -> list[int]:
@@ -77,10 +71,7 @@ class ExactNeighbours:
         if not len(block) or not len(self.queries):
             return
         block = as_vectors(block, self.queries.shape[1], "block")
-        with use_threads(None) as faiss:
-            gains, rows = block_top_k(
-                faiss, self.queries, block, self._best[0].shape[1], self.metric
-            )
+        gains, rows = block_top_k(self.queries, block, self._best[0].shape[1], self.metric)
         best = positions[rows] if isinstance(positions, np.ndarray) else rows + positions
         self._add_best((gains, np.where(rows >= 0, best, -1)), self._bound)
 
@@ -94,7 +85,7 @@ class ExactNeighbours:
         return merged
 
     def _add_best(self, best: tuple[np.ndarray, np.ndarray], bound: np.ndarray) -> None:
-        self._best = merge_top_k(self._best, best, self._best[0].shape[1])
+        self._best = merge_top_k([self._best, best], self._best[0].shape[1])
         # A full list may have pushed rows out; those are no better than its last.
         self._bound = np.maximum(np.maximum(self._bound, bound), self._best[0][:, -1])
 
@@ -154,16 +145,15 @@ def recall_at_k(exact: ExactNeighbours, results: np.ndarray) -> np.ndarray:
     Recall is the fraction found of its k true neighbours, or of all rows if there are fewer.
     `results` are positions int64 [q, depth]; depth > k assumes an exact rerank to k.
     """
-    scores, positions = exact.result()
-    gains = gains_to_scores(scores, exact.metric)
+    gains, positions, _ = exact.lists()
     near = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0)
-    hits = _hits(results, positions, near)
+    hits = _count_hits(results, positions, near)
     wanted = np.minimum(near.sum(axis=1), exact.k)
     with np.errstate(invalid="ignore"):
         return np.minimum(hits, wanted) / wanted
 
 
-def _hits(results: np.ndarray, positions: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
+def _count_hits(results: np.ndarray, positions: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
     """Return the number of each query's wanted positions in its results [q, depth]: int64 [q]."""
     counts = []
     for own, row, wanted in zip(results, positions, is_wanted, strict=True):
@@ -180,12 +170,12 @@ def interval(recalls: np.ndarray, k: int) -> tuple[float, float, float]:
     because near 1 the few queries that lose much may be missing from the sample.
     """
     mean = float(recalls.mean())
-    low, _ = _wilson(mean, _trials(recalls, k, _UNSEEN))
-    _, high = _wilson(mean, _trials(recalls, k, 0.0))
+    low, _ = _wilson(mean, _estimate_trials(recalls, k, _UNSEEN))
+    _, high = _wilson(mean, _estimate_trials(recalls, k, 0.0))
     return mean, max(0.0, min(mean, low)), min(1.0, max(mean, high))
 
 
-def _trials(recalls: np.ndarray, k: int, unseen: float) -> float:
+def _estimate_trials(recalls: np.ndarray, k: int, unseen: float) -> float:
     """Return the number of independent trials with the variance of the recalls.
 
     `unseen` queries with recall 0.5 are added.
@@ -231,7 +221,7 @@ def measure_recall(
             return None
         if interval(recalls[tuned], exact.k)[1] >= target:
             break
-    measured = _measured(recalls[reported], exact.k)
+    measured = _summarize(recalls[reported], exact.k)
     rerank = depth if depth > exact.k else 0
     return {**measured, "nprobe": nprobe, "rerank": rerank, "target": target}
 
@@ -273,7 +263,7 @@ def recall_of(
     recalls = recall_at_k(exact, results)[exact.settled & is_known]
     if not len(recalls) or np.isnan(recalls).any():
         return None
-    return _measured(recalls, exact.k)
+    return _summarize(recalls, exact.k)
 
 
 def recall_among(
@@ -289,18 +279,17 @@ def recall_among(
     unsettled neighbours are ignored. Returns None if fewer than twenty queries have such a row
     among their k true neighbours.
     """
-    scores, positions = exact.result()
-    gains = gains_to_scores(scores, exact.metric)
+    gains, positions, _ = exact.lists()
     near = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0)
     is_wanted = near & among(positions)
-    hits = _hits(results, positions, is_wanted)
+    hits = _count_hits(results, positions, is_wanted)
     queries = np.flatnonzero(is_wanted.any(axis=1) & exact.settled & is_known)
     if len(queries) < _ENOUGH:
         return None
     wanted = np.minimum(is_wanted[queries].sum(axis=1), exact.k)
-    return _measured(np.minimum(hits[queries], wanted) / wanted, exact.k)
+    return _summarize(np.minimum(hits[queries], wanted) / wanted, exact.k)
 
 
-def _measured(recalls: np.ndarray, k: int) -> dict[str, Any]:
+def _summarize(recalls: np.ndarray, k: int) -> dict[str, Any]:
     value, low, high = interval(recalls, k)
     return {"k": k, "value": value, "low": low, "high": high, "queries": len(recalls)}

@@ -109,9 +109,7 @@ class SegmentWriter:
         DamagedIndexError if its file cannot be read.
         """
         source = read_segment(segment.path)
-        keep = np.ones(source.ntotal, bool)
-        if segment.keep is not None:
-            keep = np.asarray(segment.keep, bool)
+        keep = np.ones(source.ntotal, bool) if segment.keep is None else segment.keep
         if hasattr(source, "quantizer"):
             _copy_lists(source, self._index, keep)
         elif keep.any():
@@ -134,7 +132,7 @@ class SegmentWriter:
 
     def by_list(self) -> ListedRows:
         """Return the rows added so far in the order of their lists, then as they came."""
-        return _listed(self._index)
+        return _list_rows(self._index)
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the segment's file."""
@@ -142,14 +140,9 @@ class SegmentWriter:
 
     def finish(self) -> WrittenSegment:
         """Return the segment's file with its checksums."""
-        return WrittenSegment(*checked_bytes(self._index), self.closeness)
-
-
-def checked_bytes(index: Any) -> tuple[bytes, SegmentChecks]:
-    """Return the file of a segment, and its checksums."""
-    data = index_bytes(index)
-    lengths = ListMemory(index).sizes * (int(index.code_size) + ID_BYTES)
-    return data, SegmentChecks.from_data(data, lengths.tolist())
+        data = self.to_bytes()
+        lengths = self.list_sizes * (self.code_size + ID_BYTES)
+        return WrittenSegment(data, SegmentChecks.from_data(data, lengths.tolist()), self.closeness)
 
 
 def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip") -> bytes:
@@ -158,19 +151,19 @@ def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip") -> 
     Held-out rows use it, and stores too small for lists.
     """
     faiss = load_faiss()
-    empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(faiss, metric)))
+    empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(metric)))
     writer = SegmentWriter(empty.tobytes())
     for block in blocks:
         writer.add(block)
     return writer.to_bytes()
 
 
-def read_segment(path: str | Path, *, mapped: bool = True) -> Any:
+def read_segment(path: str | Path) -> Any:
     """Return the faiss index in a segment's file, which is mapped and has no quantizer.
 
     Raises DamagedIndexError if the file holds no index.
     """
-    return read_index(path, "index segment", mapped=mapped)
+    return read_index(path, "index segment")
 
 
 def list_sizes(path: str | Path) -> np.ndarray:
@@ -183,7 +176,7 @@ def list_sizes(path: str | Path) -> np.ndarray:
     return ListMemory(read_segment(path)).sizes
 
 
-def _listed(index: Any) -> ListedRows:
+def _list_rows(index: Any) -> ListedRows:
     """Return the rows of an index with lists, list by list."""
     lists = ListMemory(index)
     every = np.arange(lists.count)
@@ -196,11 +189,11 @@ def rows_by_list(path: str | Path) -> ListedRows:
     Raises DamagedIndexError if it is neither.
     """
     if is_range(path):
-        return _rows_of_range(MappedRange(path))
-    return _listed(read_segment(path))
+        return _list_rows_of_range(MappedRange(path))
+    return _list_rows(read_segment(path))
 
 
-def _rows_of_range(reader: MappedRange) -> ListedRows:
+def _list_rows_of_range(reader: MappedRange) -> ListedRows:
     """Return the rows of a range; the sizes are those of its lists alone."""
     header = reader.header()
     codes = [np.empty(0, np.uint8)]
@@ -251,6 +244,6 @@ def nearest_lists(index: Any, vectors: np.ndarray, nprobe: int) -> tuple[np.ndar
     if hasattr(quantizer, "hnsw"):
         depth = max(quantizer.hnsw.efSearch, 2 * nprobe)
         return quantizer.search(vectors, nprobe, params=faiss.SearchParametersHNSW(efSearch=depth))
-    metric = metric_name(faiss, quantizer.metric_type)
-    gains, lists = block_top_k(faiss, vectors, flat_rows(quantizer), nprobe, metric, margin=1)
+    metric = metric_name(quantizer)
+    gains, lists = block_top_k(vectors, flat_rows(quantizer), nprobe, metric, margin=1)
     return gains_to_scores(gains, metric), lists

@@ -9,12 +9,11 @@ import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.index.exact import (
-    best_first,
     gains_to_scores,
+    merge_top_k,
     no_results,
     pair_scores,
 )
-from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
 from sentence_beam.transforms.index.index_parts import Coarse, Part, TopK, open_segment
 from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_name
 from sentence_beam.transforms.index.range_readers import RangeFile
@@ -40,13 +39,15 @@ class SearchResult(NamedTuple):
 class SegmentedIndex:
     """Opened segments, with the scores and the order of one index that holds all their rows.
 
-    Ties are broken by (segment, row). Flat segments are always scanned in full.
+    Ties are broken by (segment, row). Flat segments are always scanned in full. `parts` are in the
+    order of their files; all ranges are the first part. `trained` is the index that segments share;
+    None if it was not given.
     """
 
     def __init__(self, parts: Sequence[Part], trained: TrainedIndex | None = None):
-        self._parts = list(parts)
-        self._trained = trained
-        self._lists = next((part.index for part in self._parts if part.has_lists), None)
+        self.parts = list(parts)
+        self.trained = trained
+        self._lists = next((part.index for part in self.parts if part.has_lists), None)
 
     @classmethod
     def open(
@@ -73,50 +74,33 @@ class SegmentedIndex:
         return cls(parts, trained)
 
     @property
-    def parts(self) -> Sequence[Part]:
-        """The opened segments, in the order of their files; all ranges are the first part."""
-        return self._parts
-
-    @property
-    def trained(self) -> TrainedIndex | None:
-        """The trained index that segments share; None if it was not given."""
-        return self._trained
-
-    @property
     def rows(self) -> int:
         """The number of rows that are not deleted."""
-        return sum(part.live for part in self._parts)
+        return sum(part.live for part in self.parts)
 
     @property
     def metric(self) -> str:
         """The metric, `ip` or `l2`; `ip` without segments."""
-        if not self._parts:
+        if not self.parts:
             return "ip"
-        return metric_name(load_faiss(), self._parts[0].index.metric_type)
+        return metric_name(self.parts[0].index)
 
     def turned(self, queries: np.ndarray) -> np.ndarray:
         """Return queries float32 [q, d] rotated as the lists were built; unchanged without lists.
 
         Lists that were built without rotation leave them unchanged too.
         """
-        if self._trained is None or self._lists is None:
+        if self.trained is None or self._lists is None:
             return queries
-        return self._trained.turned(queries)
+        return self.trained.turned(queries)
 
     @property
     def nlist(self) -> int:
         """The number of coarse lists; 0 if all segments are flat."""
-        if self._lists is None:
-            return 0
-        return int(self._lists.nlist)
+        return int(self._lists.nlist) if self._lists is not None else 0
 
     def search(
-        self,
-        queries: np.ndarray,
-        k: int,
-        *,
-        nprobe: int | None = None,
-        least: int | None = None,
+        self, queries: np.ndarray, k: int, *, nprobe: int | None = None, least: int | None = None
     ) -> SearchResult:
         """Return the top k of each query, float32 [q, d], among `nprobe` lists and flat segments.
 
@@ -143,7 +127,7 @@ class SegmentedIndex:
     ) -> SearchResult:
         """Return the top k of each query, and all other rows with the score of the k-th."""
         results = self.search(queries, k + 1, nprobe=nprobe, least=least)
-        pending = np.flatnonzero(_goes_on(results, k))
+        pending = np.flatnonzero(_has_more_ties(results, k))
         depth = k + 1
         while len(pending):
             depth *= _WIDER
@@ -154,7 +138,7 @@ class SegmentedIndex:
             )
             for column, new in zip(results, wider, strict=True):
                 column[pending] = new
-            pending = pending[_goes_on(wider, k)]
+            pending = pending[_has_more_ties(wider, k)]
         results.row[:, k:][results.scores[:, k:] != results.scores[:, k - 1 : k]] = -1
         return results
 
@@ -174,21 +158,21 @@ class SegmentedIndex:
             raise OptionError(
                 f"search: k={k} and nprobe={list(nprobes)} have to be positive, nprobe ascending"
             )
-        if not self._parts:
+        if not self.parts:
             yield from [(no_results(len(queries), k),) * 2] * len(nprobes)
             return
-        queries = as_vectors(queries, self._parts[0].index.d, "queries")
-        with use_threads(None):
-            others = self._scan_flat(queries, k)
-            best: TopK | None = None
-            queries = self.turned(queries)
-            for coarse in self._coarse_steps(queries, nprobes):
-                new = self._scan_lists(queries, k, coarse, others)
-                best = new if best is None else merge([best, new], k)
-                yield new, best
-                others = no_results(len(queries), k)
+        queries = as_vectors(queries, self.parts[0].index.d, "queries")
+        flat = [part.top_k(queries, k, None) for part in self.parts if not part.has_lists]
+        others = merge_top_k([no_results(len(queries), k), *flat], k)
+        best: TopK | None = None
+        queries = self.turned(queries)
+        for coarse in self._choose_lists(queries, nprobes):
+            new = self._scan_lists(queries, k, coarse, others)
+            best = new if best is None else merge_top_k([best, new], k)
+            yield new, best
+            others = no_results(len(queries), k)
 
-    def _coarse_steps(self, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
+    def _choose_lists(self, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
         """Return the lists that each nprobe adds to the previous one; None if it adds none."""
         if self._lists is None:
             return [None] * len(nprobes)
@@ -202,15 +186,11 @@ class SegmentedIndex:
             start = end
         return steps
 
-    def _scan_flat(self, queries: np.ndarray, k: int) -> TopK:
-        best = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
-        return merge([no_results(len(queries), k), *best], k)
-
     def _scan_lists(self, queries: np.ndarray, k: int, coarse: Coarse | None, others: TopK) -> TopK:
         if coarse is None:
             return others
-        best = [part.top_k(queries, k, coarse) for part in self._parts if part.has_lists]
-        return merge([others, *best], k)
+        best = [part.top_k(queries, k, coarse) for part in self.parts if part.has_lists]
+        return merge_top_k([others, *best], k)
 
 
 def rerank(
@@ -233,14 +213,8 @@ def rerank(
     if not wanted.size:
         return result(*no_results(len(queries), k), metric)
     block = as_vectors(vectors(*split(wanted)), queries.shape[1], "rerank")
-    gains = gains_to_scores(pair_scores(load_faiss(), queries, block, rows, metric), metric)
-    return result(*merge([(gains, positions), no_results(len(queries), k)], k), metric)
-
-
-def merge(parts: Sequence[TopK], k: int) -> TopK:
-    """Return the best k of several gains and positions [q, any], ties by position."""
-    gains, positions = zip(*parts, strict=True)
-    return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
+    gains = gains_to_scores(pair_scores(queries, block, rows, metric), metric)
+    return result(*merge_top_k([(gains, positions), no_results(len(queries), k)], k), metric)
 
 
 def positions_of(results: SearchResult) -> np.ndarray:
@@ -258,6 +232,6 @@ def result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResul
     return SearchResult(gains_to_scores(gains, metric), *split(positions))
 
 
-def _goes_on(results: SearchResult, k: int) -> np.ndarray:
+def _has_more_ties(results: SearchResult, k: int) -> np.ndarray:
     """Return whether rows that were not found may have the score of the k-th, bool [q]."""
     return (results.row[:, -1] >= 0) & (results.scores[:, -1] == results.scores[:, k - 1])

@@ -34,12 +34,12 @@ class IndexSize:
 def size_of(plan: IndexPlan, rows: int) -> IndexSize:
     """The estimated size of an index of so many rows."""
     held_out = min(HELD_OUT, rows // 10) * 4 * plan.dim if plan.nlist else 0
-    memory = rows * held_bytes(plan) + _list_bytes(plan) + held_out
+    memory = rows * held_bytes(plan) + _estimate_list_bytes(plan) + held_out
     refine = rows * refine_bytes(plan.dim) if plan.rerank else 0
     return IndexSize(
         bytes=memory + refine + rows * LOCATOR_BYTES,
         memory=memory,
-        cpu_hours=2 * plan.dim * _comparisons(plan, rows) / _FLOPS / 3600,
+        cpu_hours=2 * plan.dim * _count_comparisons(plan, rows) / _FLOPS / 3600,
     )
 
 
@@ -52,24 +52,19 @@ def step_bytes(plan: IndexPlan, rows: int) -> int:
     row = plan.spec.row_bytes(plan.dim)
     segment = min(rows, plan.segment_rows) * row
     sample = plan.train_rows * 4 * plan.dim if plan.nlist <= ONE_LEVEL else 0
-    lists = _list_bytes(plan)
+    lists = _estimate_list_bytes(plan)
     return _PROCESS + 2 * lists + max(2 * min(segment, RANGE_BYTES), sample)
 
 
-def _list_bytes(plan: IndexPlan) -> int:
+def _estimate_list_bytes(plan: IndexPlan) -> int:
     """Bytes of the centroids, with the links of a graph."""
-    size = plan.nlist * 4 * plan.dim
-    if plan.spec.graph:
-        size += plan.nlist * _LINK_BYTES
-    return size
+    return plan.nlist * (4 * plan.dim + (_LINK_BYTES if plan.spec.graph else 0))
 
 
-def _comparisons(plan: IndexPlan, rows: int) -> float:
+def _count_comparisons(plan: IndexPlan, rows: int) -> float:
     """The number of compared pairs of vectors: to find lists, add rows, and measure recall."""
-    if plan.nlist <= ONE_LEVEL:
-        to_train = ITERATIONS * plan.nlist
-    else:
-        to_train = _CELL_PASSES * plan.nlist**0.5
+    one_level = plan.nlist <= ONE_LEVEL
+    to_train = ITERATIONS * plan.nlist if one_level else _CELL_PASSES * plan.nlist**0.5
     to_add = GRAPH_LINKS * 64 if plan.spec.graph else plan.nlist
     to_measure = min(HELD_OUT, rows // 10)
     return plan.train_rows * to_train + rows * (to_add + to_measure)

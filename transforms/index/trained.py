@@ -24,9 +24,7 @@ class TrainedIndex:
 
     def turned(self, vectors: np.ndarray) -> np.ndarray:
         """Vectors float32 [n, d] as the lists have them: rotated if the index has a rotation."""
-        if self._rotation is None:
-            return vectors
-        return self._rotation.apply(vectors)
+        return vectors if self._rotation is None else self._rotation.apply(vectors)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TrainedIndex:
@@ -66,7 +64,7 @@ class TrainedIndex:
         This object must live as long as that index. Raises DamagedIndexError if the segment, in the
         file `path`, is of another training.
         """
-        if _shape(self.index) != _shape(index):
+        if _read_shape(self.index) != _read_shape(index):
             raise DamagedIndexError(
                 f"{path}: its lists are not of the index's quantizer; build the index again"
             )
@@ -82,7 +80,7 @@ def lacks_trained(path: str | Path) -> DamagedIndexError:
     return DamagedIndexError(f"{path}: its lists need the index's quantizer, which is not known")
 
 
-def _shape(index: Any) -> tuple[int, ...]:
+def _read_shape(index: Any) -> tuple[int, ...]:
     return index.d, index.metric_type, getattr(index, "nlist", 0), index.code_size
 
 
@@ -126,16 +124,14 @@ def index_bytes(index: Any) -> bytes:
     return file.getvalue()
 
 
-def read_index(path: str | Path, what: str, *, mapped: bool = True) -> Any:
-    """The faiss index in a file, which is mapped or copied into memory.
+def read_index(path: str | Path, what: str) -> Any:
+    """The faiss index in a file, which is mapped as far as faiss can.
 
     Raises DamagedIndexError if the file holds none; `what` is the message's word for it. Tables
     that PQ computes from a quantizer are not read, since a segment has no quantizer yet.
     """
     faiss = load_faiss()
-    flags = faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
-    if mapped:
-        flags |= faiss.IO_FLAG_MMAP_IFC
+    flags = faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_MMAP_IFC
     try:
         return faiss.read_index(str(path), flags)
     except RuntimeError as error:

@@ -108,7 +108,7 @@ def drifted(then: Fit, now: Fit, metric: str) -> str | None:
     if (
         then.closeness is not None
         and now.closeness is not None
-        and _farther(then.closeness, now.closeness, metric)
+        and _is_farther(then.closeness, now.closeness, metric)
     ):
         what = "inner product" if metric == "ip" else "squared distance"
         return (
@@ -123,6 +123,6 @@ def has_fallen(then: float, now: float, high: float | None) -> bool:
     return now < then - RECALL_FALL and (high is None or high < then)
 
 
-def _farther(then: float, now: float, metric: str) -> bool:
+def _is_farther(then: float, now: float, metric: str) -> bool:
     loss = now - then if metric == "l2" else then - now
     return loss > CLOSENESS_LOSS[metric] * abs(then)

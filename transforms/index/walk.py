@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from sentence_beam.transforms.index.exact import block_top_k, pair_scores
-from sentence_beam.transforms.index.faiss_module import load_faiss
 
 _NEAR = 32  # centroids that a step looks at before it looks at all
 
@@ -22,8 +21,7 @@ def walk(centroids: np.ndarray) -> np.ndarray:
     is_left = np.ones(count, bool)
     order = np.empty(count, np.int64)
     here = 0
-    faiss = load_faiss()
-    near = block_top_k(faiss, centroids, centroids, min(_NEAR + 1, count), "l2")[1]
+    near = block_top_k(centroids, centroids, min(_NEAR + 1, count), "l2")[1]
     for step in range(count):
         order[step] = here
         is_left[here] = False
@@ -33,6 +31,6 @@ def walk(centroids: np.ndarray) -> np.ndarray:
         elif step + 1 < count:
             rest = np.flatnonzero(is_left)
             # pair by pair, so that the order does not depend on the number of threads
-            far = pair_scores(faiss, centroids[here : here + 1], centroids, rest[None], "l2")
+            far = pair_scores(centroids[here : here + 1], centroids, rest[None], "l2")
             here = int(rest[np.argmin(far)])
     return order

@@ -1,6 +1,5 @@
 """The declarations of options that several commands have."""
 
-import os
 from dataclasses import replace
 
 from sentence_beam.transforms.base import values
@@ -11,31 +10,24 @@ from sentence_beam.transforms.index.index_spec import FACTORIES
 from sentence_beam.transforms.space import DEFAULT_MODEL
 from sentence_beam.transforms.space.dtypes import DTYPES
 from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.layout import DEFAULT_STORE, STORE_VARIABLE, default_store
 
 DTYPES_ASKED = ("auto", *DTYPES)
 FLOATS_ASKED = tuple(name for name in DTYPES_ASKED if name != "int8")
 METRICS = ("auto", "cosine", "ip", "l2")
 TABLE_FILE = "write .parquet, .csv, .json or .jsonl"
 NO_CALIBRATION = "none"
-STORE_VARIABLE = "SENTENCE_BEAM_STORE"
-DEFAULT_STORE = "store"
+NAMED_STORE = f"${STORE_VARIABLE} or {DEFAULT_STORE}"  # of a command that names none
 NEIGHBOURS = 10  # rows for each query, or pairs
 
 
 def calibration(text: str) -> str:
     """Return the folder of a calibration, or the empty text for `none`."""
-    if text == NO_CALIBRATION:
-        return ""
-    return text
-
-
-def default_store() -> str:
-    """Return the store of a command that names none."""
-    return os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    return "" if text == NO_CALIBRATION else text
 
 
 STORE = Declared(
-    f"folder or URL (default: ${STORE_VARIABLE} or {DEFAULT_STORE})",
+    f"folder or URL (default: {NAMED_STORE})",
     kind=values.filled,
     metavar="STORE",
     once=True,
@@ -52,7 +44,6 @@ PRICE_PER_HOUR = Declared(
     kind=values.price,
     metavar="P",
 )
-DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
     f"share of rows that may be rejected (default: {RememberedOptions.max_rejects:g})",
     kind=values.fraction,

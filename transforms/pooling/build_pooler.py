@@ -65,9 +65,7 @@ def build_pooler(spec: PoolerSpec, shape: ModelShape, lexicon: Lexicon | None = 
         )
     lexicon = lexicon or Lexicon()
     built = tuple(_build_part(part, shape, lexicon) for part in spec.parts)
-    if len(built) == 1:
-        return built[0]
-    return Concat(built, spec.dim(shape.hidden, shape.embedding))
+    return built[0] if len(built) == 1 else Concat(built, spec.dim(shape.hidden, shape.embedding))
 
 
 def _build_part(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
@@ -77,48 +75,47 @@ def _build_part(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler
     return _BUILDERS[part.name](part, shape)
 
 
-def _layer(part: PoolerPart, shape: ModelShape) -> int:
+def _read_layer(part: PoolerPart, shape: ModelShape) -> int:
     layer = dict(part.options).get("layer", "last")
-    if layer == "last":
-        return shape.layers
-    return int(layer)
+    return shape.layers if layer == "last" else int(layer)
 
 
-def _count(part: PoolerPart) -> str:
+def _read_count(part: PoolerPart) -> str:
     return str(part.option("count"))
 
 
 def _build_one_layer(kind: Callable[..., Pooler]) -> Callable[[PoolerPart, ModelShape], Pooler]:
-    return lambda part, shape: kind(_layer(part, shape), shape.hidden, _count(part))
+    return lambda part, shape: kind(_read_layer(part, shape), shape.hidden, _read_count(part))
 
 
-def _weighted_mean(part: PoolerPart, shape: ModelShape) -> Pooler:
-    return WeightedMean(_layer(part, shape), shape.hidden, _count(part), str(part.option("rank")))
+def _build_weighted_mean(part: PoolerPart, shape: ModelShape) -> Pooler:
+    rank = str(part.option("rank"))
+    return WeightedMean(_read_layer(part, shape), shape.hidden, _read_count(part), rank)
 
 
-def _static(part: PoolerPart, shape: ModelShape) -> Pooler:
+def _build_static(part: PoolerPart, shape: ModelShape) -> Pooler:
     if part.option("from") == "raw":
-        return StaticMean(shape.embedding, _count(part))
-    return Mean(0, shape.hidden, _count(part))
+        return StaticMean(shape.embedding, _read_count(part))
+    return Mean(0, shape.hidden, _read_count(part))
 
 
-def _first_last(part: PoolerPart, shape: ModelShape) -> Pooler:
+def _build_first_last(part: PoolerPart, shape: ModelShape) -> Pooler:
     first = 0 if part.option("first") == "embeddings" else 1
-    return TwoLayerMean(first, shape.layers, shape.hidden, _count(part))
+    return TwoLayerMean(first, shape.layers, shape.hidden, _read_count(part))
 
 
-def _last2(part: PoolerPart, shape: ModelShape) -> Pooler:
-    return TwoLayerMean(shape.layers - 1, shape.layers, shape.hidden, _count(part))
+def _build_last2(part: PoolerPart, shape: ModelShape) -> Pooler:
+    return TwoLayerMean(shape.layers - 1, shape.layers, shape.hidden, _read_count(part))
 
 
-def _ditto(part: PoolerPart, shape: ModelShape) -> Pooler:
+def _build_ditto(part: PoolerPart, shape: ModelShape) -> Pooler:
     choices = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}
     layers = choices[str(part.option("states"))]
     width = shape.hidden if layers else shape.embedding
-    return Ditto(attention_head(part), layers, width, str(part.option("scale")), _count(part))
+    return Ditto(attention_head(part), layers, width, str(part.option("scale")), _read_count(part))
 
 
-def _sbert_wk(part: PoolerPart, shape: ModelShape) -> Pooler:
+def _build_sbert_wk(part: PoolerPart, shape: ModelShape) -> Pooler:
     return SbertWk(
         start=int(part.option("start")),
         last=shape.layers,
@@ -127,38 +124,37 @@ def _sbert_wk(part: PoolerPart, shape: ModelShape) -> Pooler:
         weights=str(part.option("weights")),
         variant=str(part.option("variant")),
         importance=str(part.option("importance")),
-        count=_count(part),
+        count=_read_count(part),
         mix=float(part.option("mix")),
         tokens=str(part.option("tokens")),
     )
 
 
-def _prompt(part: PoolerPart, shape: ModelShape) -> Pooler:
+def _build_prompt(part: PoolerPart, shape: ModelShape) -> Pooler:
     return Prompt(shape.layers, shape.hidden, part.option("denoise") == "yes")
 
 
-def _tfidf(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
-    idf = inverse_frequencies(
-        _table(part, lexicon), str(part.option("idf")), str(part.option("unseen"))
-    )
+def _build_tfidf(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
+    table = _find_table(part, lexicon)
+    idf = inverse_frequencies(table, str(part.option("idf")), str(part.option("unseen")))
     return TfIdf(
         idf,
         (0, shape.layers),
         shape.hidden,
         scale=str(part.option("scale")),
-        count=_count(part),
+        count=_read_count(part),
         weight=str(part.option("weight")),
     )
 
 
-def _sif(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
-    weights = smooth_inverse_frequencies(_table(part, lexicon), float(part.option("a")))
+def _build_sif(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
+    weights = smooth_inverse_frequencies(_find_table(part, lexicon), float(part.option("a")))
     if part.option("states") == "last":
-        return Sif(weights, (shape.layers,), shape.hidden, _count(part))
-    return Sif(weights, (), shape.embedding, _count(part))
+        return Sif(weights, (shape.layers,), shape.hidden, _read_count(part))
+    return Sif(weights, (), shape.embedding, _read_count(part))
 
 
-def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
+def _build_remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
     if part.option("variant") == "reference":
         if NOTHING_LEFT not in lexicon.pieces:
             raise OptionError(
@@ -170,24 +166,23 @@ def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Poo
     pieces = lexicon.pieces
     dropped = np.zeros(len(pieces), dtype=bool)
     if part.table is not None:
-        dropped |= most_frequent(_table(part, lexicon).counts, int(part.option("top")))
+        dropped |= most_frequent(_find_table(part, lexicon).counts, int(part.option("top")))
     if part.option("punctuation") == "remove":
         dropped |= np.array([is_sign(piece) for piece in pieces], dtype=bool)
     if part.option("case") == "drop":
         dropped |= np.array([has_capitals(piece) for piece in pieces], dtype=bool)
-    inside = np.zeros(len(pieces), dtype=bool)
-    if part.option("subwords") == "remove":
-        inside = word_insides(pieces)
+    removes_insides = part.option("subwords") == "remove"
+    inside = word_insides(pieces) if removes_insides else np.zeros(len(pieces), dtype=bool)
     return RemoveBiases(torch.from_numpy(dropped), torch.from_numpy(inside), shape.embedding)
 
 
-def _cnn(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
+def _build_cnn(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
     if lexicon.cnn is None:
         raise OptionError(f"pooler '{part}': the trained network was not given")
     return Cnn(shape.layers, shape.hidden, network=lexicon.cnn)
 
 
-def _table(part: PoolerPart, lexicon: Lexicon) -> TokenStatistics:
+def _find_table(part: PoolerPart, lexicon: Lexicon) -> TokenStatistics:
     if part.table is None or part.table not in lexicon.tables:
         raise OptionError(
             f"pooler '{part}': its token statistics were not given; name the folder they are in"
@@ -196,10 +191,10 @@ def _table(part: PoolerPart, lexicon: Lexicon) -> TokenStatistics:
 
 
 _WITH_LEXICON: dict[str, Callable[[PoolerPart, ModelShape, Lexicon], Pooler]] = {
-    "tfidf": _tfidf,
-    "sif": _sif,
-    "remove-biases": _remove_biases,
-    "cnn": _cnn,
+    "tfidf": _build_tfidf,
+    "sif": _build_sif,
+    "remove-biases": _build_remove_biases,
+    "cnn": _build_cnn,
 }
 _BUILDERS: dict[str, Callable[[PoolerPart, ModelShape], Pooler]] = {
     "mean": _build_one_layer(Mean),
@@ -208,11 +203,11 @@ _BUILDERS: dict[str, Callable[[PoolerPart, ModelShape], Pooler]] = {
     "max": _build_one_layer(Max),
     "mean-sqrt-len": _build_one_layer(MeanSqrtLen),
     "last-token": _build_one_layer(LastToken),
-    "weighted-mean": _weighted_mean,
-    "static": _static,
-    "first-last": _first_last,
-    "last2": _last2,
-    "ditto": _ditto,
-    "sbert-wk": _sbert_wk,
-    "prompt": _prompt,
+    "weighted-mean": _build_weighted_mean,
+    "static": _build_static,
+    "first-last": _build_first_last,
+    "last2": _build_last2,
+    "ditto": _build_ditto,
+    "sbert-wk": _build_sbert_wk,
+    "prompt": _build_prompt,
 }

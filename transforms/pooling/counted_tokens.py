@@ -54,7 +54,7 @@ class CountedTokens:
         Values are added in the tokens' order, also on a GPU, where adding by index has no order.
         """
         if not values.is_floating_point() or not self.lengths.numel():
-            return _per_sentence(values, self.offsets)
+            return _sum_by_sentence(values, self.offsets)
         return torch.segment_reduce(values, "sum", offsets=self.offsets)
 
 
@@ -82,7 +82,7 @@ def count_kept(states: TokenStates, keep: Tensor) -> CountedTokens:
     A sentence without a marked token counts all its tokens.
     """
     lengths = states.offsets.diff()
-    marked = _per_sentence(keep, states.offsets)
+    marked = _sum_by_sentence(keep, states.offsets)
     fallback = marked == 0
     keep = keep | fallback.repeat_interleave(lengths)
     counts = torch.where(fallback, lengths, marked)
@@ -90,13 +90,13 @@ def count_kept(states: TokenStates, keep: Tensor) -> CountedTokens:
     return CountedTokens(keep.nonzero().squeeze(1), offsets, fallback)
 
 
-def _per_sentence(values: Tensor, offsets: Tensor) -> Tensor:
+def _sum_by_sentence(values: Tensor, offsets: Tensor) -> Tensor:
     """The sums over each sentence of whole numbers or flags, [B] int64."""
     running = torch.cat([offsets.new_zeros(1), values.long().cumsum(0)])
     return running[offsets].diff()
 
 
-def _no_special(states: TokenStates) -> Tensor:
+def _omit_special(states: TokenStates) -> Tensor:
     if states.special is None:
         raise ValueError("count=no-special needs TokenStates.special")
     return states.keep & ~states.special
@@ -110,7 +110,7 @@ def _drop_last(states: TokenStates) -> Tensor:
     return keep
 
 
-def _no_prompt(states: TokenStates) -> Tensor:
+def _omit_prompt(states: TokenStates) -> Tensor:
     if not states.prompt_tokens:
         return states.keep
     lengths = states.offsets.diff()
@@ -121,9 +121,9 @@ def _no_prompt(states: TokenStates) -> Tensor:
 
 _POLICIES = {
     "all": lambda states: states.keep,
-    "no-special": _no_special,
+    "no-special": _omit_special,
     "drop-last-special": _drop_last,
-    "no-prompt": _no_prompt,
+    "no-prompt": _omit_prompt,
 }
 
 

@@ -34,11 +34,11 @@ class Ditto:
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)
         attention = states.own_attention[self.head][counted.index].float()
-        weights, weak = self._weights(attention, counted)
+        weights, weak = self._weigh(attention, counted)
         vectors = weighted_sum(states, self.layers, counted, weights)
         return graded(vectors, counted.fallback | weak)
 
-    def _weights(self, attention: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
+    def _weigh(self, attention: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
         """Return the weight of each counted token [M] and the sentences [B] bool that fall back."""
         total = counted.totals(attention)
         sentences = counted.sentences

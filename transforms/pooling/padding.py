@@ -12,22 +12,22 @@ def padded(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
     Shorter sentences end with zeros. `offsets` [B + 1] int64, in main memory, cuts the rows into
     sentences.
     """
-    mask = _mask(offsets)
+    mask = _mark_rows(offsets)
     rows = values.new_zeros((mask.numel(), values.shape[1]))
-    rows.index_copy_(0, _places(mask, values.device), values)
+    rows.index_copy_(0, _find_rows(mask, values.device), values)
     return rows.view(*mask.shape, values.shape[1]), to_device(mask, values.device)
 
 
 def packed(laid: Tensor, offsets: Tensor) -> Tensor:
     """Return the packed rows [N, H] of the sentences [B, T, H] that `padded` made."""
-    return laid.flatten(0, 1).index_select(0, _places(_mask(offsets), laid.device))
+    return laid.flatten(0, 1).index_select(0, _find_rows(_mark_rows(offsets), laid.device))
 
 
-def _mask(offsets: Tensor) -> Tensor:
+def _mark_rows(offsets: Tensor) -> Tensor:
     lengths = offsets.diff()
     longest = int(lengths.max()) if lengths.numel() else 0
     return torch.arange(longest) < lengths.unsqueeze(1)
 
 
-def _places(mask: Tensor, device: torch.device) -> Tensor:
+def _find_rows(mask: Tensor, device: torch.device) -> Tensor:
     return to_device(mask.flatten().nonzero().squeeze(1), device)

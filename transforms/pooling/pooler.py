@@ -36,7 +36,7 @@ class Needs:
         return max([0, *self.layers, *(block - 1 for block, _ in self.heads)])
 
 
-def _union(several: Iterable[Needs]) -> Needs:
+def _join_needs(several: Iterable[Needs]) -> Needs:
     """The needs of several poolers together."""
     needs = list(several)
     return Needs(
@@ -76,7 +76,7 @@ class Concat:
 
     @property
     def needs(self) -> Needs:
-        return _union(part.needs for part in self.parts)
+        return _join_needs(part.needs for part in self.parts)
 
     def __call__(self, states: TokenStates) -> Pooled:
         pooled = [part(states) for part in self.parts]
@@ -103,7 +103,7 @@ class MixedLayers:
     @property
     def needs(self) -> Needs:
         mixed = Needs(layers=frozenset(range(self.first, self.last + 1)))
-        return _union([self.pooler.needs, mixed])
+        return _join_needs([self.pooler.needs, mixed])
 
     def __call__(self, states: TokenStates) -> Pooled:
         layers = [states.hidden[layer].float() for layer in range(self.first, self.last + 1)]

@@ -58,7 +58,7 @@ class ReferenceRemoveBiases:
         around = torch.tensor(sorted(self.around))
         counted = count_kept(states, states.keep & ~torch.isin(states.token_ids, around))
         words = counted.totals((states.token_ids[counted.index] != self.padding).long())
-        return _mean_row(states, counted, counted.fallback | (words == 0))
+        return _average_rows(states, counted, counted.fallback | (words == 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +83,14 @@ class RemoveBiases:
             raise ValueError("remove-biases needs TokenStates.special")
         ids = states.token_ids
         plain = states.keep & ~states.special
-        keep = plain & ~self.dropped[ids] & ~(self.inside[ids] & ~_first(states, plain))
+        keep = plain & ~self.dropped[ids] & ~(self.inside[ids] & ~_mark_first(states, plain))
         removed = count_kept(states, keep).fallback
         lengths = states.offsets.diff()
         counted = count_kept(states, keep | (plain & removed.repeat_interleave(lengths)))
-        return _mean_row(states, counted, removed)
+        return _average_rows(states, counted, removed)
 
 
-def _first(states: TokenStates, plain: Tensor) -> Tensor:
+def _mark_first(states: TokenStates, plain: Tensor) -> Tensor:
     """A mask [N] bool of the first token of each sentence among the `plain` ones."""
     before = torch.cat([plain.new_zeros(1, dtype=torch.long), plain.long().cumsum(0)])
     start = before[states.offsets[:-1]].repeat_interleave(states.offsets.diff())
@@ -132,7 +132,7 @@ def word_insides(pieces: Sequence[str]) -> np.ndarray:
     return np.zeros(len(pieces), dtype=bool)
 
 
-def _mean_row(states: TokenStates, counted: CountedTokens, fallback: Tensor) -> Pooled:
+def _average_rows(states: TokenStates, counted: CountedTokens, fallback: Tensor) -> Pooled:
     """Return the mean embedding rows of the counted tokens.
 
     `counted` and `fallback` [B] bool are in main memory.

@@ -53,9 +53,7 @@ class SbertWk:
 
     @property
     def _first(self) -> int:
-        if self.importance == "selected":
-            return self.start
-        return 0
+        return self.start if self.importance == "selected" else 0
 
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)
@@ -86,9 +84,9 @@ class SbertWk:
         skipped = self.start - self._first
         steps = cosines.diagonal(1)
         variance = (steps - steps.mean(dim=1, keepdim=True)).square().mean(dim=1)
-        return self._mixture(cosines[skipped:, skipped:]), variance
+        return self._mix_layers(cosines[skipped:, skipped:]), variance
 
-    def _mixture(self, cosines: Tensor) -> Tensor:
+    def _mix_layers(self, cosines: Tensor) -> Tensor:
         """Return the weights of the selected layers [K, M] from their cosines [K, K, M].
 
         Columns sum to 1.
@@ -111,14 +109,14 @@ def layer_cosines(vectors: Tensor) -> Tensor:
     float64. A zero vector has cosines of 0.
     """
     wide = vectors.float() if vectors.dtype != torch.float64 else vectors
-    gram = _exact_products(wide).double().permute(1, 2, 0)
+    gram = _multiply_exactly(wide).double().permute(1, 2, 0)
     lengths = gram.diagonal().T.sqrt().clamp(min=1e-12)
     cosines = (gram + gram.transpose(0, 1)) / 2 / (lengths.unsqueeze(0) * lengths.unsqueeze(1))
     cosines.diagonal().fill_(1)
     return cosines.contiguous()
 
 
-def _exact_products(vectors: Tensor) -> Tensor:
+def _multiply_exactly(vectors: Tensor) -> Tensor:
     """Return vectors vectors' in full precision.
 
     TensorFloat-32 has too few digits for the differences taken later. If the process has turned it
@@ -145,11 +143,11 @@ def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, T
     """
     alignment = torch.empty_like(cosines[0])
     novelty = torch.empty_like(cosines[0])
-    for members in _by_size(len(cosines), window, variant):
+    for members in _group_by_size(len(cosines), window, variant):
         places = torch.tensor([[*context, layer] for layer, context in members.items()])
         index = to_device(places, cosines.device)
         blocks = cosines[index.unsqueeze(2), index.unsqueeze(1)]
-        factor = _last_rows(blocks)
+        factor = _factor_last_rows(blocks)
         mean = blocks[:, -1, :-1].mean(dim=1)
         size = 1
         if variant == "reference":
@@ -163,7 +161,7 @@ def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, T
     return alignment / alignment.sum(dim=0), novelty / novelty.sum(dim=0)
 
 
-def _by_size(layers: int, window: int, variant: str) -> list[dict[int, list[int]]]:
+def _group_by_size(layers: int, window: int, variant: str) -> list[dict[int, list[int]]]:
     """Group the layers by the number of neighbours that they are compared with."""
     groups: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
     for layer in range(layers):
@@ -175,7 +173,7 @@ def _by_size(layers: int, window: int, variant: str) -> list[dict[int, list[int]
     return list(groups.values())
 
 
-def _last_rows(blocks: Tensor) -> Tensor:
+def _factor_last_rows(blocks: Tensor) -> Tensor:
     """Return the last rows [P, S, M] of the Cholesky factors of `blocks` [P, S, S, M].
 
     Nearly singular blocks get a small ridge.

@@ -64,11 +64,11 @@ class WeightedMean(OneLayer):
     rank: str = "counted"
 
     def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
-        ranks = self._ranks(states, counted)
+        ranks = self._rank_tokens(states, counted)
         sums = segment_sum(states.hidden[self.layer], counted, ranks)
         return sums / counted.totals(ranks).unsqueeze(1)
 
-    def _ranks(self, states: TokenStates, counted: CountedTokens) -> Tensor:
+    def _rank_tokens(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         """The rank of every counted token within its sentence, from 1; [M] int64."""
         if self.rank == "attended":
             starts = to_device(states.offsets[:-1], counted.index.device)

@@ -86,9 +86,7 @@ class TokenStates:
         """The device of what the model makes."""
         for tensor in (*self.hidden.values(), *self.own_attention.values()):
             return tensor.device
-        if self.raw is not None:
-            return self.raw.device
-        return self.token_ids.device
+        return self.token_ids.device if self.raw is None else self.raw.device
 
 
 @dataclass(frozen=True)

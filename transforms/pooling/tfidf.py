@@ -43,28 +43,23 @@ class TfIdf:
     def __call__(self, states: TokenStates) -> Pooled:
         # Weights depend only on the token ids, which are in main memory.
         device = states.device
+        if states.special is None:
+            raise ValueError("tfidf needs TokenStates.special")
         counted = count_in_memory(states, self.count)
-        idf = self._idf(states, counted)
         ids = states.token_ids[counted.index]
-        weights = idf * _frequencies(ids, counted) if self.weight == "tf-idf" else idf
+        idf = self.idf[ids].masked_fill(states.special[counted.index], 0)
+        weights = idf * _count_occurrences(ids, counted) if self.weight == "tf-idf" else idf
         total = counted.totals(weights)
         weak = total <= 1e-12
-        divisor = {"sum": total, "norm": _lengths(idf, ids, counted)}.get(self.scale)
+        divisor = {"sum": total, "norm": _measure_lengths(idf, ids, counted)}.get(self.scale)
         vectors = weighted_sum(states, self.layers, counted.to(device), to_device(weights, device))
         if divisor is not None:
             vectors = vectors / to_device(divisor, device).unsqueeze(1)
         if bool(weak.any()):
-            weak_rows = to_device(weak, device).unsqueeze(1)
-            vectors = torch.where(weak_rows, self._plain(states), vectors)
+            plain = count_kept(states, states.keep & ~states.special).to(device)
+            means = weighted_sum(states, self.layers, plain, 1 / plain.lengths[plain.sentences])
+            vectors = torch.where(to_device(weak, device).unsqueeze(1), means, vectors)
         return graded(vectors, to_device(counted.fallback | weak, device))
-
-    def _idf(self, states: TokenStates, counted: CountedTokens) -> Tensor:
-        idf = self.idf[states.token_ids[counted.index]]
-        return idf.masked_fill(_special(states)[counted.index], 0)
-
-    def _plain(self, states: TokenStates) -> Tensor:
-        counted = count_kept(states, states.keep & ~_special(states)).to(states.device)
-        return weighted_sum(states, self.layers, counted, 1 / counted.lengths[counted.sentences])
 
 
 def inverse_frequencies(
@@ -86,29 +81,23 @@ def inverse_frequencies(
     return torch.from_numpy(np.where(np.abs(weights) <= 1e-12, 0.0, weights)).float()
 
 
-def _frequencies(ids: Tensor, counted: CountedTokens) -> Tensor:
+def _count_occurrences(ids: Tensor, counted: CountedTokens) -> Tensor:
     """The number of times that each counted token's id occurs in its sentence, [M] int64."""
-    terms, _ = _terms(ids, counted)
+    terms, _ = _number_terms(ids, counted)
     _, inverse, times = torch.unique(terms, return_inverse=True, return_counts=True)
     return times[inverse]
 
 
-def _lengths(idf: Tensor, ids: Tensor, counted: CountedTokens) -> Tensor:
+def _measure_lengths(idf: Tensor, ids: Tensor, counted: CountedTokens) -> Tensor:
     """The Euclidean length of each sentence's vector of tf * idf over its distinct tokens, [B]."""
-    terms, size = _terms(ids, counted)
+    terms, size = _number_terms(ids, counted)
     pairs, inverse = torch.unique(terms, return_inverse=True)
     weights = idf.new_zeros(len(pairs)).index_add_(0, inverse, idf)
     squares = idf.new_zeros(counted.lengths.numel())
     return squares.index_add_(0, pairs // size, weights.square()).sqrt()
 
 
-def _terms(ids: Tensor, counted: CountedTokens) -> tuple[Tensor, int]:
+def _number_terms(ids: Tensor, counted: CountedTokens) -> tuple[Tensor, int]:
     """Return sentence * size + id [M] int64 of each counted token, and the size."""
     size = int(ids.max()) + 1 if ids.numel() else 1
     return counted.sentences * size + ids, size
-
-
-def _special(states: TokenStates) -> Tensor:
-    if states.special is None:
-        raise ValueError("tfidf needs TokenStates.special")
-    return states.special

@@ -45,13 +45,13 @@ class Recurrent(nn.Module):
 
     def forward(self, states: Tensor, offsets: Tensor) -> Tensor:
         """States [N, D] of packed states [N, H], cut into sentences by `offsets` [B + 1]."""
-        places, counts = _by_step(offsets)
+        places, counts = _order_by_step(offsets)
         steps = PackedSequence(states.index_select(0, to_device(places, states.device)), counts)
         outputs = self.encoder(steps)[0].data
         return outputs.index_select(0, to_device(places.argsort(), states.device))
 
 
-def _by_step(offsets: Tensor) -> tuple[Tensor, Tensor]:
+def _order_by_step(offsets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the places [N] of tokens step by step, and the number of tokens of each step.
 
     Step t has the t-th token of every text that has one, longest text first. This happens in main

@@ -65,12 +65,8 @@ class TokenStatistics:
                 "token statistics of another method, tokenizer or vocabulary cannot be added; fit "
                 "them again"
             )
-        return TokenStatistics(
-            self.method,
-            self.tokenizer,
-            self.documents + other.documents,
-            self.counts + other.counts,
-        )
+        documents = self.documents + other.documents
+        return TokenStatistics(self.method, self.tokenizer, documents, self.counts + other.counts)
 
     @property
     def digest(self) -> str:
@@ -84,7 +80,7 @@ class TokenStatistics:
         """
         described = self._describe()
         table = (json.dumps(described, indent=1, sort_keys=True) + "\n").encode()
-        return {described["counts"]: self._counts_file(), TABLE: table}
+        return {described["counts"]: self._save_counts(), TABLE: table}
 
     @classmethod
     def from_files(cls, table: TokenTable, counts: bytes) -> "TokenStatistics":
@@ -105,11 +101,11 @@ class TokenStatistics:
         method, tokenizer = described["method"], described["tokenizer"]
         return cls(method, tokenizer, described["documents"], tensors["counts"])
 
-    def _counts_file(self) -> bytes:
+    def _save_counts(self) -> bytes:
         return save({"counts": self.counts})
 
     def _describe(self) -> dict[str, Any]:
-        sha256 = hashlib.sha256(self._counts_file()).hexdigest()
+        sha256 = hashlib.sha256(self._save_counts()).hexdigest()
         return {
             "format": FORMAT,
             "method": self.method,

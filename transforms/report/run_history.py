@@ -25,6 +25,7 @@ from sentence_beam.transforms.store.runs.run_result import (
 from sentence_beam.transforms.store.sealed_json import check_digest
 
 UNFINISHED = "unfinished"
+FROM_RESULT = ("run", "status", "seconds", "previous", "space", "pooled", "command", "moved")
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")
 RUNS_SEEN = 7  # runs from whose answers a gate is recommended
 ROOM = 0.02  # share of changed answers that a recommended gate allows beside those seen
@@ -113,16 +114,9 @@ class RunSummary:
         """Return the summary of a run that recorded how it ended."""
         inputs = result.input or {}
         summary = cls(
-            run=result.run,
-            status=result.status,
+            **{name: getattr(result, name) for name in FROM_RESULT},
             started=result.started or start_of(result.run),
-            seconds=result.seconds,
             message=_message(result),
-            previous=result.previous,
-            space=result.space,
-            pooled=result.pooled,
-            command=result.command,
-            moved=result.moved,
             tables=inputs.get("tables"),
             pending=result.pending,
             **_answers(result.watch),

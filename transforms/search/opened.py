@@ -1,8 +1,12 @@
 """The opened index of a snapshot: its segments, their rows' places, and vectors of candidates."""
 
 import functools
+import threading
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -21,7 +25,6 @@ from sentence_beam.transforms.index.index_kinds import depth_for
 from sentence_beam.transforms.index.metric_vectors import scored_by
 from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile, RangeReader
 from sentence_beam.transforms.search.hits import Hits
-from sentence_beam.transforms.search.kept import Kept
 from sentence_beam.transforms.storage.bounded_cache import BoundedCache
 from sentence_beam.transforms.storage.cache import cached
 from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
@@ -31,6 +34,24 @@ from sentence_beam.transforms.store.index_files.refine_file import RefineFile
 from sentence_beam.transforms.store.index_files.remote_range import CACHE, RemoteRange
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """Values by key; each is made once and shared while anybody holds it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of a key; make it if nobody holds one. Raises what `make` raises."""
+        with self._lock:
+            value = self._values.get(key)
+            if value is None:
+                value = self._values[key] = make()
+            return value
 
 
 @dataclass(frozen=True)
@@ -62,15 +83,13 @@ class SnapshotIndex:
 
     @property
     def _segments(self) -> tuple[SegmentEntry, ...]:
-        if self._manifest.index is None:
-            return ()
-        return self._manifest.index.segments
+        return self._manifest.index.segments if self._manifest.index else ()
 
-    def _locator(self, number: int) -> LocatorFile:
+    def _open_locator(self, number: int) -> LocatorFile:
         """Return the locator of a segment, opened when first needed."""
         locator = self._opened_locators.get(number)
         if locator is None:
-            locator = _shared_locator(self._manifest.root, self._segments[number])
+            locator = _share_locator(self._manifest.root, self._segments[number])
             self._opened_locators[number] = locator
         return locator
 
@@ -82,7 +101,7 @@ class SnapshotIndex:
 
     def opened(self, first: int, stop: int) -> SegmentedIndex:
         """Return the index of the segments from `first` up to `stop`, numbered from 0."""
-        files = [self._file(number) for number in range(first, stop)]
+        files = [self._open_file(number) for number in range(first, stop)]
         return SegmentedIndex.open(files, self.trained)
 
     @property
@@ -91,16 +110,16 @@ class SnapshotIndex:
         index = self._manifest.index
         if index is None or not index.spec.lists:
             return None
-        path = self._path(index.trained.path)
+        path = self._join(index.trained.path)
         sha256 = index.trained.sha256
         return _TRAINED.get((path, sha256), lambda: _open_trained(path, sha256))
 
-    def _file(self, number: int) -> SegmentFile | RangeFile:
+    def _open_file(self, number: int) -> SegmentFile | RangeFile:
         """Return a segment or a range to open."""
         entry = self._segments[number]
-        path = self._path(entry.path)
+        path = self._join(entry.path)
         if entry.lists is None:
-            locator = self._locator(number)
+            locator = self._open_locator(number)
             checks = SegmentChecks.from_text(locator.checks)
             keep = locator.keep() if entry.deleted else None
             return SegmentFile(cached(path, entry.sha256), keep, checks)
@@ -109,10 +128,10 @@ class SnapshotIndex:
             reader = MappedRange(cached(path, entry.sha256), entry.header_sha256)
         else:
             reader = RemoteRange(path, entry, self._cache)
-        keep_of = functools.partial(_kept_rows, self._manifest.root, entry)
+        keep_of = functools.partial(_find_kept_rows, self._manifest.root, entry)
         return RangeFile(reader, *entry.lists, entry.rows, entry.first_id, entry.deleted, keep_of)
 
-    def _path(self, relative: str) -> str:
+    def _join(self, relative: str) -> str:
         return storage.join(self._manifest.root, relative)
 
     def search(
@@ -126,7 +145,7 @@ class SnapshotIndex:
         try:
             return self._search(index, queries, k, rows, wanted)
         except DamagedIndexError as error:
-            raise DamagedIndexError(f"{error}; {self._mend(str(error))}") from error
+            raise DamagedIndexError(f"{error}; {self._find_mend(str(error))}") from error
 
     def _search(
         self, index: IndexEntry, queries: np.ndarray, k: int, rows: int, wanted: Matches | None
@@ -136,7 +155,7 @@ class SnapshotIndex:
         nprobe = index.nprobe_for(k) or None
         with progress.stage("searching the index"):
             if wanted is not None:
-                filtered = self._filtered(wanted, bool(index.rerank))
+                filtered = self._open_filtered(wanted, bool(index.rerank))
                 result = filtered.search(queries, rows, nprobe=nprobe, depth=depth)
             elif index.rerank:
                 result = opened.search_ties(queries, depth, nprobe=nprobe, least=k)
@@ -148,18 +167,18 @@ class SnapshotIndex:
         shard, row = self.located(result.segment, result.row)
         return Hits(result.scores, shard, row)
 
-    def _filtered(self, wanted: Matches, reranks: bool) -> FilteredIndex:
+    def _open_filtered(self, wanted: Matches, reranks: bool) -> FilteredIndex:
         """Return the index of the wanted rows; the index of the last filter is remembered."""
         if self._filter is None or self._filter[0] is not wanted:
             of_segments = [
-                self._locator(number).wanted(functools.partial(self._wanted_rows, wanted))
+                self._open_locator(number).wanted(functools.partial(self._find_wanted, wanted))
                 for number in range(len(self._segments))
             ]
             vectors = self.vectors_of if reranks else None
             self._filter = (wanted, FilteredIndex(self.whole_index, of_segments, vectors))
         return self._filter[1]
 
-    def _wanted_rows(self, wanted: Matches, path: str) -> np.ndarray:
+    def _find_wanted(self, wanted: Matches, path: str) -> np.ndarray:
         """Return bool by row of a shard that a locator names.
 
         Raises DamagedIndexError if the snapshot lacks it.
@@ -167,11 +186,11 @@ class SnapshotIndex:
         number = self._manifest.shard_number(path)
         if number < 0:
             raise DamagedIndexError(
-                f"{self._path(path)} is none of the snapshot's shards, and its index has rows of it"
+                f"{self._join(path)} is none of the snapshot's shards, and its index has rows of it"
             )
         return wanted.shards[number]
 
-    def _mend(self, error: str) -> str:
+    def _find_mend(self, error: str) -> str:
         """Return what mends the damaged file that an error names, in the store or in a cache."""
         if self._manifest.root in error:
             command = f"sentence-beam index --store {self._manifest.root}"
@@ -184,7 +203,7 @@ class SnapshotIndex:
         rows = np.full(segment.shape, -1, np.int64)
         for number in np.unique(segment[row >= 0]).tolist():
             here = (segment == number) & (row >= 0)
-            names, shard, rows[here] = self._locator(number).places(row[here])
+            names, shard, rows[here] = self._open_locator(number).places(row[here])
             used, place = np.unique(shard, return_inverse=True)
             numbers = np.array([self._manifest.shard_number(names[i]) for i in used])
             shards[here] = numbers[place]
@@ -207,21 +226,21 @@ class SnapshotIndex:
         """The files of vectors by the places of their segments."""
         dim = self._manifest.space.dim
         return {
-            number: RefineFile(self._path(entry.refine.path), dim, entry.rows)
+            number: RefineFile(self._join(entry.refine.path), dim, entry.rows)
             for number, entry in enumerate(self._segments)
             if entry.refine
         }
 
 
-def _shared_locator(root: str, entry: SegmentEntry) -> LocatorFile:
+def _share_locator(root: str, entry: SegmentEntry) -> LocatorFile:
     """Return the locator of a segment, opened once while anybody holds it."""
     key = (root, entry.locator_sha256)
     return _LOCATORS.get(key, lambda: LocatorFile.open(root, entry))
 
 
-def _kept_rows(root: str, entry: SegmentEntry) -> np.ndarray:
+def _find_kept_rows(root: str, entry: SegmentEntry) -> np.ndarray:
     """Return bool [rows] of a segment, False for deleted rows."""
-    return _shared_locator(root, entry).keep()
+    return _share_locator(root, entry).keep()
 
 
 def _open_trained(path: str, sha256: str) -> TrainedIndex:

@@ -82,37 +82,33 @@ class QueryEncoder:
     def _encoder(self) -> "Encoder":
         """The snapshot's encoder, with the prompt for queries."""
         if self._loaded is None:
-            self._loaded = self._checked(self._recipe, OF_QUERIES)
+            self._loaded = self._load(self._recipe, OF_QUERIES)
         return self._loaded
 
-    def _checked(self, recipe: Recipe, ignoring: tuple[str, ...]) -> "Encoder":
+    def _load(self, recipe: Recipe, ignoring: tuple[str, ...]) -> "Encoder":
         """Return a recipe's encoder of queries, with the store's calibration unless it is ignored.
 
         Raises SpaceMismatchError if it makes another space than the rows', in fields that are not
         to be ignored.
         """
-        calibration = None
-        if "calibration" not in ignoring:
-            calibration = kept_calibration(self._manifest.root, self._manifest.space)
+        root = self._manifest.root
+        space = self._manifest.space
+        calibration = kept_calibration(root, space) if "calibration" not in ignoring else None
         with progress.stage(progress.LOADING):
             from sentence_beam.transforms.encoder import Encoder
 
             plain_recipe = replace(recipe, prompt=self.prompt or "", calibration="")
-            int8 = kept_int8(self._manifest.root, self._manifest.space)
+            int8 = kept_int8(root, space)
             encoder = Encoder.from_recipe(plain_recipe, calibration=calibration, int8=int8)
-        what = f"{recipe.model} is not the model of {self._manifest.root}"
-        self._manifest.space.check(
-            encoder.space, what, "name the same one with --model", ignoring=ignoring
-        )
+        what = f"{recipe.model} is not the model of {root}"
+        space.check(encoder.space, what, "name the same one with --model", ignoring=ignoring)
         return encoder
 
     @cached_property
     def _recipe(self) -> Recipe:
         """The store's recipe for its vectors, with the model's path on this machine."""
         recipe = Recipe.from_options(self._manifest.options.to_json())
-        if not self._model:
-            return recipe
-        return replace(recipe, model=self._model, revision=None)
+        return replace(recipe, model=self._model, revision=None) if self._model else recipe
 
     @cached_property
     def prompt(self) -> str | None:
@@ -133,9 +129,7 @@ class QueryEncoder:
                 f"{missing.request()}, which get none; say {missing.options} here, or in embed,"
                 " which remembers it, or --query-prompt '' if none is wanted"
             )
-        if self._manifest.space.prompt and self.prompt is None:
-            return NO_QUERY_PROMPT
-        return None
+        return NO_QUERY_PROMPT if self._manifest.space.prompt and self.prompt is None else None
 
     @property
     def _missing_prompt(self) -> TrainedPrompts | None:
@@ -160,7 +154,7 @@ class QueryEncoder:
             return np.zeros((len(texts), self._manifest.space.dim), np.float32)
         if note := self.prompt_note:
             _LOGGER.warning("%s: %s", self._manifest.root, note)
-        with self._cores(texts):
+        with self._choose_cores(texts):
             encoder = self._encoder
             with progress.stage("embedding the queries"):
                 vectors = encoder.encode(texts, route=QUERY)
@@ -175,7 +169,7 @@ class QueryEncoder:
         calibration of the store. Raises as `vectors` does.
         """
         recipe = replace(self._recipe, normalize=False, truncate_dim=None)
-        encoder = self._checked(recipe, OF_POOLED_QUERIES)
+        encoder = self._load(recipe, OF_POOLED_QUERIES)
         with progress.stage("embedding the queries"):
             cut = np.count_nonzero(encoder.tokenize(texts).truncated)
             return encoder.encode(texts, route=QUERY), int(cut)
@@ -189,12 +183,8 @@ class QueryEncoder:
         is_unknown = words.unknown > MOST_UNKNOWN * (words.known + words.unknown)
         return [texts[place] for place in np.flatnonzero(is_unknown)]
 
-    def _cores(self, texts: list[str]) -> contextlib.AbstractContextManager[None]:
-        """Return the context to embed in: one core if several would not be faster."""
-        if self._alone and self._is_little(texts):
+    def _choose_cores(self, texts: list[str]) -> contextlib.AbstractContextManager[None]:
+        """Return the context to embed in: one core if it is about as fast as several."""
+        if self._alone and self._recipe.files().is_small and sum(map(len, texts)) < FEW_CHARACTERS:
             return one_core()
         return contextlib.nullcontext()
-
-    def _is_little(self, texts: list[str]) -> bool:
-        """Return whether one core loads the model and embeds the texts about as fast as several."""
-        return self._recipe.files().is_small and sum(map(len, texts)) < FEW_CHARACTERS

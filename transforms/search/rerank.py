@@ -41,12 +41,12 @@ def reranked(
         order = np.argsort(-part, kind="stable")[:k].tolist()
         orders.append(order)
         ordered.append(
-            [_with_score(rows[at], rank, float(part[at])) for rank, at in enumerate(order, 1)]
+            [_add_score(rows[at], rank, float(part[at])) for rank, at in enumerate(order, 1)]
         )
     return hits.at(orders, k), ordered
 
 
-def _with_score(hit: Hit, rank: int, score: float) -> Hit:
+def _add_score(hit: Hit, rank: int, score: float) -> Hit:
     """Return a hit with its new rank and the cross-encoder's score after its own score."""
     own = {name: value for name, value in hit.items() if name not in ("rank", "score")}
     return Hit({"rank": rank, "score": hit["score"], "rerank": score, **own})

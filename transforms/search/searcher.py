@@ -112,16 +112,16 @@ class Searcher:
             request = replace(request, k=max(k, RERANKED))
         folds = fold == "best" and self.rows.has_pieces
         if ids is not None:
-            hits = self._like(ids, request, folds)
+            hits = self._find_like(ids, request, folds)
         elif texts is not None:
-            hits = self._nearest_best(self.queries.vectors(list(texts)), request, folds)
+            hits = self._search_best(self.queries.vectors(list(texts)), request, folds)
         else:
-            hits = self._nearest_best(self._checked(vectors), request, folds)
+            hits = self._search_best(self._check_vectors(vectors), request, folds)
         if min_score is not None:
             hits = Hits(hits.scores, np.where(hits.scores >= min_score, hits.shard, -1), hits.row)
         rows = self.rows.describe(hits)
         if rerank is not None and texts is not None and self.rows.text_field is not None:
-            scorer = self._pair_scorer(str(rerank))
+            scorer = self._load_scorer(str(rerank))
             hits, rows = reranked(scorer, texts, hits, rows, self.rows.text_field, k)
         if width and self.rows.has_pieces and self.rows.text is not None:
             queries = [""] * len(rows) if texts is None else texts
@@ -160,7 +160,7 @@ class Searcher:
                 " (--keep-text)"
             )
 
-    def _pair_scorer(self, folder: str) -> "PairScorer":
+    def _load_scorer(self, folder: str) -> "PairScorer":
         """Return the cross-encoder of a folder; the last one is kept."""
         from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
@@ -168,17 +168,17 @@ class Searcher:
             self._scorer = PairScorer.load(folder, "--rerank")
         return self._scorer
 
-    def _checked(self, vectors: np.ndarray | None) -> np.ndarray:
+    def _check_vectors(self, vectors: np.ndarray | None) -> np.ndarray:
         """Return query vectors as float32 [q, dim]. Raises OptionError if they do not fit."""
         rows = np.atleast_2d(np.asarray(vectors))
         return as_vectors(rows, self.manifest.space.dim, "vectors of queries")
 
-    def _nearest_best(self, queries: np.ndarray, request: _Request, folds: bool) -> Hits:
-        return self._best(
-            lambda rows: self._nearest(queries, replace(request, k=rows)), request, folds
+    def _search_best(self, queries: np.ndarray, request: _Request, folds: bool) -> Hits:
+        return self._find_best(
+            lambda rows: self._find_nearest(queries, replace(request, k=rows)), request, folds
         )
 
-    def _best(self, find: Callable[[int], Hits], request: _Request, folds: bool) -> Hits:
+    def _find_best(self, find: Callable[[int], Hits], request: _Request, folds: bool) -> Hits:
         """Return the best k of the hits that `find` returns for a number of rows.
 
         If `folds`, only the first piece of each document counts; `find` is called with more rows
@@ -187,17 +187,15 @@ class Searcher:
         if not len(self.manifest.shards):
             return find(request.k)
         rows = request.matches.count if request.matches is not None else self.manifest.rows.stored
-        requested = request.k
-        if folds:
-            requested *= PIECES_FOR_ONE
+        requested = request.k * (PIECES_FOR_ONE if folds else 1)
         while True:
             hits = find(min(requested, rows))
-            best = [places[: request.k] for places in self._places(hits, folds)]
+            best = [places[: request.k] for places in self._find_places(hits, folds)]
             if requested >= rows or all(len(places) == request.k for places in best):
                 return hits.at(best, request.k)
             requested *= PIECES_FOR_ONE
 
-    def _places(self, hits: Hits, folds: bool) -> Iterator[list[int]]:
+    def _find_places(self, hits: Hits, folds: bool) -> Iterator[list[int]]:
         """Yield the places of each query's hits, of its documents' first pieces if `folds`."""
         for shard, row in zip(hits.shard, hits.row, strict=True):
             if folds:
@@ -205,7 +203,7 @@ class Searcher:
             else:
                 yield np.flatnonzero(shard >= 0).tolist()
 
-    def _like(self, ids: Sequence[str], request: _Request, folds: bool) -> Hits:
+    def _find_like(self, ids: Sequence[str], request: _Request, folds: bool) -> Hits:
         """Return the rows nearest to the rows of each id, [ids, k].
 
         If several rows have the id, the nearest to any of them.
@@ -216,14 +214,14 @@ class Searcher:
                 raise UnknownIdError(f"--id: {self.manifest.root} has no row with the id {name!r}")
         groups = [no_hits(0, request.k)]
         for name in ids:
-            groups.append(self._best(self._others(stored.of(name), request), request, folds))
+            groups.append(self._find_best(self._exclude(stored.of(name), request), request, folds))
         return join_hits(groups)
 
-    def _others(self, own: StoredRows, request: _Request) -> Callable[[int], Hits]:
+    def _exclude(self, own: StoredRows, request: _Request) -> Callable[[int], Hits]:
         """Return a function that finds some number of the nearest rows except `own`."""
 
         def find(rows: int) -> Hits:
-            hits = self._nearest(own.vectors, replace(request, k=rows + len(own.row)))
+            hits = self._find_nearest(own.vectors, replace(request, k=rows + len(own.row)))
             scores = hits.scores.reshape(-1)
             gains = gains_to_scores(-scores, scored_by(self.manifest.metric))
             order = np.argsort(gains, kind="stable")
@@ -247,7 +245,7 @@ class Searcher:
         for a filter that `search` would refuse.
         """
         request = _Request(k, exact, self.matches(where))
-        return self._nearest(np.asarray(queries, np.float32), request)
+        return self._find_nearest(np.asarray(queries, np.float32), request)
 
     def best(self, queries: np.ndarray, k: int) -> Hits:
         """Return the k rows nearest to each query vector, float32 [q, dim].
@@ -255,9 +253,9 @@ class Searcher:
         If rows are pieces, they are the best pieces of k documents. Raises as `nearest` does.
         """
         request = _Request(k, False, None)
-        return self._nearest_best(np.asarray(queries, np.float32), request, self.rows.has_pieces)
+        return self._search_best(np.asarray(queries, np.float32), request, self.rows.has_pieces)
 
-    def _nearest(self, queries: np.ndarray, request: _Request) -> Hits:
+    def _find_nearest(self, queries: np.ndarray, request: _Request) -> Hits:
         queries = prepared(queries, self.manifest.metric)
         wanted = request.matches
         if not len(self.manifest.shards) or (wanted is not None and not wanted.count):
@@ -276,9 +274,9 @@ class Searcher:
 
         The rows of the last filter are remembered. Raises OptionError as `search` does.
         """
-        if where is None or not len(self.manifest.shards):
-            return None
         filter_ = self.check_filter(where)
+        if filter_ is None:
+            return None
         if self._matches is None or not self._matches.where.equals(filter_):
             with progress.stage("filtering the rows"):
                 self._matches = matches(self.manifest, filter_)

@@ -29,9 +29,7 @@ class Selection:
         return cls(manifest, Searcher(manifest).matches(where))
 
     def __len__(self) -> int:
-        if self.matches is None:
-            return self.manifest.rows.stored
-        return self.matches.count
+        return self.manifest.rows.stored if self.matches is None else self.matches.count
 
     def check_rows(self) -> None:
         """Raise OptionError if no row is selected."""
@@ -42,9 +40,7 @@ class Selection:
 
     def rows_of(self, shard: int) -> np.ndarray | None:
         """Return the selected rows of a shard, int64 ascending; None if all are."""
-        if self.matches is None:
-            return None
-        return np.flatnonzero(self.matches.shards[shard])
+        return None if self.matches is None else np.flatnonzero(self.matches.shards[shard])
 
     def read(self, columns: Sequence[str], what: str) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield blocks of the selected rows, as `read_rows` does."""

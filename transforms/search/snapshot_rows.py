@@ -62,9 +62,7 @@ class SnapshotRows:
 
         It is the column's name, with `kept_` before it if the search fills a field of that name.
         """
-        reserved = set(HIT_FIELDS)
-        if self.has_pieces:
-            reserved.add("passage")
+        reserved = HIT_FIELDS | ({"passage"} if self.has_pieces else set())
         name = column
         while name in reserved or (name != column and name in self.columns.names):
             name = f"kept_{name}"
@@ -86,10 +84,10 @@ class SnapshotRows:
     def numbers_in(self, column: str) -> str | None:
         """Return int or float if most of the first values of a text column are such numbers."""
         if column not in self._numbers:
-            self._numbers[column] = self._sampled_type(column)
+            self._numbers[column] = self._sample_type(column)
         return self._numbers[column]
 
-    def _sampled_type(self, column: str) -> str | None:
+    def _sample_type(self, column: str) -> str | None:
         for number in range(min(SAMPLED_SHARDS, len(self._manifest.shards))):
             with open_numbered(self._manifest, number) as parquet:
                 rows = parquet.read_row_group(0, [column], use_threads=False)
@@ -105,9 +103,7 @@ class SnapshotRows:
         """
         with open_numbered(self._manifest, 0) as parquet:
             values = parquet.read_row_group(0, [column], use_threads=False).drop_null()
-        if not len(values):
-            return None
-        return python_rows(values.slice(0, 1))[0][column]
+        return python_rows(values.slice(0, 1))[0][column] if len(values) else None
 
     def with_ids(self, ids: Sequence[str]) -> StoredRows:
         """Return the rows that have one of the ids."""
@@ -120,7 +116,7 @@ class SnapshotRows:
             if not is_wanted.any():
                 continue
             row = np.flatnonzero(is_wanted)
-            table = self._of_shard(number, row, ["id", "embedding"])
+            table = self._take(number, row, ["id", "embedding"])
             names.append(table.column("id").to_numpy())
             shards.append(np.full(len(row), number))
             rows.append(row)
@@ -130,14 +126,14 @@ class SnapshotRows:
     def first_with_id(self, name: str) -> dict[str, Any]:
         """Return the fields of the first row that has an id; there must be one."""
         stored = self.with_ids([name])
-        return python_rows(self._with_fields(int(stored.shard[0]), stored.row[:1]))[0]
+        return python_rows(self._read_fields(int(stored.shard[0]), stored.row[:1]))[0]
 
     def ids_of(self, shard: np.ndarray, row: np.ndarray) -> list[str]:
         """Return the ids of rows, by shard and row in it, both int64 [m]."""
         names = np.empty(len(row), object)
         for number in np.unique(shard).tolist():
             places = np.flatnonzero(shard == number)
-            names[places] = self._of_shard(number, row[places], ["id"]).column("id").to_numpy()
+            names[places] = self._take(number, row[places], ["id"]).column("id").to_numpy()
         ids: list[str] = names.tolist()
         return ids
 
@@ -147,7 +143,7 @@ class SnapshotRows:
         names: list[Any] = [None] * len(row)
         for number in np.unique(shard[shard >= 0]).tolist():
             places = np.flatnonzero(shard == number)
-            table = self._of_shard(number, row[places], ["id", "doc_hash"])
+            table = self._take(number, row[places], ["id", "doc_hash"])
             columns = [column.to_pylist() for column in table.columns]
             for place, name in zip(places.tolist(), zip(*columns, strict=True), strict=True):
                 names[place] = name
@@ -163,11 +159,11 @@ class SnapshotRows:
         keys: list[tuple[int, int]] = []
         for number in np.unique(hits.shard[hits.shard >= 0]).tolist():
             rows = np.unique(hits.row[hits.shard == number])
-            tables.append(self._with_fields(number, rows))
+            tables.append(self._read_fields(number, rows))
             keys += [(number, row) for row in rows.tolist()]
         if tables:
             values = dict(zip(keys, python_rows(pa.concat_tables(tables)), strict=True))
-        return [_described(*query, values) for query in zip(*hits.columns, strict=True)]
+        return [_describe(*query, values) for query in zip(*hits.columns, strict=True)]
 
     def add_passages(
         self, texts: Sequence[str], hits: Hits, described: list[list[Hit]], width: int
@@ -176,7 +172,7 @@ class SnapshotRows:
 
         The pieces before and after a hit in its shard complete the sentences at its ends.
         """
-        pieces = self._with_neighbours(hits)
+        pieces = self._read_neighbours(hits)
         for query, shards, rows, of_query in zip(
             texts, hits.shard, hits.row, described, strict=True
         ):
@@ -186,7 +182,7 @@ class SnapshotRows:
                 near = (pieces.get((shard, other)) for other in (row - 1, row, row + 1))
                 hit["passage"] = passage(*in_context(*near), query, width)
 
-    def _with_neighbours(self, hits: Hits) -> dict[tuple[int, int], Piece]:
+    def _read_neighbours(self, hits: Hits) -> dict[tuple[int, int], Piece]:
         """Return the pieces of hits and the pieces next to them, by shard and row."""
         pieces: dict[tuple[int, int], Piece] = {}
         names = ["id", "doc_hash", "piece", "start", "end", str(self.text)]
@@ -194,20 +190,20 @@ class SnapshotRows:
             rows = hits.row[hits.shard == shard]
             near = np.unique(np.concatenate([rows - 1, rows, rows + 1]))
             near = near[(near >= 0) & (near < self._manifest.shard(shard).rows)]
-            table = self._of_shard(shard, near, names)
+            table = self._take(shard, near, names)
             columns = [table.column(name).to_pylist() for name in names]
             for row, *values in zip(near.tolist(), *columns, strict=True):
                 name, digest, piece, start, end, text = values
                 pieces[shard, row] = Piece((name, digest), piece, start, end, text or "")
         return pieces
 
-    def _with_fields(self, number: int, rows: np.ndarray) -> pa.Table:
+    def _read_fields(self, number: int, rows: np.ndarray) -> pa.Table:
         """Return rows of one shard, with the fields of hits as column names."""
         names = self.columns.names
-        table = self._of_shard(number, rows, names).replace_schema_metadata(None).select(names)
+        table = self._take(number, rows, names).replace_schema_metadata(None).select(names)
         return table.rename_columns([self.field_of(name) for name in names])
 
-    def _of_shard(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
+    def _take(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Return rows of one shard, in the requested order."""
         return take_numbered(self._manifest, number, rows, columns)
 
@@ -268,7 +264,7 @@ def exact_rows(
     return scores, np.where(nearest >= 0, positions, -1)
 
 
-def _described(
+def _describe(
     scores: np.ndarray,
     shards: np.ndarray,
     rows: np.ndarray,

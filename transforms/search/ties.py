@@ -24,24 +24,15 @@ def best_by_id(find: Find, queries: int, k: int, ids_of: IdsOf) -> Hits:
     best = Hits(*(column[:, :k].copy() for column in hits.columns))
     pending = np.arange(queries)
     while len(pending):
-        goes_on = _goes_on(hits, k)
+        # rows that were not found may have the score of the k-th
+        goes_on = (hits.shard[:, -1] >= 0) & (hits.scores[:, -1] == hits.scores[:, k - 1])
         ended = np.flatnonzero(~goes_on)
-        _put(best, pending[ended], _taken(hits, ended), ids_of)
+        _put(best, pending[ended], Hits(*(column[ended] for column in hits.columns)), ids_of)
         depth = DEEPER * hits.shard.shape[1]
         pending = pending[goes_on]
         if len(pending):
             hits = find(pending, depth)
     return best
-
-
-def _goes_on(hits: Hits, k: int) -> np.ndarray:
-    """Return whether rows that were not found may have the score of the k-th, bool [q]."""
-    last_is_row = hits.shard[:, -1] >= 0
-    return last_is_row & (hits.scores[:, -1] == hits.scores[:, k - 1])
-
-
-def _taken(hits: Hits, which: np.ndarray) -> Hits:
-    return Hits(*(column[which] for column in hits.columns))
 
 
 def _put(best: Hits, queries: np.ndarray, hits: Hits, ids_of: IdsOf) -> None:

@@ -62,9 +62,7 @@ class ChunksSpec:
     @property
     def overlap_of_pieces(self) -> int:
         """The most tokens that a piece repeats of the previous one."""
-        if self.kind != "budget":
-            return 0
-        return self.overlap or 0
+        return (self.overlap or 0) if self.kind == "budget" else 0
 
     @property
     def in_pooled(self) -> dict[str, Any]:

@@ -54,9 +54,7 @@ def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
     Raises `OptionError` for any other word, and for a dtype that the family does not support.
     """
     if dtype == "auto":
-        if family in FLOAT32_ONLY:
-            return "float32"
-        return native_dtype(device)
+        return "float32" if family in FLOAT32_ONLY else native_dtype(device)
     if dtype not in DTYPES:
         raise OptionError(f"dtype {dtype!r} is not known; allowed: auto, {', '.join(DTYPES)}")
     if dtype != "float32" and family in FLOAT32_ONLY:
@@ -106,13 +104,13 @@ def _gpu_has_bfloat16() -> bool:
         return False
     capabilities: list[float] = []
     if DRIVER.exists():
-        capabilities = _answer([sys.executable, "-I", "-S", "-c", ASK_DRIVER])
+        capabilities = _ask([sys.executable, "-I", "-S", "-c", ASK_DRIVER])
     if not capabilities and shutil.which("nvidia-smi") is not None:
-        capabilities = _answer(_nvidia_smi())
+        capabilities = _ask(_make_query())
     return bool(capabilities) and min(capabilities) >= 8
 
 
-def _nvidia_smi() -> list[str]:
+def _make_query() -> list[str]:
     """Return the command that prints the compute capabilities of the visible GPUs."""
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     visible = os.environ.get(nvidia.VISIBLE)
@@ -121,7 +119,7 @@ def _nvidia_smi() -> list[str]:
     return query
 
 
-def _answer(query: Sequence[str]) -> list[float]:
+def _ask(query: Sequence[str]) -> list[float]:
     """Return the numbers that a command prints, none if it fails."""
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)

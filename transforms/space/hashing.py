@@ -12,9 +12,8 @@ from sentence_beam.transforms.base import progress
 
 ROW_HASH_BYTES = 16
 _ROW_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES)
-_PIECES_HASH = hashlib.blake2b(
-    digest_size=ROW_HASH_BYTES, person=b"pieces"
-)  # differs from that of a text
+# differs from the hash of a text
+_PIECES_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES, person=b"pieces")
 _BLOCK = 1 << 20
 
 
@@ -37,11 +36,11 @@ def sha256_file(path: str | Path) -> str:
     """
     stat = os.stat(path)
     identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    return _sha256_file(str(path), identity)
+    return _hash_file(str(path), identity)
 
 
 @lru_cache(64)
-def _sha256_file(path: str, _identity: tuple[int, ...]) -> str:
+def _hash_file(path: str, _identity: tuple[int, ...]) -> str:
     digest = hashlib.sha256()
     with progress.stage("reading the model's files for their hashes"), open(path, "rb") as file:
         while block := file.read(_BLOCK):

@@ -16,20 +16,12 @@ def find_snapshot(folder: Path) -> Path:
         return folder
     main = folder / "refs" / "main"
     commits = sorted(path.name for path in snapshots.iterdir() if path.is_dir())
+    mend = "fetch the model again"
+    if commits:
+        mend += f", or give one of {snapshots}: {', '.join(commits)}"
     if not main.is_file():
-        raise OptionError(
-            f"{main} is missing, so the current snapshot is unknown; {_others(snapshots, commits)}"
-        )
+        raise OptionError(f"{main} is missing, so the current snapshot is unknown; {mend}")
     commit = main.read_text(encoding="utf-8", errors="replace").strip()
     if commit not in commits:
-        raise OptionError(
-            f"{main} names the snapshot {commit!r}, which is missing; {_others(snapshots, commits)}"
-        )
+        raise OptionError(f"{main} names the snapshot {commit!r}, which is missing; {mend}")
     return snapshots / commit
-
-
-def _others(snapshots: Path, commits: list[str]) -> str:
-    """Return how to mend it: the snapshots to choose from."""
-    if not commits:
-        return "fetch the model again"
-    return f"fetch the model again, or give one of {snapshots}: {', '.join(commits)}"

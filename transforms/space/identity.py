@@ -26,40 +26,14 @@ POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt",
 OUTPUT_FIELDS = ("calibration", "normalize", "truncate_dim", "precision", "dim")
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
 _IDLE_CONFIG_KEYS = frozenset(
-    (
-        "_name_or_path",
-        "architectures",
-        "auto_map",
-        "transformers_version",
-        "torch_dtype",
-        "dtype",
-        "id2label",
-    )
-    + (
-        "label2id",
-        "use_cache",
-        "gradient_checkpointing",
-        "initializer_range",
-        "problem_type",
-        "finetuning_task",
-    )
-    + (
-        "_attn_implementation_autoset",
-        "output_past",
-        "return_dict",
-        "tie_word_embeddings",
-        "model_type",
-    )
+    ("_name_or_path", "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype")
+    + ("id2label", "label2id", "use_cache", "gradient_checkpointing", "initializer_range")
+    + ("problem_type", "finetuning_task", "_attn_implementation_autoset", "output_past")
+    + ("return_dict", "tie_word_embeddings", "model_type")
 )
 _IDLE_TOKENIZER_KEYS = frozenset(
-    (
-        "name_or_path",
-        "_commit_hash",
-        "tokenizer_file",
-        "special_tokens_map_file",
-        "model_max_length",
-    )
-    + ("local_files_only", "is_local", "cache_dir", "transformers_version")
+    ("name_or_path", "_commit_hash", "tokenizer_file", "special_tokens_map_file")
+    + ("model_max_length", "local_files_only", "is_local", "cache_dir", "transformers_version")
 )
 
 
@@ -89,7 +63,7 @@ class Space:
     @cached_property
     def id(self) -> str:
         """The sha256 in hex over all fields."""
-        return sha256_text(canonical_json(self._fields()))
+        return sha256_text(canonical_json(self._read_fields()))
 
     @cached_property
     def pooled_id(self) -> str:
@@ -98,7 +72,7 @@ class Space:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields, with `id` and `pooled_id`."""
-        return {**self._fields(), "id": self.id, "pooled_id": self.pooled_id}
+        return {**self._read_fields(), "id": self.id, "pooled_id": self.pooled_id}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Space":
@@ -120,8 +94,8 @@ class Space:
 
     def differences(self, other: "Space") -> list[str]:
         """Return the names of the fields in which the two differ, in the order of the fields."""
-        theirs = other._fields()
-        return [name for name, value in self._fields().items() if value != theirs[name]]
+        theirs = other._read_fields()
+        return [name for name, value in self._read_fields().items() if value != theirs[name]]
 
     def check(self, other: "Space", what: str, mend: str, ignoring: Collection[str] = ()) -> None:
         """Raise `SpaceMismatchError` if the other differs: `<what> (<fields> differ); <mend>`."""
@@ -141,7 +115,7 @@ class Space:
             self, calibration=digest, truncate_dim=truncated or None, dim=truncated or dim
         )
 
-    def _fields(self) -> dict[str, Any]:
+    def _read_fields(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
 
     def __hash__(self) -> int:
@@ -265,9 +239,8 @@ def _describe_pooler(
         if layer.kind != "normalize":
             entry["weights"] = weights(layer.folder)
         described.setdefault("then", []).append(entry)
-    if len(digests) == 1:
-        return described, digests[0], width
-    return described, sha256_text(canonical_json(digests)), width
+    digest = digests[0] if len(digests) == 1 else sha256_text(canonical_json(digests))
+    return described, digest, width
 
 
 def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> str:

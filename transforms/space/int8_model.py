@@ -90,6 +90,4 @@ def quantised(space: Space, facts: Int8Facts, digest: str) -> Space:
 
     A space of other weights than the source is returned unchanged, so that a comparison names them.
     """
-    if space.weights != facts.source:
-        return space
-    return replace(space, weights=digest)
+    return replace(space, weights=digest) if space.weights == facts.source else space

@@ -30,7 +30,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
             raise OptionError(f"{path} begins with a byte order mark; save it as UTF-8 without one")
         value = json.loads(
             text,
-            object_pairs_hook=_unique,
+            object_pairs_hook=_read_unique,
             parse_constant=_refuse_constant,
             parse_float=_read_finite,
         )
@@ -49,9 +49,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
 
 def read_json_if_there(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file, `{}` if the file is missing. Raises as `read_json`."""
-    if not path.exists():
-        return {}
-    return read_json(path)
+    return read_json(path) if path.exists() else {}
 
 
 def check_not_cut_off(path: Path) -> None:
@@ -89,7 +87,7 @@ def read_known_fields(kind: type[_Fields], values: Mapping[str, Any], path: Path
     return read_fields(kind, values, path)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _read_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)

@@ -51,11 +51,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     _check(path, config, "model_type", text)
     refuse_own_code(path, config, _MODEL_CLASSES, f"transformers' {config['model_type']}")
     for name in _COUNTS:
-        _check(path, config, name, partial(_counts, most=_MOST))
+        _check(path, config, name, partial(_read_counts, most=_MOST))
     for name in LAYERS:
-        _check(path, config, name, partial(_counts, most=_MOST_LAYERS))
+        _check(path, config, name, partial(_read_counts, most=_MOST_LAYERS))
     for name in _WHOLE:
-        _check(path, config, name, _whole)
+        _check(path, config, name, _read_whole)
     if config["model_type"] in _SHARED_WIDTH:
         _check_heads(path, config)
     return config
@@ -70,7 +70,7 @@ def read_tokenizer_config(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
     config = read_json_if_there(path)
     refuse_own_code(path, config, _TOKENIZER_CLASSES, "tokenizer.json")
-    _check(path, config, "model_max_length", _length)
+    _check(path, config, "model_max_length", _read_length)
     return config
 
 
@@ -100,7 +100,7 @@ def _check(path: Path, config: Mapping[str, Any], name: str, read: Reader) -> No
         raise OptionError(f"{path}: {error}; fetch the model again") from None
 
 
-def _counts(value: Any, where: str, most: int) -> Any:
+def _read_counts(value: Any, where: str, most: int) -> Any:
     """Read a whole number up to `most`, or several in a list or an object."""
     if isinstance(value, list | dict):
         return value
@@ -109,13 +109,13 @@ def _counts(value: Any, where: str, most: int) -> Any:
     return value
 
 
-def _whole(value: Any, where: str) -> int:
+def _read_whole(value: Any, where: str) -> int:
     if type(value) is not int or abs(value) > _MOST:
         fail(where, f"a whole number up to {_MOST}")
     return value
 
 
-def _length(value: Any, where: str) -> float:
+def _read_length(value: Any, where: str) -> float:
     if type(value) is float and value >= UNLIMITED:
         return value
     if type(value) is not int or value < 1:

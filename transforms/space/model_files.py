@@ -63,19 +63,10 @@ _TOKENIZER_EXTRAS = (
 )
 _MASK_TOKENS = ("[MASK]", "<mask>")
 _POOLER_WEIGHT = re.compile(r"(^|\.)pooler(\.dense)?\.weight$")
-
 # Families whose position ids start after the padding id: positions up to it are never used.
 _POSITION_OFFSET_FAMILIES = frozenset(
-    (
-        "roberta",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "camembert",
-        "roberta-prelayernorm",
-        "longformer",
-        "data2vec-text",
-    )
-    + ("mpnet", "xmod", "ibert", "esm", "luke", "lilt", "layoutlmv3", "markuplm")
+    ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer")
+    + ("data2vec-text", "mpnet", "xmod", "ibert", "esm", "luke", "lilt", "layoutlmv3", "markuplm")
 )
 # Families whose config.json has another name for the length than max_position_embeddings.
 _LENGTH_NAMES = {
@@ -85,8 +76,6 @@ _LENGTH_NAMES = {
     "mpt": "max_seq_len",
     "led": "max_encoder_position_embeddings",
 }
-
-
 _SMALL = 200_000_000  # bytes of weights
 
 
@@ -120,7 +109,7 @@ class ModelFiles:
     @property
     def hidden(self) -> int:
         """The width of a hidden state."""
-        return self._number(*WIDTHS)
+        return self._read_number(*WIDTHS)
 
     @property
     def embedding(self) -> int:
@@ -134,7 +123,7 @@ class ModelFiles:
     @property
     def layers(self) -> int:
         """The number of transformer blocks."""
-        return self._number(*LAYERS)
+        return self._read_number(*LAYERS)
 
     @property
     def heads(self) -> int:
@@ -156,9 +145,7 @@ class ModelFiles:
 
     def as_exported(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the exported settings for options of an encoder that are None or `auto`."""
-        if self.exported is None:
-            return {}
-        return self.exported.fill(options)
+        return {} if self.exported is None else self.exported.fill(options)
 
     @cached_property
     def trained_prompts(self) -> TrainedPrompts | None:
@@ -188,7 +175,7 @@ class ModelFiles:
                 token = token.get("content")
             if token:
                 return str(token)
-        for entry in self._tokenizer_file().added_tokens:
+        for entry in self._read_tokenizer_file().added_tokens:
             if entry.content in _MASK_TOKENS:
                 return entry.content
         return None
@@ -197,13 +184,13 @@ class ModelFiles:
         """Whether the tokenizer cuts words by BERT's WordPiece."""
         if not (self.folder / "tokenizer.json").is_file():
             return (self.folder / "vocab.txt").is_file()
-        return self._tokenizer_file().model.get("type") == "WordPiece"
+        return self._read_tokenizer_file().model.get("type") == "WordPiece"
 
-    def _tokenizer_file(self) -> "_TokenizerFile":
+    def _read_tokenizer_file(self) -> "_TokenizerFile":
         path = self.folder / "tokenizer.json"
         return read_fields(_TokenizerFile, read_json_if_there(path), path)
 
-    def _number(self, *names: str) -> int:
+    def _read_number(self, *names: str) -> int:
         number = first_number(self.config, names)
         if number is None:
             raise OptionError(
@@ -252,7 +239,7 @@ def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT
     if _is_bare_table(root):
         normalize = bool(read_json_if_there(root / "config.json").get("normalize"))
         modules = read_static(root, normalize)
-    config = _static_config(folder) if modules.static else read_config(folder)
+    config = _describe_static(folder) if modules.static else read_config(folder)
     tokenizer_config = read_tokenizer_config(folder)
     refuse_other_files(folder, config, tokenizer_config)
     if modules.pooling is None and is_causal_language_model(config):
@@ -282,7 +269,7 @@ def _is_bare_table(root: Path) -> bool:
     return any(key in STATIC_KEYS for key in safetensors_keys(weights))
 
 
-def _static_config(folder: Path) -> dict[str, Any]:
+def _describe_static(folder: Path) -> dict[str, Any]:
     """Return a config.json for a table of token embeddings."""
     shapes = safetensors_shapes(find_safetensors(folder)[0])
     rows = next((shapes[key] for key in STATIC_KEYS if key in shapes), None)
@@ -345,11 +332,11 @@ def _find_root(model: str, revision: str | None) -> Path:
             f"--revision {revision}: model {model!r} has none, only ids of the hub do; leave it out"
         )
     if model == DEFAULT_MODEL:
-        return _packaged_minilm()
+        return _find_minilm()
     if path.is_dir():
         return find_snapshot(path)
     if model in _MINILM_NAMES and revision is None and _has_minilm():
-        return _packaged_minilm()
+        return _find_minilm()
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
         raise OptionError(
             f"model {model!r}: no such directory; give one, a hub id (owner/name) or"
@@ -363,7 +350,7 @@ def _has_minilm() -> bool:
     return importlib.util.find_spec(_MINILM_PACKAGE) is not None
 
 
-def _packaged_minilm() -> Path:
+def _find_minilm() -> Path:
     """Return the folder of the default model. Raises MissingExtraError without its package."""
     spec = importlib.util.find_spec(_MINILM_PACKAGE)
     if spec is None or spec.origin is None:
@@ -392,9 +379,8 @@ def _find_tokenizer(folder: Path) -> tuple[Path, ...]:
             f"{folder} holds no tokenizer; put tokenizer.json there (AutoTokenizer ..."
             " save_pretrained)"
         )
-    names: tuple[str, ...] = _TOKENIZER_FILES
-    if (folder / "tokenizer.json").is_file():
-        names = ("tokenizer.json",)  # it is complete: vocabulary files beside it are never read
+    # tokenizer.json is complete: vocabulary files beside it are never read
+    names = ("tokenizer.json",) if (folder / "tokenizer.json").is_file() else _TOKENIZER_FILES
     paths = [folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file()]
     for path in paths:
         if path.suffix == ".json":

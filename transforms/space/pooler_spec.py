@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.space.spec_options import (
-    Grammar,
-    Option,
-    Value,
-)
+from sentence_beam.transforms.space.spec_options import Grammar, Option, Value
 
 COUNTS = ("all", "no-special", "drop-last-special", "no-prompt")
 COUNT = Option(COUNTS, "all")
@@ -110,9 +106,7 @@ class PoolerPart:
         """The width of this part's vector."""
         options = dict(self.options)
         is_static = options.get("from") == "raw" or options.get("states") == "static"
-        if is_static or self.name == "remove-biases":
-            return embedding
-        return hidden
+        return embedding if is_static or self.name == "remove-biases" else hidden
 
     @property
     def table(self) -> str | None:
@@ -121,9 +115,7 @@ class PoolerPart:
         None without statistics.
         """
         table = dict(self.options).get("table", "none")
-        if table == "none":
-            return None
-        return str(table)
+        return None if table == "none" else str(table)
 
     @property
     def rewrites_text(self) -> bool:
@@ -165,7 +157,7 @@ class PoolerSpec:
 
         Raises `OptionError` for names, keys or values that are not allowed.
         """
-        return cls(tuple(_part_from_json(part) for part in value["parts"]))
+        return cls(tuple(_read_part(part) for part in value["parts"]))
 
     def __str__(self) -> str:
         return "+".join(str(part) for part in self.parts)
@@ -270,7 +262,7 @@ _CHECKS: dict[str, Callable[[str, dict[str, Value]], None]] = {
 }
 
 
-def _part_from_json(value: Mapping[str, Any]) -> PoolerPart:
+def _read_part(value: Mapping[str, Any]) -> PoolerPart:
     name = str(value["name"])
     GRAMMAR.check_name(name)
     words = {key: str(word) for key, word in value.items() if key != "name"}

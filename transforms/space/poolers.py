@@ -28,7 +28,7 @@ def resolve_pooler(files: ModelFiles, spec: PoolerSpec, tokenizer: str) -> Poole
     if spec.is_auto:
         count = "all" if files.modules.include_prompt else "no-prompt"
         modes = files.modules.pooling or ("mean",)
-        spec = PoolerSpec(tuple(_own_part(mode, count) for mode in modes))
+        spec = PoolerSpec(tuple(_make_own_part(mode, count) for mode in modes))
     if files.family == STATIC and any(part.name != "static" for part in spec.parts):
         raise OptionError(
             f"pooler '{spec}': {files.folder} is a table of token embeddings; use auto or static"
@@ -49,7 +49,7 @@ def check_int8_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> None:
         raise OptionError(f"pooler {others[0]}: dtype int8 has only {allowed}; say --dtype float32")
 
 
-def _own_part(mode: str, count: str) -> PoolerPart:
+def _make_own_part(mode: str, count: str) -> PoolerPart:
     # sentence-transformers leaves the remaining tokens their weights when it excludes the prompt
     rank = {"rank": "attended"} if mode == "weighted-mean" and count == "no-prompt" else {}
     return make_part(mode, count=count, **rank)
@@ -59,9 +59,7 @@ def _resolve_part(files: ModelFiles, part: PoolerPart, tokenizer: str) -> Pooler
     part = fit_part(part, files, files.folder)
     if part.name in _CHECKS:
         _CHECKS[part.name](files, part)
-    if part.table is None:
-        return part
-    return _with_digest(part, tokenizer)
+    return part if part.table is None else _fill_digest(part, tokenizer)
 
 
 class ModelSizes(Protocol):
@@ -110,9 +108,7 @@ def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
         raise OptionError(f"pooler 'last2': {model} has {sizes.layers} block; use mean")
     if part.name == "ditto":
         _check_head(part, sizes, model)
-    if part.name == "sbert-wk":
-        return _fit_sbert_wk(part, sizes.layers, model)
-    return part
+    return _fit_sbert_wk(part, sizes.layers, model) if part.name == "sbert-wk" else part
 
 
 def attention_head(part: PoolerPart) -> tuple[int, int]:
@@ -187,7 +183,7 @@ def _check_prompt(files: ModelFiles, part: PoolerPart) -> None:
         )
 
 
-def _with_digest(part: PoolerPart, tokenizer: str) -> PoolerPart:
+def _fill_digest(part: PoolerPart, tokenizer: str) -> PoolerPart:
     """The part with its table's digest in place of the path.
 
     Raises `OptionError` for a table of another method or tokenizer.

@@ -41,7 +41,7 @@ class Recipe:
     chunks: ChunksSpec = UNCUT
 
     def __post_init__(self) -> None:
-        read(self, {})
+        read(self)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> "Recipe":
@@ -50,12 +50,8 @@ class Recipe:
         Missing ones and None are defaults. SPECs are texts or parsed. Raises `OptionError` for a
         wrong one.
         """
-        values = {}
-        for item in fields(cls):
-            value = options.get(item.name)
-            if value is not None:
-                values[item.name] = _parsed(item.name, value)
-        return cls(**values)
+        given = ((item.name, options.get(item.name)) for item in fields(cls))
+        return cls(**{name: _parse(name, value) for name, value in given if value is not None})
 
     def to_json(self) -> dict[str, Any]:
         """The recipe as JSON, SPECs as texts; `of` reads it back."""
@@ -99,13 +95,11 @@ class Recipe:
             calibrated_dim=calibrated_dim,
         )
         chunks = self.chunks.in_pooled
-        if not chunks:
-            return space
-        return replace(space, pooler={**space.pooler, **chunks})
+        return replace(space, pooler={**space.pooler, **chunks}) if chunks else space
 
 
-def _parsed(name: str, value: Any) -> Any:
-    """The value of a field, which may be the text of a SPEC."""
+def _parse(name: str, value: Any) -> Any:
+    """Parse the value of a field, which may be the text of a SPEC."""
     if name not in _SPECS or isinstance(value, PoolerSpec | ChunksSpec):
         return value
     if not isinstance(value, str):

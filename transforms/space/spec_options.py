@@ -93,16 +93,16 @@ class Grammar:
         self.check_name(name)
         if not colon:
             return name, {}
-        return name, self._values(text, name, rest)
+        return name, self._read_values(text, name, rest)
 
     def read_items(self, text: str, name: str) -> dict[str, Value]:
         """The given values of a SPEC that has only items; raises as `read`."""
-        return self._values(text, name, text)
+        return self._read_values(text, name, text)
 
-    def _values(self, text: str, name: str, items: str) -> dict[str, Value]:
+    def _read_values(self, text: str, name: str, items: str) -> dict[str, Value]:
         values: dict[str, Value] = {}
-        for item in self._items(items):
-            key, word = self._key_and_word(text, name, item)
+        for item in self._split_items(items):
+            key, word = self._split_item(text, name, item)
             if key in values:
                 raise OptionError(
                     f"{self.kind} {text!r}: {key!r} is given twice; say it once, others as"
@@ -122,15 +122,13 @@ class Grammar:
                 items.insert(0, str(value))
             else:
                 items.append(f"{key}={value}")
-        if not items:
-            return name
-        return f"{name}:{','.join(items)}"
+        return f"{name}:{','.join(items)}" if items else name
 
     def check_name(self, name: str) -> None:
         """Raise `OptionError` for an unknown name."""
         if name not in self.names:
             allowed = ", ".join(self.names)
-            hint = _hint(name, self.names)
+            hint = _make_hint(name, self.names)
             raise OptionError(
                 f"{self.kind} {name!r} is not known; allowed: {allowed}{self.joined}{hint}"
             )
@@ -139,7 +137,7 @@ class Grammar:
         """The value of a key in the SPEC `text`. Raises `OptionError` if it is not allowed."""
         keys = self.names[name]
         if key not in keys:
-            raise self._unknown(text, name, f"{key}={word}")
+            raise self._make_error(text, name, f"{key}={word}")
         option = keys[key]
         value = option.parse(word)
         if value is None:
@@ -163,19 +161,15 @@ class Grammar:
 
     def label(self, name: str, key: str) -> str:
         """A key as it begins an item: `count=`, or `[head=]` if it needs no name."""
-        if key == self.positional.get(name):
-            return f"[{key}=]"
-        return f"{key}="
+        return f"[{key}=]" if key == self.positional.get(name) else f"{key}="
 
     def allowed(self, name: str) -> str:
         """The keys of a name with their values, as messages end with them."""
         options = self.names[name].items()
         keys = ", ".join(f"{self.label(name, key)}{option.allowed()}" for key, option in options)
-        if keys:
-            return f"allowed for {name}: {keys}"
-        return f"{name} takes no options"
+        return f"allowed for {name}: {keys}" if keys else f"{name} takes no options"
 
-    def _items(self, text: str) -> list[str]:
+    def _split_items(self, text: str) -> list[str]:
         head, rest = self.split_rest(text)
         items = head.split(",")
         items[-1] += rest
@@ -188,27 +182,25 @@ class Grammar:
         head, key, rest = text.partition(f"{self.rest}=")
         return head, key + rest
 
-    def _key_and_word(self, text: str, name: str, item: str) -> tuple[str, str]:
+    def _split_item(self, text: str, name: str, item: str) -> tuple[str, str]:
         key, equals, word = item.partition("=")
         # A path without a key may have = in it.
         if equals and re.fullmatch("[a-z-]*", key):
             return key, word
         position = self.positional.get(name)
         if not item or position is None:
-            raise self._unknown(text, name, item)
+            raise self._make_error(text, name, item)
         return position, item
 
-    def _unknown(self, text: str, name: str, item: str) -> OptionError:
+    def _make_error(self, text: str, name: str, item: str) -> OptionError:
         keys = self.names[name]
         say = "say key=value, " if keys else ""
-        hint = _hint(item.partition("=")[0], keys)
+        hint = _make_hint(item.partition("=")[0], keys)
         return OptionError(
             f"{self.kind} {text!r}: {item!r} is not known; {say}{self.allowed(name)}{hint}"
         )
 
 
-def _hint(word: str, words: Iterable[str]) -> str:
+def _make_hint(word: str, words: Iterable[str]) -> str:
     near = nearest(word, words)
-    if not near:
-        return ""
-    return f"; did you mean {near}?"
+    return f"; did you mean {near}?" if near else ""

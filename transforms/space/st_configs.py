@@ -21,7 +21,7 @@ _IDLE_LOADING = frozenset(
 )
 
 
-def _texts(value: Any, where: str) -> tuple[str, ...]:
+def _read_texts(value: Any, where: str) -> tuple[str, ...]:
     """Read a text, or a list of some."""
     if isinstance(value, str):
         return (value,)
@@ -30,7 +30,7 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
     return tuple(text(item, f"{where}[{place}]") for place, item in enumerate(value))
 
 
-def _share(value: Any, where: str) -> float:
+def _read_share(value: Any, where: str) -> float:
     if not 0 <= number(value, where) <= 1:
         fail(where, "a number from 0 to 1")
     return value
@@ -70,14 +70,8 @@ class TransformerConfig:
     @property
     def unsupported(self) -> str | None:
         """The name of a setting that would give other vectors than the ones made here, or None."""
-        for item in fields(self):
-            if item.name.endswith(("_args", "_kwargs")) and item.name != "processing_kwargs":
-                idle = _IDLE_LOADING
-                if item.name in ("processor_kwargs", "tokenizer_args"):
-                    idle |= {"model_max_length"}
-                others = sorted(set(getattr(self, item.name)) - idle)
-                if others:
-                    return f"{item.name}.{others[0]}"
+        if self._other_argument is not None:
+            return self._other_argument
         for name in ("query_expansion", "query_length", "document_length"):
             if getattr(self, name):
                 return name
@@ -91,14 +85,25 @@ class TransformerConfig:
         return self._other_output
 
     @property
+    def _other_argument(self) -> str | None:
+        """The name of an argument of transformers' loading that may change vectors, or None."""
+        for item in fields(self):
+            if item.name.endswith(("_args", "_kwargs")) and item.name != "processing_kwargs":
+                idle = _IDLE_LOADING
+                if item.name in ("processor_kwargs", "tokenizer_args"):
+                    idle |= {"model_max_length"}
+                others = sorted(set(getattr(self, item.name)) - idle)
+                if others:
+                    return f"{item.name}.{others[0]}"
+        return None
+
+    @property
     def _other_output(self) -> str | None:
         if self.modality_config is None:
             return None
         states = self.modality_config.get("text", {})
-        if (states.get("method"), states.get("method_output_name")) != (
-            "forward",
-            "last_hidden_state",
-        ):
+        read = (states.get("method"), states.get("method_output_name"))
+        if read != ("forward", "last_hidden_state"):
             return "modality_config without last_hidden_state of a text"
         if self.module_output_name != "token_embeddings":
             return f"module_output_name {self.module_output_name!r}"
@@ -125,7 +130,7 @@ class PoolingConfig:
 
     embedding_dimension: Positive | None = None
     word_embedding_dimension: Positive | None = None
-    pooling_mode: Annotated[tuple[str, ...], _texts] = ()
+    pooling_mode: Annotated[tuple[str, ...], _read_texts] = ()
     include_prompt: bool = True
     pooling_mode_cls_token: bool = False
     pooling_mode_max_tokens: bool = False
@@ -167,7 +172,7 @@ class NormalizeConfig:
 class DropoutConfig:
     """The settings of a Dropout module, which does nothing outside training."""
 
-    dropout: Annotated[float, _share] = 0.2
+    dropout: Annotated[float, _read_share] = 0.2
 
 
 @dataclass(frozen=True)
@@ -206,7 +211,7 @@ class LstmConfig:
     embedding_dimension: Positive | None = None
     word_embedding_dimension: Positive | None = None
     num_layers: Positive = 1
-    dropout: Annotated[float, _share] = 0
+    dropout: Annotated[float, _read_share] = 0
     bidirectional: bool = True
 
 

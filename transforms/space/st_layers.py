@@ -57,16 +57,16 @@ def read_layers(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
     A last Normalize becomes the field `normalize`.
     """
     pooled = next((place for place, (kind, _) in enumerate(modules) if kind in POOLED), 0)
-    read = [_layer(kind, folder) for kind, folder in modules[pooled + 1 :]]
+    read = [_read_layer(kind, folder) for kind, folder in modules[pooled + 1 :]]
     layers = [layer for layer in read if layer is not None]
     normalize = bool(layers) and layers[-1].kind == "normalize"
     if normalize:
         layers.pop()
-    before = _layers_before(root, modules[:1], modules[1:pooled])
+    before = _read_layers_before(root, modules[:1], modules[1:pooled])
     return {"layers": tuple(layers), "normalize": normalize, **before}
 
 
-def _layers_before(
+def _read_layers_before(
     root: Path, first: list[tuple[str, Path]], before: list[tuple[str, Path]]
 ) -> dict[str, Any]:
     """Return the fields for the layers between the first module and the pooling."""
@@ -75,7 +75,7 @@ def _layers_before(
     kind, transformer = first[0]
     mix = None
     if before[0][0] == "WeightedLayerPooling":
-        mix = _mix(transformer, before[0][1])
+        mix = _read_mix(transformer, before[0][1])
         before = before[1:]
     for other, _ in before:
         if other not in _TOKEN_LAYERS or kind == "StaticEmbedding":
@@ -86,7 +86,7 @@ def _layers_before(
     return {"mix": mix, "tokens": tokens}
 
 
-def _mix(transformer: Path, folder: Path) -> StLayer | None:
+def _read_mix(transformer: Path, folder: Path) -> StLayer | None:
     """Return the weighted mean of layers; None if the transformer does not output its layers.
 
     sentence-transformers then uses the last layer alone.
@@ -99,7 +99,7 @@ def _mix(transformer: Path, folder: Path) -> StLayer | None:
     return StLayer("weighted-layers", folder, {"start": config.layer_start})
 
 
-def _cnn(folder: Path) -> StLayer:
+def _read_cnn(folder: Path) -> StLayer:
     """Return convolutions over tokens that give one state a token.
 
     Other convolutions would depend on the padding of a text's batch.
@@ -120,7 +120,7 @@ def _cnn(folder: Path) -> StLayer:
     return StLayer("st-cnn", folder, {**sizes, "dim": config.out_channels * len(kernels)})
 
 
-def _lstm(folder: Path) -> StLayer:
+def _read_lstm(folder: Path) -> StLayer:
     """Return an LSTM over the tokens of a text."""
     path = folder / "lstm_config.json"
     config = read_known_fields(LstmConfig, read_json(path), path)
@@ -131,14 +131,14 @@ def _lstm(folder: Path) -> StLayer:
     return StLayer("st-lstm", folder, {**sizes, **depth, "dim": config.hidden_dim * directions})
 
 
-_TOKEN_LAYERS = {"CNN": _cnn, "LSTM": _lstm}
+_TOKEN_LAYERS = {"CNN": _read_cnn, "LSTM": _read_lstm}
 
 
-def _layer(kind: str, folder: Path) -> StLayer | None:
+def _read_layer(kind: str, folder: Path) -> StLayer | None:
     """Return a layer after the pooling; None for Dropout, which does nothing outside training."""
     path = folder / "config.json"
     if kind == "Dense":
-        return StLayer("dense", folder, _dense(path))
+        return StLayer("dense", folder, _read_dense(path))
     if kind == "LayerNorm":
         norm = read_known_fields(LayerNormConfig, read_json(path), path)
         return StLayer("layer-norm", folder, {"dim": norm.dimension})
@@ -159,7 +159,7 @@ def _check_names(path: Path, kind: str, config: DenseConfig | NormalizeConfig) -
             raise OptionError(f"{path}: {kind} on {name!r} must be on {SENTENCE}")
 
 
-def _dense(path: Path) -> dict[str, Any]:
+def _read_dense(path: Path) -> dict[str, Any]:
     config = read_fields(DenseConfig, read_json(path), path)
     _check_names(path, "Dense", config)
     package, _, activation = config.activation_function.rpartition(".")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, NoReturn
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.space.json_files import (
@@ -43,8 +43,8 @@ _BETWEEN = ("WeightedLayerPooling", "CNN", "LSTM")
 _KNOWN = (*_FIRST, *_ROUTERS, *_BETWEEN, "Pooling", *LAYERS_AFTER)
 # Names that sentence-transformers 0.x had for Transformer, one for each family.
 _OLD_PACKAGE = "sentence_transformers.models"
-_OLD_TRANSFORMERS = (
-    *("ALBERT", "BERT", "CamemBERT", "DistilBERT", "RoBERTa", "T5", "XLMRoBERTa", "XLNet"),
+_OLD_TRANSFORMERS = frozenset(
+    ("ALBERT", "BERT", "CamemBERT", "DistilBERT", "RoBERTa", "T5", "XLMRoBERTa", "XLNet")
 )
 # Packages of sentence-transformers whose modules have these names too, but make no single vector.
 _OTHER_ENCODERS = ("cross_encoder", "multi_vector_encoder", "sparse_encoder")
@@ -138,16 +138,13 @@ class StModules:
         return next((name for name in names if name != QUERY and self.prompts.get(name)), None)
 
 
-def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
+def read_modules(root: Path, route: str) -> StModules:
     """Read `modules.json` and the files that it names; of several routes, the modules of one.
 
     Raises `OptionError` for a module, setting or route that is missing or not supported.
     """
-    modules, routed = _follow_route(root, _listed(root), route)
-    kind = "Transformer"
-    folder = root
-    if modules:
-        kind, folder = modules[0]
+    modules, routed = _follow_route(root, _list_modules(root), route)
+    kind, folder = modules[0] if modules else ("Transformer", root)
     if kind not in _FIRST:
         raise OptionError(
             f"{root / 'modules.json'}: the first module is {kind}, not {' or '.join(_FIRST)}"
@@ -155,31 +152,20 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
     layers = read_layers(root, modules)
     if kind == "StaticEmbedding":
         _refuse_pooling_of_rows(root, modules)
-        settings = {"static": True, "pooling": ("static",), **_static_settings(folder)}
+        settings = {"static": True, "pooling": ("static",), **_read_static_settings(folder)}
     else:
-        settings = {**_transformer_settings(folder), **_pooling(root, modules)}
+        settings = {**_read_transformer_settings(folder), **_read_pooling(root, modules)}
     transformer = folder.relative_to(root).as_posix() if folder != root else ""
-    return StModules(
-        transformer=transformer,
-        **routed,
-        **settings,
-        **layers,
-        **_prompts(root),
-    )
+    return StModules(transformer=transformer, **routed, **settings, **layers, **_read_prompts(root))
 
 
 def read_static(root: Path, normalize: bool) -> StModules:
     """Return the modules of a table of token embeddings that has no modules.json."""
-    return StModules(
-        static=True,
-        pooling=("static",),
-        normalize=normalize,
-        **_static_settings(root),
-        **_prompts(root),
-    )
+    settings = {**_read_static_settings(root), **_read_prompts(root)}
+    return StModules(static=True, pooling=("static",), normalize=normalize, **settings)
 
 
-def _listed(root: Path) -> list[tuple[str, Path]]:
+def _list_modules(root: Path) -> list[tuple[str, Path]]:
     """Return kind and folder of each module in modules.json; none if the file is missing.
 
     Raises `OptionError` for an empty list, a name that two modules have, an unknown module and a
@@ -195,7 +181,9 @@ def _listed(root: Path) -> list[tuple[str, Path]]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"{path}: two modules have the name {twice!r}; rename one")
-    return [(_kind(entry.type, path), _below(root, entry.path, path)) for entry in entries]
+    return [
+        (_read_kind(entry.type, path), _find_folder(root, entry.path, path)) for entry in entries
+    ]
 
 
 def read_entries(path: Path) -> list[ModuleConfig]:
@@ -203,7 +191,7 @@ def read_entries(path: Path) -> list[ModuleConfig]:
     return [read_fields(ModuleConfig, entry, path) for entry in read_json(path, list)]
 
 
-def _below(root: Path, place: str, path: Path) -> Path:
+def _find_folder(root: Path, place: str, path: Path) -> Path:
     """Return a module's folder; a backslash separates folders, too.
 
     Raises `OptionError`, which names the file at `path`, for a place that is not below `root`.
@@ -222,7 +210,7 @@ def _follow_route(
     if not routers:
         return modules, {}
     if len(routers) > 1:
-        raise _two_routers(root)
+        _refuse_second_router(root)
     place = routers[0]
     folder = modules[place][1]
     path = folder / "router_config.json"
@@ -230,23 +218,23 @@ def _follow_route(
         path = folder / "config.json"
     config = read_fields(RouterConfig, read_json(path), path)
     structure = config.structure
-    name = _route_name(path, config, route)
+    name = _choose_route(path, config, route)
     own = []
     for module in structure[name]:
         if module not in config.types:
             raise OptionError(f"{path}: types lacks {module!r}; fetch the model again")
-        own.append((_kind(config.types[module], path), _below(folder, module, path)))
+        own.append((_read_kind(config.types[module], path), _find_folder(folder, module, path)))
     if any(kind in _ROUTERS for kind, _ in own):
-        raise _two_routers(root)
+        _refuse_second_router(root)
     routed = {"routes": tuple(structure), "route": name}
     return [*modules[:place], *own, *modules[place + 1 :]], routed
 
 
-def _two_routers(root: Path) -> OptionError:
-    return OptionError(f"{root / 'modules.json'}: more than one router is not supported")
+def _refuse_second_router(root: Path) -> NoReturn:
+    raise OptionError(f"{root / 'modules.json'}: more than one router is not supported")
 
 
-def _route_name(path: Path, config: RouterConfig, route: str) -> str:
+def _choose_route(path: Path, config: RouterConfig, route: str) -> str:
     """Return the route of texts for a task, by the rules of sentence-transformers."""
     mappings = config.parameters.get("route_mappings") or {}
     if not isinstance(mappings, dict):
@@ -262,7 +250,7 @@ def _route_name(path: Path, config: RouterConfig, route: str) -> str:
     raise OptionError(f"{path}: it has no route for {route!r}; its routes: {routes}")
 
 
-def _kind(name: str, path: Path) -> str:
+def _read_kind(name: str, path: Path) -> str:
     """Return the class of a module. Raises `OptionError`, with the file's path, for another one."""
     package, _, kind = name.rpartition(".")
     if (package, kind) == ("modeling_cnn", CNN_HEAD):
@@ -281,7 +269,7 @@ def _kind(name: str, path: Path) -> str:
     return kind
 
 
-def _pooling(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
+def _read_pooling(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
     """Return the fields for the pooling: a CNN head, or the modes of a Pooling module."""
     kinds = [kind for kind, _ in modules]
     if CNN_HEAD in kinds:
@@ -292,10 +280,10 @@ def _pooling(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
         path = modules[1][1] / "config.json"
         read_known_fields(CnnHeadConfig, read_json(path), path)
         return {"pooling": ("cnn",), "cnn": modules[1][1]}
-    return _pooling_modes(root, modules)
+    return _read_pooling_modes(root, modules)
 
 
-def _pooling_modes(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
+def _read_pooling_modes(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
     folders = [folder for kind, folder in modules if kind == "Pooling"]
     if not folders:
         if not modules:
@@ -306,7 +294,7 @@ def _pooling_modes(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any
     path = folders[0] / "config.json"
     values = read_json(path)
     config = read_known_fields(PoolingConfig, values, path)
-    names = _pooling_names(values, config)
+    names = _list_pooling_names(values, config)
     unknown = [name for name in names if name not in POOLING_MODES]
     if unknown:
         raise OptionError(
@@ -317,7 +305,7 @@ def _pooling_modes(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any
     return {"pooling": modes, "include_prompt": config.include_prompt}
 
 
-def _pooling_names(values: Mapping[str, Any], config: PoolingConfig) -> tuple[str, ...]:
+def _list_pooling_names(values: Mapping[str, Any], config: PoolingConfig) -> tuple[str, ...]:
     """Return the names of the modes in a Pooling module's config, by default mean."""
     if "pooling_mode" in values:
         return config.pooling_mode
@@ -339,7 +327,7 @@ def _refuse_pooling_of_rows(root: Path, modules: list[tuple[str, Path]]) -> None
         )
 
 
-def _static_settings(folder: Path) -> dict[str, Any]:
+def _read_static_settings(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer.json"
     truncation = read_json_if_there(path).get("truncation")
     if truncation is None:
@@ -349,7 +337,7 @@ def _static_settings(folder: Path) -> dict[str, Any]:
     return {"max_tokens": read_fields(Truncation, truncation, path).max_length}
 
 
-def _transformer_settings(folder: Path) -> dict[str, Any]:
+def _read_transformer_settings(folder: Path) -> dict[str, Any]:
     path = transformer_config(folder)
     config = read_known_fields(TransformerConfig, read_json_if_there(path), path)
     if config.transformer_task == "sequence-classification":
@@ -364,7 +352,7 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
     }
 
 
-def _prompts(root: Path) -> dict[str, Any]:
+def _read_prompts(root: Path) -> dict[str, Any]:
     path = root / "config_sentence_transformers.json"
     config = read_fields(SentenceTransformersConfig, read_json_if_there(path), path)
     if config.model_type != SENTENCE_TRANSFORMER:
@@ -379,9 +367,9 @@ def _prompts(root: Path) -> dict[str, Any]:
             f"{root}: default_prompt_name {default!r} is not among its prompts"
             f" ({', '.join(prompts)})"
         )
-    config_fields = {
+    return {
         "prompts": prompts,
         "default_prompt": default,
         "truncate_dim": config.truncate_dim,
+        "similarity": config.similarity_fn_name,
     }
-    return {**config_fields, "similarity": config.similarity_fn_name}

@@ -21,7 +21,7 @@ def check_layer(layer: StLayer, width: int) -> None:
             f"{layer.folder}: it takes {wanted} components by its config.json, but gets {width};"
             " fetch the model again"
         )
-    for name, shape in _shapes(layer.kind, layer.parameters).items():
+    for name, shape in _list_shapes(layer.kind, layer.parameters).items():
         _check_shape(layer, name, shape)
 
 
@@ -30,7 +30,7 @@ def check_mix(mix: StLayer, layers: int) -> None:
     _check_shape(mix, "layer_weights", [layers + 1 - mix.parameters["start"]])
 
 
-def _shapes(kind: str, parameters: Mapping[str, Any]) -> dict[str, list[int]]:
+def _list_shapes(kind: str, parameters: Mapping[str, Any]) -> dict[str, list[int]]:
     """Return the shape of a layer's first weight by its name; none for layers over tokens."""
     if kind == "dense":
         return {"linear.weight": [parameters["out_features"], parameters["in_features"]]}

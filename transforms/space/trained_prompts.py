@@ -155,7 +155,7 @@ def find_trained_prompts(root: Path, config: Mapping[str, Any]) -> TrainedPrompt
     of the model that this one was made from.
     """
     card = _read_card(root)
-    name = _name_of(root)
+    name = _read_name(root)
     made_from = str(config.get("_name_or_path") or "")
     by_name = [family for family in FAMILIES if family.has_name(name)]
     by_card = [family for family in FAMILIES if family.has_card(card)]
@@ -170,7 +170,7 @@ def find_trained_prompts(root: Path, config: Mapping[str, Any]) -> TrainedPrompt
     return None
 
 
-def _name_of(root: Path) -> str:
+def _read_name(root: Path) -> str:
     """Return the name of a model's folder; in the hub's cache, the model's id."""
     for part in reversed(root.parts):
         if part.startswith(_CACHED):

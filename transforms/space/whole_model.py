@@ -9,7 +9,8 @@ from sentence_beam.transforms.space.json_files import read_json_if_there
 
 ADAPTER_CONFIG = "adapter_config.json"
 _ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors", "adapter_model.bin")
-_HEAD = "ForSequenceClassification"
+# the end of the name of an architecture that gives scores or labels
+HEAD = "ForSequenceClassification"
 # what sentence-transformers' CrossEncoder writes into config.json
 _CROSS_ENCODER_KEYS = ("sentence_transformers", "sbert_ce_default_activation_function")
 
@@ -57,7 +58,7 @@ def refuse_cross_encoder(folder: Path, config: Mapping[str, Any], has_pooling: b
     because people pool such models, and so is any model whose modules.json has a pooling.
     """
     named = config.get("architectures") or [""]
-    if has_pooling or not str(named[0]).endswith(_HEAD):
+    if has_pooling or not str(named[0]).endswith(HEAD):
         return
     labels = config.get("id2label")
     has_score = config.get("num_labels") == 1 or (labels is not None and len(labels) == 1)

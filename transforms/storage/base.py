@@ -137,16 +137,12 @@ class Storage(Protocol):
 def version_of(storage: Storage, path: str) -> str | None:
     """Return the version of a file for `replace_if`, or None if there is no file."""
     current = storage.read_versioned(path)
-    if current is None:
-        return None
-    return current[1]
+    return None if current is None else current[1]
 
 
 def checksum_in(entry: Entry | None) -> str:
     """Return the checksum of an entry, empty if there is no file."""
-    if entry is None:
-        return ""
-    return entry.checksum
+    return "" if entry is None else entry.checksum
 
 
 def named_between(entries: list[Entry], folder: str, low: str, high: str) -> list[Entry]:
@@ -161,9 +157,7 @@ def named_between(entries: list[Entry], folder: str, low: str, high: str) -> lis
 
 def matched_file(entry: Entry | None) -> Matched:
     """Return the match of a pattern without wildcards: one file, or none."""
-    if entry is None:
-        return Matched([], [])
-    return Matched([entry], [])
+    return Matched([] if entry is None else [entry], [])
 
 
 def is_local(path: str) -> bool:

@@ -35,7 +35,7 @@ class BeamStorage:
         metadata = FileSystems.match([glob.literal + "**"])[0].metadata_list
         listed = {m.path: m for m in metadata if not m.path.endswith("/")}
         names = matched(glob, [Entry(path, 0, "", "") for path in sorted(listed)])
-        return names._replace(files=[self._entry(listed[entry.path]) for entry in names.files])
+        return names._replace(files=[self._make_entry(listed[entry.path]) for entry in names.files])
 
     def below(self, folder: str) -> list[Entry]:
         metadata = FileSystems.match([f"{folder}/**"])[0].metadata_list
@@ -52,23 +52,21 @@ class BeamStorage:
 
     def stat(self, path: str) -> Entry | None:
         metadata = FileSystems.match([path])[0].metadata_list
-        if not metadata:
-            return None
-        return self._entry(metadata[0])
+        return self._make_entry(metadata[0]) if metadata else None
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         reader = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
         return cast(BinaryIO, reader)
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        if not self._exists(path):
+        if not FileSystems.exists(path):
             return None
         with self.open(path) as f:
             data = f.read()
         return data, hashlib.sha256(data).hexdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        if self._exists(path):
+        if FileSystems.exists(path):
             return False
         self._write(path, data)
         return True
@@ -87,7 +85,7 @@ class BeamStorage:
             if paths:
                 FileSystems.delete(list(paths))
         except BeamIOError:
-            if any(map(self._exists, paths)):
+            if any(map(FileSystems.exists, paths)):
                 raise
 
     def delete_if(self, path: str, version: str) -> bool:
@@ -96,19 +94,11 @@ class BeamStorage:
         self.delete(path)
         return True
 
-    def _exists(self, path: str) -> bool:
-        return FileSystems.exists(path)
-
-    def _entry(self, metadata: FileMetadata) -> Entry:
+    def _make_entry(self, metadata: FileMetadata) -> Entry:
+        size = metadata.size_in_bytes
         checksum = str(FileSystems.checksum(metadata.path))
-        version = f"{metadata.size_in_bytes}-{checksum}"
-        return Entry(
-            metadata.path,
-            metadata.size_in_bytes,
-            checksum,
-            version,
-            metadata.last_updated_in_seconds,
-        )
+        modified = metadata.last_updated_in_seconds
+        return Entry(metadata.path, size, checksum, f"{size}-{checksum}", modified)
 
     def _write(self, path: str, data: bytes) -> None:
         with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as f:

@@ -18,9 +18,7 @@ def filesystem_options() -> PipelineOptions | None:
 def filesystem_options_as_dict() -> dict[str, Any]:
     """Return the options that differ from Beam's defaults, for another process."""
     options = filesystem_options()
-    if options is None:
-        return {}
-    return options.get_all_options(drop_default=True)
+    return {} if options is None else options.get_all_options(drop_default=True)
 
 
 def set_filesystem_options(options: dict[str, Any]) -> None:

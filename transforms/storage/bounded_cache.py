@@ -46,7 +46,7 @@ class BoundedCache:
                 part.write(data)
             os.replace(part.name, os.path.join(self._folder, name))
             if self._bytes is None:
-                self._bytes = sum(size for _, size, _ in self._files())
+                self._bytes = sum(size for _, size, _ in self._list_files())
             else:
                 self._bytes += len(data)
             if self._bytes > self._most:
@@ -61,7 +61,7 @@ class BoundedCache:
 
     def _cut(self) -> int:
         """Remove the files that were not used for longest, and return the bytes of the others."""
-        files = sorted(self._files())
+        files = sorted(self._list_files())
         size = sum(size for _, size, _ in files)
         for _, length, path in files:
             if size <= ROOM * self._most:
@@ -71,7 +71,7 @@ class BoundedCache:
             size -= length
         return size
 
-    def _files(self) -> list[tuple[float, int, str]]:
+    def _list_files(self) -> list[tuple[float, int, str]]:
         """Return the time of the last use, the size and the path of each file."""
         files = []
         with os.scandir(self._folder) as entries:

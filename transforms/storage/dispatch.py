@@ -46,7 +46,7 @@ def storage_of(path: str) -> Storage:
         with keep_root_logger():
             return back_end_of(path.split("://")[0])(path)
     except (ImportError, ValueError) as error:
-        raise _no_filesystem(path) from error
+        raise _explain_missing(path) from error
 
 
 @cache
@@ -66,7 +66,7 @@ def back_end_of(scheme: str) -> Callable[[str], Storage]:
         return storage_by_beam
 
 
-def _no_filesystem(path: str) -> MissingExtraError:
+def _explain_missing(path: str) -> MissingExtraError:
     scheme = path.split("://")[0]
     mend = "give a local path, gs:// or s3://"
     if scheme in EXTRAS:
@@ -91,7 +91,7 @@ def read_range(path: str, start: int, stop: int) -> bytes:
     """
     with storage_of(path).open(path, Entry(path, stop, checksum="", version="")) as file:
         if isinstance(file, RangedReader):
-            return file.fetched(start, stop)
+            return file.fetch(start, stop)
         file.seek(start)
         return file.read(stop - start)
 

@@ -61,22 +61,20 @@ class GcsStorage:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
             return matched_file(self.stat(pattern))
-        return matched(glob, self._listed(glob.literal))
+        return matched(glob, self._list(glob.literal))
 
     def below(self, folder: str) -> list[Entry]:
-        return self._listed(folder.rstrip("/") + "/")
+        return self._list(folder.rstrip("/") + "/")
 
     def lists_ranges(self, folder: str) -> bool:
         return True
 
     def between(self, folder: str, low: str, high: str) -> list[Entry]:
-        return self._listed(folder.rstrip("/") + "/", low, high)
+        return self._list(folder.rstrip("/") + "/", low, high)
 
     def stat(self, path: str) -> Entry | None:
-        blob = _existing(path)
-        if blob is None:
-            return None
-        return _entry(blob)
+        blob = _get_blob(path)
+        return None if blob is None else _make_entry(blob)
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         """Open the object at the entry's generation; it is read by ranges."""
@@ -84,14 +82,14 @@ class GcsStorage:
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         generation = int(entry.version) if entry.version else None
-        blob = _blob(path, generation)
-        return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, blob)))
+        blob = _make_blob(path, generation)
+        return cast(BinaryIO, RangedReader(entry.size, functools.partial(_read_part, path, blob)))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        blob = _blob(path)
+        blob = _make_blob(path)
         try:
-            with _refusals_explained(path):
-                data = _downloaded(blob)
+            with _explaining_refusals(path):
+                data = _download(blob)
                 if blob.generation is None:  # some emulators do not send it with the bytes
                     blob.reload(retry=DEFAULT_RETRY)
         except NotFound:
@@ -115,47 +113,39 @@ class GcsStorage:
     def delete_if(self, path: str, version: str) -> bool:
         return self.delete_object(path, int(version))
 
-    def _listed(self, prefix: str, low: str = "", high: str = "") -> list[Entry]:
+    def _list(self, prefix: str, low: str = "", high: str = "") -> list[Entry]:
         bucket, start = bucket_and_name(prefix)
-        with _refusals_explained(prefix, missing=True):
-            entries = listed(functools.partial(_page, bucket, start), start, low, high)
+        with _explaining_refusals(prefix, missing=True):
+            entries = listed(functools.partial(_list_page, bucket, start), start, low, high)
         return sorted(entries, key=lambda entry: entry.path)
 
     def _write(self, path: str, data: bytes, generation: int) -> bool:
-        blob = _blob(path)
+        blob = _make_blob(path)
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
         try:
-            with _refusals_explained(path, missing=True):
+            with _explaining_refusals(path, missing=True):
                 blob.upload_from_string(
                     data, kind, if_generation_match=generation, retry=DEFAULT_RETRY
                 )
         except PreconditionFailed:
-            return self._is(path, data)
+            # The client retries a write if its answer was lost, and then meets its own object.
+            written = _get_blob(path)
+            digest = hashlib.md5(data, usedforsecurity=False).digest()
+            return written is not None and written.md5_hash == base64.b64encode(digest).decode()
         return True
-
-    def _is(self, path: str, data: bytes) -> bool:
-        """Return whether the object holds these bytes.
-
-        The client retries a write if its answer was lost, and then meets its own object.
-        """
-        blob = _existing(path)
-        if blob is None:
-            return False
-        digest = hashlib.md5(data, usedforsecurity=False).digest()
-        return bool(blob.md5_hash == base64.b64encode(digest).decode())
 
     def delete_object(self, path: str, generation: int | None = None) -> bool:
         """Delete one object, if given only of that generation; return whether it existed."""
-        blob = _blob(path)
+        blob = _make_blob(path)
         try:
-            with _refusals_explained(path):
+            with _explaining_refusals(path):
                 blob.delete(if_generation_match=generation, retry=DEFAULT_RETRY)
         except (NotFound, PreconditionFailed):
             return False
         return True
 
 
-def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
+def _list_page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     """Return the first objects of a prefix whose names lie in (after, upto]; "" is no bound."""
     low = after and after + "\0"
     high = upto and upto + "\0"
@@ -171,22 +161,22 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     page = list(next(blobs.pages, ()))
     # Some emulators ignore the offsets.
     within = (blob for blob in page if low <= blob.name and not (high and blob.name >= high))
-    entries = [_entry(blob) for blob in within if not blob.name.endswith("/")]
+    entries = [_make_entry(blob) for blob in within if not blob.name.endswith("/")]
     last = page[-1].name if page else ""
     return Page(entries, last, blobs.next_page_token is not None)
 
 
-def _entry(blob: Any) -> Entry:
+def _make_entry(blob: Any) -> Entry:
     modified = blob.updated.timestamp() if blob.updated is not None else 0.0
     path = f"gs://{blob.bucket.name}/{blob.name}"
     return Entry(path, int(blob.size), blob.crc32c, str(blob.generation), modified)
 
 
-def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
+def _read_part(path: str, blob: Any, start: int, stop: int) -> bytes:
     """Return the bytes [start, stop) of one generation of an object."""
     try:
-        with _refusals_explained(path):
-            return _downloaded(blob, start=start, end=stop - 1)
+        with _explaining_refusals(path):
+            return _download(blob, start=start, end=stop - 1)
     except NotFound as error:
         raise InputChangedError(
             f"{path} was replaced or removed while it was read; run again once it stays as it is"
@@ -195,7 +185,7 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
         raise OutsideFileError(errno.EINVAL, "it ends before the bytes requested", path) from error
 
 
-def _downloaded(blob: Any, **part: int) -> bytes:
+def _download(blob: Any, **part: int) -> bytes:
     """Return the bytes of an object, or a part of them.
 
     The client's own retries resume a broken download but do not cover the text of a refusal, which
@@ -205,29 +195,29 @@ def _downloaded(blob: Any, **part: int) -> bytes:
     return cast(bytes, download(**part, raw_download=True, retry=DEFAULT_RETRY))
 
 
-def _blob(path: str, generation: int | None = None) -> Any:
+def _make_blob(path: str, generation: int | None = None) -> Any:
     bucket, name = bucket_and_name(path)
-    with _refusals_explained(path):
+    with _explaining_refusals(path):
         return process_client().bucket(bucket).blob(name, generation=generation)
 
 
-def _existing(path: str) -> Any:
+def _get_blob(path: str) -> Any:
     """Return the object with its properties, None if there is no object."""
     bucket, name = bucket_and_name(path)
     if not name:
         return None  # a bucket
-    with _refusals_explained(path):
+    with _explaining_refusals(path):
         return process_client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
 
 
 def process_client() -> Any:
     """Return the process's client; a forked child must not share its parent's connections."""
-    return _new_client(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST"))
+    return _make_client(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST"))
 
 
 @functools.lru_cache(1)
 @keep_root_logger()
-def _new_client(process: int, emulator: str | None) -> Any:
+def _make_client(process: int, emulator: str | None) -> Any:
     options = filesystem_options() or PipelineOptions([])
     try:
         # This fails at once; Beam would try for half a minute and go on without credentials.
@@ -245,7 +235,7 @@ def _new_client(process: int, emulator: str | None) -> Any:
 
 
 @contextlib.contextmanager
-def _refusals_explained(path: str, missing: bool = False) -> Iterator[None]:
+def _explaining_refusals(path: str, missing: bool = False) -> Iterator[None]:
     """Turn refusals into one line that says what mends them.
 
     `missing` is true if a 404 can only mean the bucket.

@@ -39,10 +39,14 @@ class Glob:
             )
         self._folder = len(folder_of(self.literal))
         try:
-            ways = [way for spread in _ways(pattern) for way in _deep(spread.split("/"))]
-            unwritten = _unwritten(hidden, marked)
-            self._names = re.compile("|".join(_path(way, unwritten) for way in ways), re.DOTALL)
-            above = dict.fromkeys(folder for way in ways for folder in _folders(way, unwritten))
+            ways = [way for spread in _spell_out(pattern) for way in _deepen(spread.split("/"))]
+            unwritten = _list_unwritten(hidden, marked)
+            self._names = re.compile(
+                "|".join(_write_path(way, unwritten) for way in ways), re.DOTALL
+            )
+            above = dict.fromkeys(
+                folder for way in ways for folder in _write_folders(way, unwritten)
+            )
             self._above = re.compile("|".join(above), re.DOTALL)
         except (re.error, RecursionError, OverflowError) as error:
             raise OptionError(
@@ -79,11 +83,11 @@ def matched(glob: Glob, listed: Collection[Entry]) -> Matched:
             files.append(entry)
         else:
             others.append(entry.path)
-    folders = _folders_of((entry.path for entry in listed), glob.literal.rfind("/") + 1)
+    folders = _find_folders((entry.path for entry in listed), glob.literal.rfind("/") + 1)
     return Matched(files, beside(glob, files, others), folders=folders)
 
 
-def _folders_of(paths: Iterable[str], above: int) -> tuple[str, ...]:
+def _find_folders(paths: Iterable[str], above: int) -> tuple[str, ...]:
     """Return the folders of files, sorted, whose paths have more than `above` characters."""
     folders: set[str] = set()
     for path in paths:
@@ -115,23 +119,19 @@ def literal_part(pattern: str) -> str:
     >>> literal_part("in/a-{b,c}.txt"), literal_part("in/{a}-[0-9].txt"), literal_part("in/a.txt")
     ('in/a-', 'in/{a}-', 'in/a.txt')
     """
-    literal = pattern
     wildcard = WILDCARD.search(pattern)
-    if wildcard is not None:
-        literal = pattern[: wildcard.start()]
-    pieces = _pieces(pattern)
-    group = _first_group(pieces)
-    if group is None:
-        return literal
-    return literal[: len("".join(pieces[: group[0]]))]
+    literal = pattern if wildcard is None else pattern[: wildcard.start()]
+    pieces = _cut(pattern)
+    group = _find_group(pieces)
+    return literal if group is None else literal[: len("".join(pieces[: group[0]]))]
 
 
-def _pieces(pattern: str) -> list[str]:
+def _cut(pattern: str) -> list[str]:
     """Return the wildcards, sets and plain characters of a pattern."""
     return [piece[0] for piece in PIECE.finditer(pattern)]
 
 
-def _first_group(pieces: list[str]) -> list[int] | None:
+def _find_group(pieces: list[str]) -> list[int] | None:
     """Return the places of brace, commas and closing brace of the first `{a,b}`, if any."""
     open_groups: list[list[int]] = []
     closed: list[list[int]] = []
@@ -147,17 +147,17 @@ def _first_group(pieces: list[str]) -> list[int] | None:
     return min(closed, default=None)
 
 
-def _ways(pattern: str) -> list[str]:
+def _spell_out(pattern: str) -> list[str]:
     """Return the patterns that a pattern with `{a,b}` stands for."""
-    pieces = _pieces(pattern)
-    group = _first_group(pieces)
+    pieces = _cut(pattern)
+    group = _find_group(pieces)
     if group is None:
         return [pattern]
     head = "".join(pieces[: group[0]])
-    tails = _ways("".join(pieces[group[-1] + 1 :]))
+    tails = _spell_out("".join(pieces[group[-1] + 1 :]))
     middles: list[str] = []
     for before, after in itertools.pairwise(group):
-        middles += _ways("".join(pieces[before + 1 : after]))
+        middles += _spell_out("".join(pieces[before + 1 : after]))
     if len(middles) * len(tails) > MOST_WAYS:
         raise OptionError(
             f"{pattern} stands for more than {MOST_WAYS:,} patterns; repeat the option for some of "
@@ -166,20 +166,20 @@ def _ways(pattern: str) -> list[str]:
     return [head + middle + tail for middle in middles for tail in tails]
 
 
-def _deep(names: list[str]) -> list[list[str]]:
+def _deepen(names: list[str]) -> list[list[str]]:
     """Spell out each `**` inside a name of a path: as `*`, and as `*/**/*`."""
     ways: list[list[str]] = [[]]
     for name in names:
-        pieces = _pieces(name)
+        pieces = _cut(name)
         deep = [place for place, piece in enumerate(pieces) if piece.startswith(ANY_FOLDERS)]
         if not deep:
             ways = [[*way, name] for way in ways]
         elif len(pieces) == 1:
-            ways = [_with_any_folders(way) for way in ways]
+            ways = [_append_any_folders(way) for way in ways]
         else:
             head = "".join(pieces[: deep[0]])
             rest = "*" + "".join(pieces[deep[0] + 1 :])
-            spelled = [*_deep([head + rest]), *_deep([head + "*", ANY_FOLDERS, rest])]
+            spelled = [*_deepen([head + rest]), *_deepen([head + "*", ANY_FOLDERS, rest])]
             ways = [[*way, *more] for way in ways for more in spelled]
         if len(ways) > MOST_WAYS:
             raise OptionError(
@@ -188,14 +188,12 @@ def _deep(names: list[str]) -> list[list[str]]:
     return ways
 
 
-def _with_any_folders(way: list[str]) -> list[str]:
+def _append_any_folders(way: list[str]) -> list[str]:
     """Append `**` to a path's names, unless they end with one."""
-    if way[-1:] == [ANY_FOLDERS]:
-        return way
-    return [*way, ANY_FOLDERS]
+    return way if way[-1:] == [ANY_FOLDERS] else [*way, ANY_FOLDERS]
 
 
-def _unwritten(hidden: bool, marked: bool) -> dict[str, str]:
+def _list_unwritten(hidden: bool, marked: bool) -> dict[str, str]:
     """Return the first characters that a pattern has to write itself.
 
     Each has the regular expression that refuses names which begin with it.
@@ -208,30 +206,31 @@ def _unwritten(hidden: bool, marked: bool) -> dict[str, str]:
     return refused
 
 
-def _path(names: list[str], unwritten: dict[str, str]) -> str:
+def _write_path(names: list[str], unwritten: dict[str, str]) -> str:
     """Return the regular expression of a path's names; `**` at the end is every file below."""
     above, last = names[:-1], names[-1]
     if last == ANY_FOLDERS:
         above, last = names, "*"
-    return "".join(_folder(name, unwritten) for name in above) + _name(last, unwritten)
+    folders = "".join(_write_folder(name, unwritten) for name in above)
+    return folders + _write_name(last, unwritten)
 
 
-def _folders(names: list[str], unwritten: dict[str, str]) -> list[str]:
+def _write_folders(names: list[str], unwritten: dict[str, str]) -> list[str]:
     """Return the regular expressions of the folders, with final slashes, on the way to a path."""
     above = names if names[-1] == ANY_FOLDERS else names[:-1]
-    parts = [_folder(name, unwritten) for name in above]
+    parts = [_write_folder(name, unwritten) for name in above]
     return ["".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
-def _folder(name: str, unwritten: dict[str, str]) -> str:
+def _write_folder(name: str, unwritten: dict[str, str]) -> str:
     if name == ANY_FOLDERS:
-        return f"(?:{_name('*', unwritten)}/)*"
-    return _name(name, unwritten) + "/"
+        return f"(?:{_write_name('*', unwritten)}/)*"
+    return _write_name(name, unwritten) + "/"
 
 
-def _name(name: str, unwritten: dict[str, str]) -> str:
+def _write_name(name: str, unwritten: dict[str, str]) -> str:
     """Return the regular expression of one name."""
-    expression = "".join(map(_translate, _pieces(name)))
+    expression = "".join(map(_translate, _cut(name)))
     if WILDCARD.search(name) is None:
         return expression
     refused = [look for sign, look in unwritten.items() if not name.startswith(sign)]
@@ -247,11 +246,11 @@ def _translate(piece: str) -> str:
     if len(piece) == 1:
         return re.escape(piece)
     if piece[1] == "!":
-        return f"[^/{_ranges(piece[2:-1], piece)}]"
-    return f"[{_ranges(piece[1:-1], piece)}]"
+        return f"[^/{_write_ranges(piece[2:-1], piece)}]"
+    return f"[{_write_ranges(piece[1:-1], piece)}]"
 
 
-def _ranges(among: str, piece: str) -> str:
+def _write_ranges(among: str, piece: str) -> str:
     """Return the characters and ranges of a set, escaped. Raises re.error for an empty range."""
     ranges = ""
     place = 0

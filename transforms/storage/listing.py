@@ -81,12 +81,12 @@ def between(low: str, high: str, fixed: int = 0) -> str | None:
     end = high or low[:fixed] + chr(LAST) * DIGITS
     while fixed < min(len(low), len(end)) and low[fixed] == end[fixed]:
         fixed += 1
-    middle = (_number(low[fixed:]) + _number(end[fixed:])) // 2
-    name = low[:fixed] + _name(middle)
+    middle = (_read_number(low[fixed:]) + _read_number(end[fixed:])) // 2
+    name = low[:fixed] + _write_name(middle)
     return name if low < name and (not high or name < high) else None
 
 
-def _number(text: str) -> int:
+def _read_number(text: str) -> int:
     """Read the first characters of a text as the digits of a number."""
     value = 0
     for character in text[:DIGITS].ljust(DIGITS, chr(FIRST)):
@@ -95,7 +95,7 @@ def _number(text: str) -> int:
     return value
 
 
-def _name(value: int) -> str:
+def _write_name(value: int) -> str:
     text = ""
     for _ in range(DIGITS):
         value, digit = divmod(value, LAST - FIRST + 1)

@@ -44,24 +44,22 @@ class LocalStorage:
     def match(self, pattern: str, hidden: bool = False) -> Matched:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
-            status = _status(pattern)
-            status_of: dict[str, os.stat_result | None] = {}
-            if status is not None:
-                status_of[pattern] = status
-            return _matched(glob, status_of, [], [])
-        seen = sorted(_seen(glob))
+            status = _read_status(pattern)
+            found: dict[str, os.stat_result | None] = {} if status is None else {pattern: status}
+            return _sort_matches(glob, found, [], [])
+        seen = sorted(_walk(glob))
         folders = [path for path in seen if path.endswith("/")]
         taken = {path: glob.takes(path) for path in seen if not path.endswith("/")}
         others = [path for path, is_taken in taken.items() if not is_taken]
         _check_links(glob, others)
-        statuses = {path: _status(path) for path, is_taken in taken.items() if is_taken}
-        return _matched(glob, statuses, others, folders)
+        statuses = {path: _read_status(path) for path, is_taken in taken.items() if is_taken}
+        return _sort_matches(glob, statuses, others, folders)
 
     def below(self, folder: str) -> list[Entry]:
         """Return all files below a folder; those deleted meanwhile are left out."""
         entries = []
-        for path in sorted(_files_below(folder)):
-            with contextlib.suppress(FileNotFoundError), _named(path):  # deleted since the listing
+        for path in sorted(_walk_below(folder)):
+            with contextlib.suppress(FileNotFoundError), _naming(path):  # deleted since the listing
                 s = os.lstat(path)
                 entries.append(Entry(path, s.st_size, "", "", s.st_mtime))
         return entries
@@ -73,10 +71,10 @@ class LocalStorage:
         return named_between(self.below(folder), folder, low, high)
 
     def stat(self, path: str) -> Entry | None:
-        status = _status(path)
+        status = _read_status(path)
         if status is None or not stat.S_ISREG(status.st_mode):
             return None
-        return _entry(path, status)
+        return _make_entry(path, status)
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         with _with_path(path):
@@ -114,7 +112,7 @@ class LocalStorage:
         return ""  # listings have times and inodes, by which carried shards are not compared
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
-        with self._locked(path):
+        with self._locking(path):
             if version_of(self, path) != version:
                 return False
             os.replace(self.write_temporary(path, data), path)
@@ -127,7 +125,7 @@ class LocalStorage:
                 os.unlink(path)
 
     def delete_if(self, path: str, version: str) -> bool:
-        with self._locked(path):
+        with self._locking(path):
             if version_of(self, path) != version:
                 return False
             self.delete(path)
@@ -147,7 +145,7 @@ class LocalStorage:
         return temporary
 
     @contextlib.contextmanager
-    def _locked(self, path: str) -> Iterator[None]:
+    def _locking(self, path: str) -> Iterator[None]:
         folder, name = os.path.split(path)
         os.makedirs(folder or ".", exist_ok=True)
         with open(os.path.join(folder, f".{name}.lock"), "wb") as f:
@@ -155,7 +153,7 @@ class LocalStorage:
             yield
 
 
-def _matched(
+def _sort_matches(
     glob: Glob, statuses: dict[str, os.stat_result | None], others: list[str], folders: list[str]
 ) -> Matched:
     """Sort what a glob matches by kind; `statuses` has None for a path that leads to nothing."""
@@ -167,7 +165,7 @@ def _matched(
             if os.path.islink(path):
                 broken.append(path)
         elif stat.S_ISREG(status.st_mode):
-            files.append(_entry(path, status))
+            files.append(_make_entry(path, status))
         elif not stat.S_ISDIR(status.st_mode):
             special.append(path)
     hidden = [path for path in folders if _is_hidden(path) and not glob.enters(path)]
@@ -184,18 +182,18 @@ def _is_hidden(folder: str) -> bool:
     return os.path.basename(folder.rstrip("/")).startswith(".")
 
 
-def _entry(path: str, s: os.stat_result) -> Entry:
+def _make_entry(path: str, s: os.stat_result) -> Entry:
     """Return the file's entry. Its version is size, times and inode; only a hash proves more."""
     version = f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}"
     return Entry(path, s.st_size, "", version, s.st_mtime)
 
 
-def _status(path: str) -> os.stat_result | None:
+def _read_status(path: str) -> os.stat_result | None:
     """Return the status of what a path leads to, None if there is nothing.
 
     Raises SentenceBeamError if the system cannot tell.
     """
-    with _named(path):
+    with _naming(path):
         try:
             return os.stat(path)
         except OSError as error:
@@ -207,14 +205,14 @@ def _status(path: str) -> os.stat_result | None:
 def _check_links(glob: Glob, others: Iterable[str]) -> None:
     """Raise SentenceBeamError for a broken link that may have led to a folder with matches."""
     for path in others:
-        if glob.enters(path + "/") and os.path.islink(path) and _status(path) is None:
+        if glob.enters(path + "/") and os.path.islink(path) and _read_status(path) is None:
             raise SentenceBeamError(
                 f"{path} is a link to a folder that does not exist, so its files are unknown; mend "
                 "the link or the mount, or remove it"
             )
 
 
-def _seen(glob: Glob) -> Iterator[str]:
+def _walk(glob: Glob) -> Iterator[str]:
     """Yield the files, links and folders of all folders that a glob enters.
 
     Folders have a final slash.
@@ -222,26 +220,24 @@ def _seen(glob: Glob) -> Iterator[str]:
     folders = [(os.path.dirname(glob.literal), frozenset[tuple[int, int]]())]
     while folders:
         folder, above = folders.pop()
-        above |= _identity(folder)
+        above |= _identify(folder)
         for entry in _scan(folder):
             path = os.path.join(folder, entry.name)
             if not _is_folder(entry):
                 yield path
                 continue
             yield path + "/"
-            if glob.enters(path + "/") and not (entry.is_symlink() and _identity(path) <= above):
+            if glob.enters(path + "/") and not (entry.is_symlink() and _identify(path) <= above):
                 folders.append((path, above))
 
 
-def _identity(folder: str) -> frozenset[tuple[int, int]]:
+def _identify(folder: str) -> frozenset[tuple[int, int]]:
     """Return device and inode of a folder, which show whether a link leads back to it."""
-    status = _status(folder)
-    if status is None:
-        return frozenset()
-    return frozenset({(status.st_dev, status.st_ino)})
+    status = _read_status(folder)
+    return frozenset() if status is None else frozenset({(status.st_dev, status.st_ino)})
 
 
-def _files_below(folder: str) -> Iterator[str]:
+def _walk_below(folder: str) -> Iterator[str]:
     """Yield the files and links below a folder, without entering links to folders."""
     folders = [folder]
     while folders:
@@ -259,7 +255,7 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
 
     Raises SentenceBeamError if it cannot be listed.
     """
-    with _named(folder):
+    with _naming(folder):
         try:
             with os.scandir(folder or ".") as entries:
                 return list(entries)
@@ -275,14 +271,14 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     Raises SentenceBeamError if the system cannot tell.
     """
     if not entry.is_symlink():
-        with _named(entry.path):
+        with _naming(entry.path):
             return entry.is_dir()
-    status = _status(entry.path)
+    status = _read_status(entry.path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 @contextlib.contextmanager
-def _named(path: str) -> Iterator[None]:
+def _naming(path: str) -> Iterator[None]:
     """Turn errors of the system into one line with the path, except FileNotFoundError."""
     try:
         yield

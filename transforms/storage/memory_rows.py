@@ -45,18 +45,16 @@ class RowsStorage(LocalStorage):
         return []
 
     def stat(self, path: str) -> Entry | None:
-        entry = super().stat(_place(path))
-        if entry is None:
-            return None
-        return replace(entry, path=path)
+        entry = super().stat(_locate(path))
+        return None if entry is None else replace(entry, path=path)
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
-        return super().open(_place(path), entry)
+        return super().open(_locate(path), entry)
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        return super().read_versioned(_place(path))
+        return super().read_versioned(_locate(path))
 
 
-def _place(path: str) -> str:
+def _locate(path: str) -> str:
     folder = os.environ.get(_FOLDER, os.devnull)  # nothing exists below devnull
     return os.path.join(folder, path.removeprefix(ROWS))

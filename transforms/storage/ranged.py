@@ -13,15 +13,15 @@ WINDOWS = 3
 class RangedReader(io.RawIOBase):
     """A reader of `size` bytes; `fetch(start, stop)` returns any part of them.
 
-    It holds the last few parts. A small file is fetched whole; reading raises OSError
-    if the file turns out to be shorter. Otherwise a part begins at a
-    multiple of a quarter of `FIRST`, so that the columns of a row group need one request in any
-    order, and grows while reads continue at its end.
+    It holds the last few parts; `fetch` itself makes one request and holds nothing. A small file is
+    fetched whole; reading raises OSError if the file turns out to be shorter. Otherwise a part
+    begins at a multiple of a quarter of `FIRST`, so that the columns of a row group need one
+    request in any order, and grows while reads continue at its end.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]):
+        self.fetch = fetch
         self._size = size
-        self._fetch = fetch
         self._position = 0
         self._windows: list[tuple[int, bytes]] = []
         self._ahead = FIRST
@@ -46,36 +46,32 @@ class RangedReader(io.RawIOBase):
         """Return the bytes from here to the end."""
         return self.read(max(self._size - self._position, 0)) or b""
 
-    def fetched(self, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` up to `stop` in one request, without holding them."""
-        return self._fetch(start, stop)
-
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         """Fill the buffer and return the number of bytes; fewer than it holds only at the end."""
         view = memoryview(buffer).cast("B")
         done = 0
         while done < len(view) and self._position < self._size:
-            start, data = self._window(len(view) - done)
+            start, data = self._fetch_window(len(view) - done)
             piece = memoryview(data)[self._position - start :][: len(view) - done]
             view[done : done + len(piece)] = piece
             done += len(piece)
             self._position += len(piece)
         return done
 
-    def _window(self, wanted: int) -> tuple[int, bytes]:
+    def _fetch_window(self, wanted: int) -> tuple[int, bytes]:
         """Return the start and the bytes of a part that holds the position."""
         for start, data in self._windows:
             if start <= self._position < start + len(data):
                 return start, data
-        start, stop = self._bounds(wanted)
-        data = self._fetch(start, stop)
+        start, stop = self._choose_bounds(wanted)
+        data = self.fetch(start, stop)
         if len(data) < stop - start:
             raise OSError(errno.EIO, f"it ends before the {self._size:,} bytes expected")
         self._windows = [*self._windows[1 - WINDOWS :], (start, data)]
         self._end = stop
         return self._windows[-1]
 
-    def _bounds(self, wanted: int) -> tuple[int, int]:
+    def _choose_bounds(self, wanted: int) -> tuple[int, int]:
         """Return the start and the stop of the next part."""
         here = self._position
         start = here

@@ -88,10 +88,10 @@ class S3Storage:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
             return matched_file(self.stat(pattern))
-        return matched(glob, _listed(glob.literal))
+        return matched(glob, _list(glob.literal))
 
     def below(self, folder: str) -> list[Entry]:
-        return _listed(folder.rstrip("/") + "/")
+        return _list(folder.rstrip("/") + "/")
 
     def lists_ranges(self, folder: str) -> bool:
         return not bucket_and_name(folder)[0].endswith(UNSORTED)
@@ -99,15 +99,16 @@ class S3Storage:
     def between(self, folder: str, low: str, high: str) -> list[Entry]:
         if not self.lists_ranges(folder):
             return named_between(self.below(folder), folder, low, high)
-        return _listed(folder.rstrip("/") + "/", low, high)
+        return _list(folder.rstrip("/") + "/", low, high)
 
     def stat(self, path: str) -> Entry | None:
         bucket, key = bucket_and_name(path)
         if not key:
             return None  # a bucket
         try:
-            with _refusals_explained(path):
-                return _entry(bucket, process_client().get_object_metadata(GetRequest(bucket, key)))
+            with _explaining_refusals(path):
+                item = process_client().get_object_metadata(GetRequest(bucket, key))
+                return _make_entry(bucket, item)
         except S3ClientError as error:
             if error.code == MISSING:
                 return None
@@ -117,16 +118,16 @@ class S3Storage:
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        part = functools.partial(_part, path, process_client())
+        part = functools.partial(_read_part, path, process_client())
         return cast(BinaryIO, RangedReader(entry.size, part))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         """Return the bytes and the ETag, or None if the object does not exist."""
         bucket, key = bucket_and_name(path)
-        with _refusals_explained(path):
+        with _explaining_refusals(path):
             client = process_client().client
             try:
-                return _object(client, bucket, key)
+                return _read_object(client, bucket, key)
             except client.exceptions.NoSuchKey:
                 return None
             except ClientError as error:
@@ -155,7 +156,7 @@ class S3Storage:
     def delete(self, *paths: str) -> None:
         for path, error in S3IO(client=process_client()).delete_files(list(paths)):
             if error is not None:
-                with _refusals_explained(path):
+                with _explaining_refusals(path):
                     raise error
 
     def delete_if(self, path: str, version: str) -> bool:
@@ -163,11 +164,11 @@ class S3Storage:
         if current is None or current[1] != version:
             return False
         bucket, key = bucket_and_name(path)
-        with _refusals_explained(path):
+        with _explaining_refusals(path):
             try:
                 process_client().client.delete_object(Bucket=bucket, Key=key, IfMatch=version)
             except ClientError as error:
-                if _status(error) in (CONFLICT, CHANGED, MISSING):
+                if _read_status(error) in (CONFLICT, CHANGED, MISSING):
                     return False
                 raise
         return True
@@ -176,12 +177,12 @@ class S3Storage:
         """Write an object on condition; if refused, return whether it holds these bytes by now."""
         bucket, key = bucket_and_name(path)
         for attempt in range(TRIES):
-            with _refusals_explained(path):
+            with _explaining_refusals(path):
                 try:
                     _write(process_client().client, bucket, key, data, condition)
                     return True
                 except ClientError as error:
-                    status = _status(error)
+                    status = _read_status(error)
                     if status == NOT_IMPLEMENTED and condition:
                         return self._put(path, data)
                     if status == CONFLICT and attempt + 1 < TRIES:
@@ -221,21 +222,21 @@ def _write(client: Any, bucket: str, key: str, data: bytes, condition: dict[str,
         raise
 
 
-def _part(path: str, client: Any, start: int, stop: int) -> bytes:
+def _read_part(path: str, client: Any, start: int, stop: int) -> bytes:
     """Return the bytes [start, stop) of an object.
 
     If a connection breaks, the client returns the bytes that arrived; the rest is requested again.
     """
     data = b""
-    with _refusals_explained(path):
+    with _explaining_refusals(path):
         for _ in range(TRIES):
-            data += _from(path, client, start + len(data), stop)
+            data += _read_range(path, client, start + len(data), stop)
             if len(data) >= stop - start:
                 break
     return data
 
 
-def _from(path: str, client: Any, start: int, stop: int) -> bytes:
+def _read_range(path: str, client: Any, start: int, stop: int) -> bytes:
     """Return bytes of an object in one request. Raises OutsideFileError if it has none of them."""
     try:
         data: bytes = client.get_range(GetRequest(*bucket_and_name(path)), start, stop)
@@ -246,7 +247,7 @@ def _from(path: str, client: Any, start: int, stop: int) -> bytes:
     return data
 
 
-def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
+def _read_object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
     """Return an object's bytes and ETag; retry if the connection breaks, as the client does not."""
     for _ in range(TRIES - 1):
         response = client.get_object(Bucket=bucket, Key=key)
@@ -256,29 +257,30 @@ def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
     return response["Body"].read(), response["ETag"]
 
 
-def _listed(prefix: str, low: str = "", high: str = "") -> list[Entry]:
+def _list(prefix: str, low: str = "", high: str = "") -> list[Entry]:
     bucket, start = bucket_and_name(prefix)
-    with _refusals_explained(prefix):
+    with _explaining_refusals(prefix):
         if bucket.endswith(UNSORTED):
-            entries = [_entry(bucket, item) for items, _ in _pages(bucket, start) for item in items]
+            pages = _iterate_pages(bucket, start)
+            entries = [_make_entry(bucket, item) for items, _ in pages for item in items]
         else:
-            entries = listed(functools.partial(_page, bucket, start), start, low, high)
+            entries = listed(functools.partial(_list_page, bucket, start), start, low, high)
     files = (entry for entry in entries if not entry.path.endswith("/"))
     return sorted(files, key=lambda entry: entry.path)
 
 
-def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
+def _list_page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     """Return the first objects of a prefix whose names lie in (after, upto]; "" is no bound."""
-    for items, more in _pages(bucket, prefix, after):
+    for items, more in _iterate_pages(bucket, prefix, after):
         last = items[-1].key if items else ""
         if last > after or not more:  # some services ignore the start
             within = (item for item in items if item.key > after and not (upto and item.key > upto))
-            entries = [_entry(bucket, item) for item in within]
+            entries = [_make_entry(bucket, item) for item in within]
             return Page(entries, last, more and not (upto and last >= upto))
     raise AssertionError("the last page has no successor")
 
 
-def _pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[list[Item], bool]]:
+def _iterate_pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[list[Item], bool]]:
     """Yield the pages of a listing after a name, each with whether there are more."""
     begin = {}
     if after:
@@ -293,7 +295,7 @@ def _pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[list[Ite
         yield items, page["IsTruncated"]
 
 
-def _entry(bucket: str, item: Any) -> Entry:
+def _make_entry(bucket: str, item: Any) -> Entry:
     path = f"s3://{bucket}/{item.key}"
     version = f"{item.size}-{item.etag}"
     return Entry(path, item.size, item.etag, version, item.last_modified.timestamp())
@@ -312,27 +314,26 @@ def shared_client(process: int) -> Any:
 
 
 @contextlib.contextmanager
-def _refusals_explained(path: str) -> Iterator[None]:
+def _explaining_refusals(path: str) -> Iterator[None]:
     """Turn refusals into one line that says what mends them."""
     try:
         yield
     except (BotoCoreError, S3ClientError, ClientError) as error:
-        refusal = _refusal(error)
+        refusal = _explain(error)
         if refusal is None:
             raise
         raise SentenceBeamError(f"{path}: {refusal}") from error
 
 
-def _refusal(error: Exception) -> str | None:
+def _explain(error: Exception) -> str | None:
     """Return what is wrong and what mends it; None for other errors, such as a missing object."""
-    cause: BaseException | None = error
-    if isinstance(error, S3ClientError):  # Beam keeps only the text of the cause
-        cause = error.__context__
+    # Beam keeps only the text of the cause
+    cause = error.__context__ if isinstance(error, S3ClientError) else error
     if not isinstance(cause, ClientError):
-        return _refused_here(cause)
+        return _explain_unsent(cause)
     code = str(cause.response["Error"]["Code"])
-    status = _status(cause)
-    refusal = _refused_credentials(code, status) or _refused_access(code, status)
+    status = _read_status(cause)
+    refusal = _explain_credentials(code, status) or _explain_access(code, status)
     if refusal is not None:
         return refusal
     if code == "NoSuchBucket" or (status == MISSING and cause is error):
@@ -340,7 +341,7 @@ def _refusal(error: Exception) -> str | None:
     return None
 
 
-def _refused_here(cause: BaseException | None) -> str | None:
+def _explain_unsent(cause: BaseException | None) -> str | None:
     """Return why no request was sent, and what mends it."""
     if isinstance(cause, CREDENTIALS_MISSING):
         return f"no AWS credentials ({first_line(cause).rstrip('.')}); {CREDENTIALS}"
@@ -351,7 +352,7 @@ def _refused_here(cause: BaseException | None) -> str | None:
     return None
 
 
-def _refused_credentials(code: str, status: int) -> str | None:
+def _explain_credentials(code: str, status: int) -> str | None:
     """Return what is wrong with the credentials that were sent, and what mends it."""
     if code in EXPIRED:
         return (
@@ -363,7 +364,7 @@ def _refused_credentials(code: str, status: int) -> str | None:
     return None
 
 
-def _refused_access(code: str, status: int) -> str | None:
+def _explain_access(code: str, status: int) -> str | None:
     """Return why these credentials cannot reach the bucket, and what mends it."""
     if code in ELSEWHERE or status == 301:
         return f"the bucket is in another region ({code}); set AWS_DEFAULT_REGION to that"
@@ -377,5 +378,5 @@ def _refused_access(code: str, status: int) -> str | None:
     return None
 
 
-def _status(error: ClientError) -> int:
+def _read_status(error: ClientError) -> int:
     return error.response["ResponseMetadata"]["HTTPStatusCode"]

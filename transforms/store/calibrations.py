@@ -1,5 +1,7 @@
 """Calibrations as files, and the copy that a store keeps, so that queries get what its rows got."""
 
+import contextlib
+
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
 from sentence_beam.transforms.calibration.calibration import INFO, TENSORS, Calibration
@@ -24,18 +26,11 @@ def read_calibration(folder: str) -> Calibration:
 def keep_calibration(root: str, calibration: Calibration) -> None:
     """Write a calibration into a store, if its copy is missing or damaged."""
     folder = storage.join(root, layout.calibration(calibration.digest))
-    if _is_whole(folder):
+    with contextlib.suppress(OptionError):
+        read_calibration(folder)
         return
     for name, data in calibration.to_files().items():
         storage.replace(storage.join(folder, name), data)
-
-
-def _is_whole(folder: str) -> bool:
-    try:
-        read_calibration(folder)
-    except OptionError:
-        return False
-    return True
 
 
 def kept_calibration(root: str, space: Space) -> Calibration | None:
@@ -62,6 +57,4 @@ def kept_calibration(root: str, space: Space) -> Calibration | None:
 
 def entry(digest: str | None) -> CalibrationEntry | None:
     """The manifest's entry of a calibration, None for a store without one."""
-    if digest:
-        return CalibrationEntry(digest, layout.calibration(digest))
-    return None
+    return CalibrationEntry(digest, layout.calibration(digest)) if digest else None

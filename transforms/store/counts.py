@@ -70,9 +70,7 @@ class TokenEstimate(JsonEntry):
     @property
     def share(self) -> float:
         """Tokens made for an estimated one; 1 before the first run."""
-        if not self.planned or not self.made:
-            return 1.0
-        return self.made / self.planned
+        return self.made / self.planned if self.planned and self.made else 1.0
 
     def after(self, planned: int, made: int) -> "TokenEstimate":
         """Return the sums after another run."""

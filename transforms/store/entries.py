@@ -1,5 +1,6 @@
 """The parts of a manifest and the checks of their fields; every path must be one of `layout`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -20,14 +21,11 @@ def stored(kind: str) -> Reader:
     return read
 
 
-def _run(value: Any, where: str) -> str:
-    if layout.is_run(value):
-        return value
-    return fail(where, "the name of a run")
+def _read_run(value: Any, where: str) -> str:
+    return value if layout.is_run(value) else fail(where, "the name of a run")
 
 
-RunName = Annotated[str, _run]  # part of paths
-_OF_CALIBRATION = "calibration.json"  # a file in the folder of a calibration
+RunName = Annotated[str, _read_run]  # part of paths
 TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
 
@@ -130,6 +128,12 @@ class TableEntry(JsonEntry):
     rows: int = 0
     parts: tuple[TablePart, ...] = ()
 
+    @classmethod
+    def from_parts(cls, parts: Iterable[TablePart]) -> "TableEntry":
+        """Return the table of some parts, with the sum of their rows."""
+        every = tuple(parts)
+        return cls(sum(part.rows for part in every), every)
+
 
 @dataclass(frozen=True)
 class RangesEntry(JsonEntry):
@@ -180,6 +184,26 @@ class WatchEntry(JsonEntry):
 
 
 @dataclass(frozen=True)
+class ChangedRowsEntry(JsonEntry):
+    """A file with changed rows, their number, and the file's sha256."""
+
+    path: Annotated[str, stored("changes")]
+    sha256: Digest
+    rows: int
+
+
+@dataclass(frozen=True)
+class ChangesEntry(JsonEntry):
+    """All files that list the rows which changed since the snapshot of the run `since`.
+
+    They exist as long as that snapshot does.
+    """
+
+    since: RunName
+    files: tuple[ChangedRowsEntry, ...] = ()
+
+
+@dataclass(frozen=True)
 class ForgottenEntry(JsonEntry):
     """The list of the rows that were erased: a file named by its bytes, and how many there are.
 
@@ -200,9 +224,9 @@ class LikeEntry(JsonEntry):
     options: dict[str, Any]
 
 
-def _calibration(value: Any, where: str) -> str:
+def _read_calibration(value: Any, where: str) -> str:
     """Return the folder of a calibration, relative to the store."""
-    if isinstance(value, str) and layout.is_a("calibrations", f"{value}/{_OF_CALIBRATION}"):
+    if isinstance(value, str) and layout.is_a("calibrations", f"{value}/calibration.json"):
         return value
     return fail(where, "the folder of a calibration of this store")
 
@@ -212,4 +236,4 @@ class CalibrationEntry(JsonEntry):
     """The folder of a store's calibration, named by the digest."""
 
     digest: Digest
-    path: Annotated[str, _calibration]
+    path: Annotated[str, _read_calibration]

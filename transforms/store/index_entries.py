@@ -19,7 +19,7 @@ from sentence_beam.transforms.store.entries import Digest, stored
 IndexPath = Annotated[str, stored("index")]
 
 
-def _list_bounds(value: Any, where: str) -> tuple[int, int]:
+def _read_list_bounds(value: Any, where: str) -> tuple[int, int]:
     """Read the first of some lists, and the list after the last."""
     if not isinstance(value, list) or len(value) != 2:
         fail(where, "two counts")
@@ -29,7 +29,7 @@ def _list_bounds(value: Any, where: str) -> tuple[int, int]:
     return first, stop
 
 
-def _index_name(value: Any, where: str) -> str:
+def _read_index_name(value: Any, where: str) -> str:
     """Read `auto`, `compact` or a factory string."""
     name: str = text(value, where)
     try:
@@ -39,7 +39,7 @@ def _index_name(value: Any, where: str) -> str:
     return name
 
 
-ListBounds = Annotated[tuple[int, int], _list_bounds]
+ListBounds = Annotated[tuple[int, int], _read_list_bounds]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class IndexRequest(JsonEntry):
     index are compared. A range of lists has at most `range_bytes`.
     """
 
-    index: Annotated[str, _index_name] = AUTO
+    index: Annotated[str, _read_index_name] = AUTO
     metric: str = "auto"
     target_recall: float | None = None
     max_bytes_per_row: int | None = None
@@ -72,9 +72,7 @@ class IndexRequest(JsonEntry):
     @property
     def target(self) -> float:
         """The recall to tune for."""
-        if self.target_recall is None:
-            return 0.95
-        return self.target_recall
+        return 0.95 if self.target_recall is None else self.target_recall
 
     @property
     def kind(self) -> tuple[object, ...]:

@@ -27,21 +27,21 @@ def keep_int8(root: str, space: Space, generation: int, model: Int8Model) -> Int
     folder = storage.join(root, layout.int8_model(model.digest))
     for name, data in model.to_files().items():
         storage.replace(storage.join(folder, name), data)
-    path = _claim(root, space, generation)
+    path = _locate_claim(root, space, generation)
     storage.storage_of(path).put_if_absent(path, json.dumps({"digest": model.digest}).encode())
     return claimed_int8(root, space, generation) or model
 
 
 def claimed_int8(root: str, space: Space, generation: int) -> Int8Model | None:
     """Return the model that an earlier start of this run made for a float space, None without."""
-    path = _claim(root, space, generation)
+    path = _locate_claim(root, space, generation)
     stored = storage.storage_of(path).read_versioned(path)
     if stored is None:
         return None
     try:
         with refuse_damage(f"{path} is damaged", "the model is made again"):
             digest = json.loads(stored[0])["digest"]
-        return _read(root, digest)
+        return _read_model(root, digest)
     except SentenceBeamError:
         return None
 
@@ -51,32 +51,28 @@ def kept_int8(root: str, space: Space) -> Int8Model | None:
 
     Raises SentenceBeamError that names the file if it is missing or damaged.
     """
-    if space.dtype != INT8:
-        return None
-    return _read(root, space.weights)
+    return _read_model(root, space.weights) if space.dtype == INT8 else None
 
 
 def kept_facts(root: str, space: Space) -> Int8Facts | None:
     """Return the facts of a space's quantised model; None for another dtype. Raises as above."""
     if space.dtype != INT8:
         return None
-    path = storage.join(_folder(root, space.weights), ABOUT)
-    return Int8Facts.from_bytes(_bytes(path), path)
+    path = storage.join(_locate_model(root, space.weights), ABOUT)
+    return Int8Facts.from_bytes(_read_file(path), path)
 
 
 def with_kept_int8(space: Space, root: str, kept: Space) -> Space:
     """Return a float space of dtype int8 with the quantised model of the store's space `kept`."""
     facts = kept_facts(root, kept)
-    if facts is None:
-        return space
-    return quantised(space, facts, kept.weights)
+    return space if facts is None else quantised(space, facts, kept.weights)
 
 
-def _claim(root: str, space: Space, generation: int) -> str:
+def _locate_claim(root: str, space: Space, generation: int) -> str:
     return storage.join(root, layout.int8_claim(space.pooled_id, generation))
 
 
-def _folder(root: str, digest: str) -> str:
+def _locate_model(root: str, digest: str) -> str:
     """Return the folder of a model. Raises SentenceBeamError if it would be outside the store."""
     relative = layout.int8_model(digest)
     if not layout.is_a("int8", f"{relative}/{GRAPH}"):
@@ -84,9 +80,9 @@ def _folder(root: str, digest: str) -> str:
     return storage.join(root, relative)
 
 
-def _read(root: str, digest: str) -> Int8Model:
-    folder = _folder(root, digest)
-    files = {name: _bytes(storage.join(folder, name)) for name in (GRAPH, WEIGHTS, ABOUT)}
+def _read_model(root: str, digest: str) -> Int8Model:
+    folder = _locate_model(root, digest)
+    files = {name: _read_file(storage.join(folder, name)) for name in (GRAPH, WEIGHTS, ABOUT)}
     facts = Int8Facts.from_bytes(files[ABOUT], storage.join(folder, ABOUT))
     model = Int8Model(files[GRAPH], files[WEIGHTS], facts)
     if model.digest != digest:
@@ -94,7 +90,7 @@ def _read(root: str, digest: str) -> Int8Model:
     return model
 
 
-def _bytes(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     stored = storage.storage_of(path).read_versioned(path)
     if stored is None:
         raise SentenceBeamError(f"{path} is missing; {_MEND}")

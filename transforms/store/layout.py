@@ -31,8 +31,11 @@ report.json report.html             the counts of every run, and a page with the
 lease.json                          the run that is writing
 """
 
+import os
 import re
 
+STORE_VARIABLE = "SENTENCE_BEAM_STORE"
+DEFAULT_STORE = "store"
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
@@ -223,9 +226,7 @@ def kind(path: str) -> str | None:
     """
     whole = _TEMPORARY.fullmatch(path)
     if whole is not None:
-        if kind(whole[1]) or whole[1] in BESIDE:
-            return "temporary"
-        return None
+        return "temporary" if kind(whole[1]) or whole[1] in BESIDE else None
     return next((name for name, pattern in _COMPILED.items() if pattern.fullmatch(path)), None)
 
 
@@ -285,9 +286,7 @@ def pushed_run(path: str) -> str | None:
     '20261122T153748_123Z-fff87f'
     """
     run = run_of(path)
-    if run is None or not path.startswith(push_scratch(run, "")):
-        return None
-    return run
+    return run if run and path.startswith(push_scratch(run, "")) else None
 
 
 def unit(path: str) -> str:
@@ -302,3 +301,8 @@ def unit(path: str) -> str:
 def stem(path: str) -> str:
     """Return `<unit>-<digest>`, which a unit's shard, sidecar and reject file share."""
     return path.rpartition("/")[2].rpartition(".")[0]
+
+
+def default_store() -> str:
+    """Return the store of a command or function that names none."""
+    return os.environ.get(STORE_VARIABLE) or DEFAULT_STORE

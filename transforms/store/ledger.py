@@ -12,13 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.columns import (
-    column,
-    lookup,
-    numbers,
-    numbers_of,
-    sum_by_place,
-)
+from sentence_beam.transforms.base.columns import column, lookup, numbers, numbers_of, sum_by_place
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.store.records import WORK_COUNTS
@@ -116,16 +110,20 @@ class Ledger:
                 " rejected; nothing committed"
             )
         embedded, reused, duplicates = self.of_work("embedded", "reused", "duplicates")
-        rows = self.written
-        what = "rows"
-        if self.pieces is not None:
-            rows = self.pieces
-            what = "pieces"
+        rows = self.written if self.pieces is None else self.pieces
+        what = "rows" if self.pieces is None else "pieces"
         if rows != embedded + reused + duplicates + self.carried:
             raise LedgerError(
                 f"ledger: {rows} {what} written are not {embedded} embedded + {reused} reused"
                 f" + {duplicates} duplicates + {self.carried} carried; nothing committed"
             )
+
+
+def check_planned(units: pa.Table, is_planned: np.ndarray) -> None:
+    """Raise LedgerError for the first unit that is not planned, by bool [n]."""
+    if not is_planned.all():
+        unit = units.column("unit")[int(np.argmin(is_planned))]
+        raise LedgerError(f"ledger: unit {unit} was never planned; nothing committed")
 
 
 def check_tiles(planned: pa.Table, made: pa.Table, paths: pa.ChunkedArray) -> None:
@@ -134,8 +132,7 @@ def check_tiles(planned: pa.Table, made: pa.Table, paths: pa.ChunkedArray) -> No
     `planned` is of `planned_spans`, and `paths` are those of the plan's files, for the message.
     """
     at = lookup(spans_of(column(made, "unit")), column(planned, "name"))
-    if (at < 0).any():
-        raise _never_planned(made, int(np.argmax(at < 0)))
+    check_planned(made, at >= 0)
     start = numbers(made, "start")
     stop = numbers(made, "stop", NO_END)
     # of a document that several units hold, all but the last have an empty range
@@ -169,9 +166,7 @@ def check_tiles(planned: pa.Table, made: pa.Table, paths: pa.ChunkedArray) -> No
 def check_buckets(planned: Buckets, here: range, made: pa.Table) -> None:
     """Raise LedgerError unless exactly the buckets `here` are there, whole or in all pieces."""
     bits, bucket, piece = bucket_numbers(column(made, "unit"))
-    is_strange = (bits != planned.bits) | (bucket < here.start) | (bucket >= here.stop)
-    if is_strange.any():
-        raise _never_planned(made, int(np.argmax(is_strange)))
+    check_planned(made, (bits == planned.bits) & (bucket >= here.start) & (bucket < here.stop))
     at = bucket - here.start
     count = len(here)
     whole = sum_by_place(np.where(piece < 0, at, -1), count)
@@ -200,7 +195,8 @@ def check_counted(plan: pa.Table, units: np.ndarray) -> None:
     `units` int64 [n] counts the units of each file of the plan, those of a group at its first file.
     A file that was opened and has no row counts none, nor a carried file that had no unit.
     """
-    is_rowless = _equals_zero(plan.column("spans"))
+    # spans are null for a carried file
+    is_rowless = numbers_of(pc.list_value_length(plan.column("spans")), -1) == 0
     group = lookup(plan.column("group"), plan.column("group").unique().drop_null())
     of_group = sum_by_place(group, int(group.max(initial=-1)) + 1, units)
     there = np.where(group < 0, units, np.append(of_group, 0)[group]) > 0
@@ -211,11 +207,6 @@ def check_counted(plan: pa.Table, units: np.ndarray) -> None:
             f"ledger: no unit counts the rows of {plan.column('path')[int(lost[0])]}"
             f" ({len(lost):,} such files); nothing committed"
         )
-
-
-def _equals_zero(lists: pa.ChunkedArray) -> np.ndarray:
-    """Return which lists are empty, bool [n]; a null one is not."""
-    return numbers_of(pc.list_value_length(lists), -1) == 0
 
 
 def check_apart(pieces: int) -> None:
@@ -230,8 +221,3 @@ def check_apart(pieces: int) -> None:
 def span_name(unit: str) -> str:
     """The name of the span that a unit came from."""
     return unit.partition(".")[0]
-
-
-def _never_planned(made: pa.Table, place: int) -> LedgerError:
-    unit = made.column("unit")[place]
-    return LedgerError(f"ledger: unit {unit} was never planned; nothing committed")

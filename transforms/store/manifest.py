@@ -6,7 +6,7 @@ Its tables `files` and `units` lie in parts, which are read when somebody asks f
 import contextlib
 import json
 from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, NamedTuple
 
@@ -21,7 +21,6 @@ from sentence_beam.transforms.base.json_entries import BESIDE, SPARSE, JsonEntry
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.changes_entry import ChangesEntry
 from sentence_beam.transforms.store.counts import (
     NO_ESTIMATE,
     NONE_PENDING,
@@ -34,6 +33,7 @@ from sentence_beam.transforms.store.counts import (
 from sentence_beam.transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
+    ChangesEntry,
     ForgottenEntry,
     Input,
     LikeEntry,
@@ -62,23 +62,52 @@ class Shard(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True)
-class Manifest(JsonEntry):
+@dataclass(frozen=True, kw_only=True)
+class BegunSnapshot:
+    """The fields of a snapshot's manifest that are known when its run begins.
+
+    `previous` is the run whose snapshot it replaces. `generation` counts how often the whole store
+    was embedded again. Of the shards that are carried over, those from the place `check_from` on
+    the round are read again. `watch` has the watched queries, `forgotten` the rows that were erased
+    and are not to return, `like` the store like which this one was made, `estimate` the tokens of
+    earlier runs in the same space.
+    """
+
+    previous: RunName | None
+    space: Space
+    partition: Annotated[str, one_of("file", "content")]
+    unit_tokens: int
+    options: RememberedOptions
+    started: Annotated[str, time]
+    ranges: RangesEntry | None = None
+    canary: CanaryEntry | None = None
+    generation: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    check_from: int = 0
+    watch: WatchEntry | None = field(default=None, metadata=SPARSE)
+    changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
+    forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
+    like: LikeEntry | None = field(default=None, metadata=SPARSE)
+    estimate: TokenEstimate = field(default=NO_ESTIMATE, metadata=SPARSE)
+
+    def begun_fields(self) -> dict[str, Any]:
+        """Return these fields by name, for another object that has them."""
+        return {item.name: getattr(self, item.name) for item in fields(BegunSnapshot)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(BegunSnapshot, JsonEntry):
     """A snapshot: the fields of its manifest.
 
     `data` is the manifest's JSON, `root` the store it was read from. `only` are some of
     its shards, which it has alone.
     """
 
-    root: str = field(kw_only=True, metadata=BESIDE)
-    data: dict[str, Any] = field(default_factory=dict, kw_only=True, metadata=BESIDE)
-    version: str | None = field(default=None, kw_only=True, compare=False, metadata=BESIDE)
-    only: pa.Table | None = field(default=None, kw_only=True, compare=False, metadata=BESIDE)
+    root: str = field(metadata=BESIDE)
+    data: dict[str, Any] = field(default_factory=dict, metadata=BESIDE)
+    version: str | None = field(default=None, compare=False, metadata=BESIDE)
+    only: pa.Table | None = field(default=None, compare=False, metadata=BESIDE)
     run: RunName
-    previous: RunName | None
-    space: Space
-    partition: Annotated[str, one_of("file", "content")]
-    unit_tokens: int
     rows: RowCounts
     work: WorkCounts
     tokens: TokenCounts
@@ -86,24 +115,12 @@ class Manifest(JsonEntry):
     units: TableEntry
     index: IndexEntry | None
     input: Input
-    options: RememberedOptions
-    started: Annotated[str, time]
     finished: Annotated[str, time]
     buckets: Buckets | None = None
-    ranges: RangesEntry | None = None
-    canary: CanaryEntry | None = None
     calibration: CalibrationEntry | None = None
-    generation: int = 0
-    versions: dict[str, str] = field(default_factory=dict)
-    check_from: int = 0
     chunks: str = "none"
-    watch: WatchEntry | None = field(default=None, metadata=SPARSE)
-    changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
-    forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
-    like: LikeEntry | None = field(default=None, metadata=SPARSE)
     pending: PendingCounts = NONE_PENDING
     group_bits: int | None = field(default=None, metadata=SPARSE)
-    estimate: TokenEstimate = field(default=NO_ESTIMATE, metadata=SPARSE)
     format: int = FORMAT
 
     @classmethod
@@ -112,8 +129,8 @@ class Manifest(JsonEntry):
 
         Raises ValueError or OptionError naming a field that no manifest has.
         """
-        fields = {name: value for name, value in data.items() if name not in UNSEALED}
-        return cls.from_json(fields, root=root, data=data, version=version)
+        entry = {name: value for name, value in data.items() if name not in UNSEALED}
+        return cls.from_json(entry, root=root, data=data, version=version)
 
     @cached_property
     def digest(self) -> str:
@@ -125,18 +142,14 @@ class Manifest(JsonEntry):
 
         Raises SentenceBeamError for a part that is missing or changed.
         """
-        return self._read("units", columns)
+        return table_parts.read_table(self.root, "units", self.units, columns or None)
 
     def read_files(self, *columns: str) -> pa.Table:
         """Return some columns (all, if none is named) of all input files, by path.
 
         Raises as `read_units` does.
         """
-        return self._read("files", columns)
-
-    def _read(self, kind: str, columns: tuple[str, ...]) -> pa.Table:
-        table = self.units if kind == "units" else self.files
-        return table_parts.read_table(self.root, kind, table, columns or None)
+        return table_parts.read_table(self.root, "files", self.files, columns or None)
 
     def with_shards(self, shards: pa.Table) -> "Manifest":
         """Return the snapshot with these of its `shards` alone."""

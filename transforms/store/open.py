@@ -17,6 +17,7 @@ from sentence_beam.transforms.base.python_names import python_names
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.corpus.given_ids import Id, ids_as_text, is_one_id
 from sentence_beam.transforms.space import Space
+from sentence_beam.transforms.store.layout import default_store
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.shards.dataset import dataset_of
 from sentence_beam.transforms.store.shards.precision import Coding, kept_ranges
@@ -203,12 +204,14 @@ class Store:
         return Searcher(self.manifest, copies=READ_LISTS)
 
 
-def open_store(path: StrPath, snapshot: str | None = None) -> Store:
+def open_store(path: StrPath | None = None, snapshot: str | None = None) -> Store:
     """Open the current snapshot of a store, or the one that `snapshot` names for `named_run`.
+
+    Without a path it is the store of a command that names none.
 
     Raises OptionError if it does not exist.
     """
-    root = storage.absolute(path)
+    root = storage.absolute(default_store() if path is None else path)
     run = None if snapshot is None else named_run(root, snapshot)
     manifest = read_manifest(root, run)
     if manifest is None:
@@ -224,9 +227,9 @@ def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
     the beginning of several.
     """
     if name == LATEST_NAME:
-        return _run_before(root, 0, name)
+        return _find_run_before(root, 0, name)
     if re.fullmatch(r"-[1-9]\d{0,5}", name):
-        return _run_before(root, -int(name), name)
+        return _find_run_before(root, -int(name), name)
     runs = sorted({*snapshots(root), *others}, reverse=True)
     if name in runs:
         return name
@@ -236,14 +239,14 @@ def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
     if matches:
         what = "runs" if others else "snapshots"
         raise OptionError(
-            f"{root}: {name} begins the names of {len(matches)} {what} ({_some(matches)}); say more"
+            f"{root}: {name} begins the names of {len(matches)} {what} ({_join(matches)}); say more"
         )
     if others:
-        raise OptionError(f"{root} has no run {name}; the latest are {_some(runs)}")
+        raise OptionError(f"{root} has no run {name}; the latest are {_join(runs)}")
     raise no_snapshot(root, name)
 
 
-def _run_before(root: str, steps: int, name: str) -> str:
+def _find_run_before(root: str, steps: int, name: str) -> str:
     """Return the run so many snapshots before the current one, which `name` asks for."""
     manifest = read_manifest(root)
     for _ in range(steps):
@@ -254,7 +257,7 @@ def _run_before(root: str, steps: int, name: str) -> str:
     return manifest.run
 
 
-def _some(runs: Sequence[str]) -> str:
+def _join(runs: Sequence[str]) -> str:
     return ", ".join(runs[:LATEST])
 
 
@@ -262,7 +265,7 @@ def no_snapshot(root: str, snapshot: str | None) -> OptionError:
     """Return the error for a store that does not exist, or has no such snapshot."""
     runs = snapshots(root) if snapshot is not None else []
     if runs:
-        return OptionError(f"{root} has no snapshot {snapshot}; the latest are {_some(runs)}")
+        return OptionError(f"{root} has no snapshot {snapshot}; the latest are {_join(runs)}")
     return OptionError(
         f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam"
         " embed"

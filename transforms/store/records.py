@@ -14,7 +14,6 @@ from sentence_beam.transforms.base.json_entries import (
     fail,
     finite,
     matching,
-    text,
 )
 from sentence_beam.transforms.base.measures import tokens_a_second
 from sentence_beam.transforms.store import layout
@@ -26,7 +25,7 @@ Kept = Annotated[int, count, KEPT]
 Work = Annotated[int, count, WORK]
 
 
-def _range(value: Any, where: str) -> tuple[int, int | None]:
+def _read_range(value: Any, where: str) -> tuple[int, int | None]:
     """Return a first place and one after the last, None for the end."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         fail(where, "a start and a stop")
@@ -37,16 +36,9 @@ def _range(value: Any, where: str) -> tuple[int, int | None]:
     return start, stop
 
 
-def _file(value: Any, where: str) -> str:
-    """Return a relative path, "" for a group or a bucket."""
-    return text(value, where)
-
-
-def _run(value: Any, where: str) -> str:
+def _read_run(value: Any, where: str) -> str:
     """Return the name of a run, or ""."""
-    if value == "" or layout.is_run(value):
-        return value
-    return fail(where, "the name of a run")
+    return value if value == "" or layout.is_run(value) else fail(where, "the name of a run")
 
 
 UnitName = Annotated[str, matching(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?", "the name of a unit")]
@@ -86,8 +78,8 @@ class UnitRecord:
 
     path: ShardPath | None
     unit: UnitName
-    file: Annotated[str, _file]
-    range: Annotated[tuple[int, int | None], _range]
+    file: str
+    range: Annotated[tuple[int, int | None], _read_range]
     rows: Kept
     read: Kept
     rejected: Kept
@@ -107,7 +99,7 @@ class UnitRecord:
     oom_splits: Work = 0
     worker: str = ""
     damaged: tuple[ShardPath, ...] = ()
-    run: Annotated[str, _run] = ""
+    run: Annotated[str, _read_run] = ""
     measures: dict[str, Figure] = field(default_factory=dict, compare=False)
     rejects_sha256: Sha256 | None = None
     checksum: str | None = None
@@ -160,13 +152,13 @@ class UnitRecord:
         return record
 
 
-def _counts(role: str) -> tuple[str, ...]:
+def _list_counts(role: str) -> tuple[str, ...]:
     hints = get_type_hints(UnitRecord, include_extras=True)
     return tuple(name for name, hint in hints.items() if role in get_args(hint))
 
 
-KEPT_COUNTS = _counts(KEPT)
-WORK_COUNTS = _counts(WORK)
+KEPT_COUNTS = _list_counts(KEPT)
+WORK_COUNTS = _list_counts(WORK)
 _NAMES = frozenset(item.name for item in fields(UnitRecord))
 _NEEDED = frozenset(
     item.name
@@ -180,9 +172,8 @@ def reused(unit: UnitRecord) -> UnitRecord:
 
     Nothing was computed for it.
     """
-    record = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={}, run="")
-    record = replace(record, real=0, padded=0, fallbacks=0, oom_splits=0, known=0, unknown=0)
-    return replace(record, device="")
+    work: dict[str, Any] = dict.fromkeys(WORK_COUNTS, 0) | {"reused": unit.rows}
+    return replace(unit, **work, measures={}, run="", device="")
 
 
 @dataclass(frozen=True)

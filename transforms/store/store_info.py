@@ -42,6 +42,7 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
     the result of the last run.
     """
     faults: list[str] = []
+    segments = manifest.index.segments if manifest.index else ()
     return {
         "store": manifest.root,
         "snapshot": manifest.run,
@@ -53,27 +54,27 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
         "space": manifest.space.to_json(),
         "rows": manifest.rows.to_json(),
         "pending": manifest.pending.to_json(),
-        "columns": _columns(manifest, faults),
+        "columns": _describe_columns(manifest, faults),
         "files": manifest.files.rows,
         "shards": len(manifest.shards),
         "bytes": {
             "input": total(manifest.read_files("size"), "size"),
             "shards": total(manifest.shards, "bytes"),
-            "index": _index_bytes(manifest.index),
+            "index": sum(segment.bytes + segment.locator_bytes for segment in segments),
         },
         "input": list(manifest.input.globs),
         "tables": manifest.input.tables,
         "partition": manifest.partition,
         "unit_tokens": manifest.unit_tokens,
         "options": manifest.options.to_json(),
-        "index": _index(manifest.index),
-        "last_run": _last_run(manifest, faults),
+        "index": _describe_index(manifest.index),
+        "last_run": _describe_last_run(manifest, faults),
         "versions": manifest.versions,
         "faults": faults,
     }
 
 
-def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | None:
+def _describe_columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | None:
     """Return name and type of every column of the first shard, kept columns marked.
 
     Returns None if there is no shard, or it cannot be read.
@@ -94,7 +95,7 @@ def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | No
     return columns
 
 
-def _index(index: IndexEntry | None) -> dict[str, Any] | None:
+def _describe_index(index: IndexEntry | None) -> dict[str, Any] | None:
     """Return the kind and recall of an index, without its files."""
     if index is None:
         return None
@@ -113,12 +114,7 @@ def _index(index: IndexEntry | None) -> dict[str, Any] | None:
     return {"segments": len(index.segments), **{name: entry.get(name) for name in names}}
 
 
-def _index_bytes(index: IndexEntry | None) -> int:
-    segments = index.segments if index is not None else ()
-    return sum(segment.bytes + segment.locator_bytes for segment in segments)
-
-
-def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
+def _describe_last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
     """Return how the last run of the store ended, committed or not, and its counts of rows."""
     run = max(manifest.run, last_run(manifest.root) or "")
     try:
@@ -131,10 +127,10 @@ def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
     if result is None:
         status = RUNNING if lease.is_alive(manifest.root, run) else UNFINISHED
         return {"run": run, "status": status, "started": start_of(run)}
-    return _ended(result)
+    return _describe_ended(result)
 
 
-def _ended(result: Result) -> dict[str, Any]:
+def _describe_ended(result: Result) -> dict[str, Any]:
     fields = asdict(result)
     rows = {name: result.ledger[name] for name in ROWS if name in result.ledger}
     work = {name: result.ledger[name] for name in WORK if name in result.ledger}

@@ -50,7 +50,7 @@ class Rubbish:
         """The number of files and of bytes of each kind."""
         sums: dict[str, tuple[int, int]] = {}
         for entry in self.files:
-            kind = layout.kind(_relative(self.root, entry)) or ""
+            kind = layout.kind(_strip_root(self.root, entry)) or ""
             number, size = sums.get(kind, (0, 0))
             sums[kind] = number + 1, size + entry.size
         return sums
@@ -73,21 +73,21 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     if current is None:
         raise SentenceBeamError(f"{root} holds no snapshot; nothing was removed")
     cutoff = now - older_than if older_than is not None else timestamp(current.started)
-    pushed = _pushed(entries, now)
+    pushed = _find_pushed(entries, now)
     named = _Named(pushed)
-    for manifest in _kept(current, entries, keep, cutoff, older_than is not None):
+    for manifest in _read_kept(current, entries, keep, cutoff, older_than is not None):
         named.add(manifest)
-    for run in pushed & _with_manifests(entries).keys() - set(named.runs):
+    for run in pushed & _list_manifests(entries).keys() - set(named.runs):
         named.add(_read(root, run))
-    for run in _unfinished(entries, now):
+    for run in _find_unfinished(entries, now):
         plan = read_plan(root, run) if layout.plan(run) in entries else None
         named.add_unfinished(run, plan)
     unused = [
         entry
         for entry in listed
-        if entry.modified < cutoff and _is_rubbish(_relative(root, entry), named)
+        if entry.modified < cutoff and _is_rubbish(_strip_root(root, entry), named)
     ]
-    return _rubbish(current, unused, named)
+    return _collect_rubbish(current, unused, named)
 
 
 def find_unnamed(current: Manifest, stays: str) -> Rubbish:
@@ -101,9 +101,9 @@ def find_unnamed(current: Manifest, stays: str) -> Rubbish:
     unused = [
         entry
         for entry in _StoreFiles(current.root)
-        if (path := _relative(current.root, entry)) != stays and _is_unnamed(path, named)
+        if (path := _strip_root(current.root, entry)) != stays and _is_unnamed(path, named)
     ]
-    return _rubbish(current, unused, named)
+    return _collect_rubbish(current, unused, named)
 
 
 def _is_unnamed(path: str, named: "_Named") -> bool:
@@ -116,12 +116,12 @@ def _is_unnamed(path: str, named: "_Named") -> bool:
     return _is_rubbish(path, named)
 
 
-def _rubbish(current: Manifest, unused: list[Entry], named: "_Named") -> Rubbish:
+def _collect_rubbish(current: Manifest, unused: list[Entry], named: "_Named") -> Rubbish:
     root = current.root
-    unused.sort(key=lambda entry: (not _snapshot_of(root, entry), entry.path))
+    unused.sort(key=lambda entry: (not _find_snapshot(root, entry), entry.path))
     return Rubbish(
         root=root,
-        snapshots=tuple(name for entry in unused if (name := _snapshot_of(root, entry))),
+        snapshots=tuple(name for entry in unused if (name := _find_snapshot(root, entry))),
         kept=tuple(named.runs),
         files=tuple(unused),
         version=current.version,
@@ -152,9 +152,9 @@ class _StoreFiles:
     def _add(self, entries: list[Entry]) -> None:
         while entries:
             entry = entries.pop()
-            path = _relative(self._root, entry)
+            path = _strip_root(self._root, entry)
             if layout.kind(path) in layout.OF_UNITS:
-                self._of_units.append(_without_checksum(entry))
+                self._of_units.append(_drop_checksum(entry))
             else:
                 self.others[path] = entry
 
@@ -168,10 +168,10 @@ class _StoreFiles:
             for low, high in pairwise(RANGES):
                 entries = self._place.between(folder, low, high)
                 while entries:
-                    yield _without_checksum(entries.pop())
+                    yield _drop_checksum(entries.pop())
 
 
-def _without_checksum(entry: Entry) -> Entry:
+def _drop_checksum(entry: Entry) -> Entry:
     return Entry(entry.path, entry.size, "", "", entry.modified)
 
 
@@ -223,14 +223,14 @@ def _is_rubbish(path: str, named: "_Named") -> bool:
     return not named(path)
 
 
-def _kept(
+def _read_kept(
     current: Manifest, entries: dict[str, Entry], keep: int, cutoff: float, by_age: bool
 ) -> Iterator[Manifest]:
     """Yield the current snapshot, then the kept ones before it, newest first, then young others.
 
     `by_age` also keeps a snapshot whose successor was written after the cutoff.
     """
-    written = _with_manifests(entries)
+    written = _list_manifests(entries)
     manifest = current
     count = 1
     yield manifest
@@ -247,12 +247,12 @@ def _kept(
             yield _read(current.root, run)
 
 
-def _with_manifests(entries: dict[str, Entry]) -> dict[str, float]:
+def _list_manifests(entries: dict[str, Entry]) -> dict[str, float]:
     """Return the runs that have a manifest, and when it was written."""
     return {run: entries[path].modified for path in entries if (run := layout.snapshot_run(path))}
 
 
-def _pushed(entries: dict[str, Entry], now: float) -> set[str]:
+def _find_pushed(entries: dict[str, Entry], now: float) -> set[str]:
     """Return the runs whose snapshot workers push, by files that they wrote within a day."""
     return {
         run
@@ -261,7 +261,7 @@ def _pushed(entries: dict[str, Entry], now: float) -> set[str]:
     }
 
 
-def _unfinished(entries: dict[str, Entry], now: float) -> list[str]:
+def _find_unfinished(entries: dict[str, Entry], now: float) -> list[str]:
     """Return the runs that left no result and wrote into their folder within a day."""
     youngest: dict[str, float] = {}
     ended = {run for path in entries if (run := layout.result_run(path))}
@@ -302,15 +302,9 @@ class _Named:
     def add(self, manifest: Manifest) -> None:
         """Keep the files that this snapshot names."""
         self.runs.append(manifest.run)
-        self._paths |= {
-            layout.snapshot(manifest.run),
-            layout.plan(manifest.run),
-        }
-        self._paths |= {
-            word
-            for word in _words(_but_changes(manifest.data))
-            if word.partition("/")[0] in FOLDERS
-        }
+        self._paths |= {layout.snapshot(manifest.run), layout.plan(manifest.run)}
+        content = {name: item for name, item in manifest.data.items() if name != "changes"}
+        self._paths |= {word for word in _find_words(content) if word.partition("/")[0] in FOLDERS}
         self._add_units(manifest)
         if manifest.space.dtype == INT8:
             self._paths.add(layout.int8_model(manifest.space.weights))
@@ -335,47 +329,47 @@ class _Named:
 
     def __call__(self, path: str) -> bool:
         kind = layout.kind(path)
-        if kind in ("shards", "sidecars", "ids", "rejects") and self._is_planned(layout.unit(path)):
+        return self._is_in_use(path, kind) or self._is_of_snapshot(path, kind)
+
+    def _is_in_use(self, path: str, kind: str | None) -> bool:
+        """Return whether a run that did not end, or a push, may need a file."""
+        if kind in layout.OF_UNITS:
+            unit = layout.unit(path)
+            bucket = parse_name(unit)
+            is_planned = bucket is not None and bucket.bits in self._bits
+            return is_planned or span_name(unit) in self._spans
+        if kind == "int8" and self._unfinished:  # their first steps make one
             return True
-        if layout.run_of(path) in self._unfinished or layout.pushed_run(path) in self._pushed:
-            return True
+        return layout.run_of(path) in self._unfinished or layout.pushed_run(path) in self._pushed
+
+    def _is_of_snapshot(self, path: str, kind: str | None) -> bool:
+        """Return whether a kept snapshot needs a file."""
         if kind in ("sidecars", "ids"):  # they lie beside the files of a unit's rows
             stem = layout.stem(path)
             return any(f"{folder}/{stem}.parquet" in self._paths for folder in OF_ROWS)
-        if kind == "int8" and self._unfinished:  # their first steps make one
-            return True
         if kind == "changes":
             return any(path in self._changes.get(run, ()) for run in self.runs)
         if kind in ("calibrations", "int8"):  # named by its folder
             return path.rpartition("/")[0] in self._paths
         return path in self._paths
 
-    def _is_planned(self, unit: str) -> bool:
-        bucket = parse_name(unit)
-        return span_name(unit) in self._spans or (bucket is not None and bucket.bits in self._bits)
 
-
-def _but_changes(content: dict[str, Any]) -> dict[str, Any]:
-    """Return some JSON of a snapshot without its files of changed rows."""
-    return {name: item for name, item in content.items() if name != "changes"}
-
-
-def _words(value: Any) -> Iterator[str]:
+def _find_words(value: Any) -> Iterator[str]:
     """Every string in some JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _words(item)
+            yield from _find_words(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _words(item)
+            yield from _find_words(item)
 
 
-def _snapshot_of(root: str, entry: Entry) -> str | None:
+def _find_snapshot(root: str, entry: Entry) -> str | None:
     """Return the run whose manifest a file is, or None."""
-    return layout.snapshot_run(_relative(root, entry))
+    return layout.snapshot_run(_strip_root(root, entry))
 
 
-def _relative(root: str, entry: Entry) -> str:
+def _strip_root(root: str, entry: Entry) -> str:
     return entry.path.removeprefix(f"{root}/")

@@ -30,13 +30,12 @@ from sentence_beam.transforms.store.runs.run_result import checked_result
 from sentence_beam.transforms.store.shards.precision import kept_ranges
 from sentence_beam.transforms.store.tables.table_columns import records_of
 from sentence_beam.transforms.store.tables.table_parts import in_turns, units_in
-from sentence_beam.transforms.store.verify_files import unit_faults
+from sentence_beam.transforms.store.verify_files import manifest_faults, unit_faults
 from sentence_beam.transforms.store.verify_index import (
     check_segment,
     coverage_faults,
     index_file_faults,
 )
-from sentence_beam.transforms.store.verify_manifest import manifest_faults
 from sentence_beam.transforms.store.verify_tables import count_faults, part_faults, table_faults
 from sentence_beam.transforms.store.watched import read_answers, read_queries
 
@@ -132,9 +131,7 @@ class Findings:
 
     def merge(self, other: "Findings") -> "Findings":
         """Return the findings of both."""
-        covered = None
-        if self.covered is not None and other.covered is not None:
-            covered = self.covered.merge(other.covered)
+        covered = self.covered.merge(other.covered) if self.covered and other.covered else None
         return Findings(self.faulty + other.faulty, covered)
 
 
@@ -157,16 +154,16 @@ def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
 def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
     """Return the finding of one part."""
     if check.what == PART:
-        return Finding(check.place, tuple(_with_reading(part_faults(manifest, *check.about))))
+        return Finding(check.place, tuple(_add_read_error(part_faults(manifest, *check.about))))
     if check.what == UNITS:
-        return Finding(check.place, tuple(_units_faults(manifest, extent, *check.about)))
+        return Finding(check.place, tuple(_find_units_faults(manifest, extent, *check.about)))
     if check.what == INDEX_FILE:
-        faults = tuple(_with_reading(index_file_faults(manifest, *check.about)))
+        faults = tuple(_add_read_error(index_file_faults(manifest, *check.about)))
         return Finding(check.place, faults, broken=bool(faults))
     if check.what == SEGMENT:
         lines, covered = check_segment(manifest, check.about)
         return Finding(check.place, lines, covered=covered)
-    return Finding(check.place, tuple(_other_faults(manifest, extent)))
+    return Finding(check.place, tuple(_find_other_faults(manifest, extent)))
 
 
 def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
@@ -177,11 +174,11 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
     every = checks(manifest, extent)
     index = [check for check in every if check.what == INDEX_FILE]
     segments = [check for check in every if check.what == SEGMENT]
-    findings = _side_by_side(
+    findings = _check_together(
         manifest, extent, every[: len(every) - len(index) - len(segments)], "verifying"
     )
     if index:
-        findings = findings.merge(_side_by_side(manifest, extent, index, "verifying the index"))
+        findings = findings.merge(_check_together(manifest, extent, index, "verifying the index"))
     # one after the other: a locator is as large as many shards
     if not any(faulty.broken for faulty in findings.faulty):
         for check in progress.over(segments, "verifying what the index names", "segments"):
@@ -189,7 +186,7 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
     return list(conclude(manifest, extent, findings))
 
 
-def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: str) -> Findings:
+def _check_together(manifest: Manifest, extent: Extent, some: list[Check], what: str) -> Findings:
     """Return the findings of some parts, several of which are checked at once."""
     findings = Findings()
     total = sum(check.files for check in some)
@@ -207,7 +204,7 @@ def conclude(manifest: Manifest, extent: Extent, findings: Findings) -> Iterator
     lines = dict.fromkeys(lines_of(findings))
     if manifest.index and extent.is_whole and not any(faulty.broken for faulty in findings.faulty):
         every = coverage_faults(manifest, manifest.index, findings.covered)
-        lines |= dict.fromkeys(_with_reading(every))
+        lines |= dict.fromkeys(_add_read_error(every))
     yield from lines
 
 
@@ -217,7 +214,7 @@ def lines_of(findings: Findings) -> Iterator[str]:
     yield from dict.fromkeys(line for finding in every for line in finding.faults)
 
 
-def _units_faults(
+def _find_units_faults(
     manifest: Manifest, extent: Extent, number: int, start: int, stop: int
 ) -> Iterator[str]:
     """Yield the faults of the files of some units, by their part's number and their rows in it."""
@@ -229,44 +226,44 @@ def _units_faults(
         yield str(error)
         return
     for unit in records_of(units):
-        yield from _with_reading(unit_faults(manifest, unit))
+        yield from _add_read_error(unit_faults(manifest, unit))
 
 
-def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
+def _find_other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     """Yield the faults of everything but units and index."""
     if not extent.is_whole:
-        yield from _with_reading(_listed_faults(manifest, extent))
+        yield from _add_read_error(_find_listed_faults(manifest, extent))
     yield from table_faults(manifest)
-    yield from _with_reading(count_faults(manifest))
-    yield from _small_faults(manifest)
-    yield from _changes_faults(manifest)
-    yield from _with_reading(_reads(checked_result, manifest.root, manifest.run))
-    yield from _with_reading(manifest_faults(manifest))
+    yield from _add_read_error(count_faults(manifest))
+    yield from _find_small_faults(manifest)
+    yield from _find_changes_faults(manifest)
+    yield from _add_read_error(_read(checked_result, manifest.root, manifest.run))
+    yield from _add_read_error(manifest_faults(manifest))
 
 
-def _small_faults(manifest: Manifest) -> Iterator[str]:
+def _find_small_faults(manifest: Manifest) -> Iterator[str]:
     """Yield the faults of the small files that all rows need.
 
     These are the bounds of codes, the calibration, the quantised model, the canary and the watched
     queries.
     """
     if manifest.ranges:
-        yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
+        yield from _add_read_error(_read(kept_ranges, manifest.root, manifest.ranges))
     if manifest.calibration != calibrations.entry(manifest.space.calibration):
         yield "calibration: the manifest names another one than its space"
-    yield from _with_reading(_reads(calibrations.kept_calibration, manifest.root, manifest.space))
-    yield from _with_reading(_reads(kept_int8, manifest.root, manifest.space))
+    yield from _add_read_error(_read(calibrations.kept_calibration, manifest.root, manifest.space))
+    yield from _add_read_error(_read(kept_int8, manifest.root, manifest.space))
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
-        yield from _with_reading(_reads(canary.read))
+        yield from _add_read_error(_read(canary.read))
     if manifest.forgotten:
-        yield from _with_reading(_reads(read_rows, manifest.root, manifest.forgotten))
+        yield from _add_read_error(_read(read_rows, manifest.root, manifest.forgotten))
     if manifest.watch:
-        yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
-        yield from _with_reading(_reads(read_answers, manifest.root, manifest.watch))
+        yield from _add_read_error(_read(read_queries, manifest.root, manifest.watch))
+        yield from _add_read_error(_read(read_answers, manifest.root, manifest.watch))
 
 
-def _changes_faults(manifest: Manifest) -> Iterator[str]:
+def _find_changes_faults(manifest: Manifest) -> Iterator[str]:
     """Yield a line for each file of changed rows that is missing or was changed.
 
     Vacuum removes them with the snapshot before.
@@ -278,10 +275,10 @@ def _changes_faults(manifest: Manifest) -> Iterator[str]:
     if storage.storage_of(before).stat(before) is None:
         return
     for file in changes.files:
-        yield from _with_reading(_reads(read_changes, manifest.root, file))
+        yield from _add_read_error(_read(read_changes, manifest.root, file))
 
 
-def _listed_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
+def _find_listed_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     """Yield a line for each shard not read that is missing or of another size."""
     shards = manifest.shards.filter(mask_array(~extent.reads(manifest, manifest.shards)))
     folder = storage.join(manifest.root, layout.EMBEDDINGS)
@@ -294,7 +291,7 @@ def _listed_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
             yield f"{path}: {sizes[path]} bytes, the manifest says {size}"
 
 
-def _known_sizes(manifest: Manifest) -> Iterator[tuple[str, int | None]]:
+def _list_sizes(manifest: Manifest) -> Iterator[tuple[str, int | None]]:
     """Yield path and size of every part, shard, reject file and index file; None if unknown."""
     for table in (manifest.files, manifest.units):
         yield from ((part.path, None) for part in table.parts)
@@ -317,22 +314,22 @@ def faults_without_reading(manifest: Manifest) -> Iterator[str]:
     sizes = {
         entry.path: entry.size for entry in storage.storage_of(manifest.root).below(manifest.root)
     }
-    for path, wanted in _known_sizes(manifest):
+    for path, wanted in _list_sizes(manifest):
         full = storage.join(manifest.root, path)
         if full not in sizes:
             yield f"{full} is missing"
         elif wanted not in (None, sizes[full]):
             yield f"{full} has {sizes[full]:,} bytes, not {wanted:,}"
-    yield from _small_faults(manifest)
+    yield from _find_small_faults(manifest)
 
 
-def _reads(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
+def _read(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
     """Read a file of the store; yield no fault, raise what the reading raises."""
     read(*arguments)
     yield from ()
 
 
-def _with_reading(faults: Iterator[str]) -> Iterator[str]:
+def _add_read_error(faults: Iterator[str]) -> Iterator[str]:
     """Yield the faults, and last the error if a file cannot be read."""
     try:
         yield from faults

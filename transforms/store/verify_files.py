@@ -1,12 +1,14 @@
-"""Faults of single files of a snapshot: shards and reject files."""
+"""Faults of single files of a snapshot: shards, reject files, and the copy of its manifest."""
 
 import hashlib
 from collections.abc import Iterator
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.store.manifest import Manifest
+from sentence_beam.transforms.store import layout
+from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
+from sentence_beam.transforms.store.sealed_json import UNSEALED
 from sentence_beam.transforms.store.shards import shard_reading
 from sentence_beam.transforms.store.shards.reject_files import rejects_from_bytes
 from sentence_beam.transforms.store.shards.unit_store import sums_of
@@ -15,7 +17,7 @@ from sentence_beam.transforms.store.shards.unit_store import sums_of
 def unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     """Yield a line for each fault of a unit's shard and reject file."""
     if unit.rejected:
-        yield from _reject_faults(manifest, unit)
+        yield from _compare_rejects(manifest, unit)
     if unit.path is None:
         if unit.rows:
             yield f"unit {unit.unit}: {unit.rows} rows but no shard"
@@ -27,10 +29,10 @@ def unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     elif hashlib.sha256(stored[0]).hexdigest() != unit.sha256:
         yield f"{path}: the shard was changed after it was written (sha256 differs)"
     else:
-        yield from _shard_faults(manifest, unit, path, stored[0])
+        yield from _compare_shard(manifest, unit, path, stored[0])
 
 
-def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
+def _compare_shard(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
     try:
         info = shard_reading.inspect_shard(data)
     except SentenceBeamError as error:
@@ -54,7 +56,7 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
         yield f"{path}: other pieces of documents than the manifest says"
 
 
-def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
+def _compare_rejects(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     path = storage.join(manifest.root, unit.rejects or "")
     stored = storage.storage_of(path).read_versioned(path) if unit.rejects else None
     if stored is None:
@@ -70,3 +72,27 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
         return
     if rows != unit.rejected:
         yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"
+
+
+def manifest_faults(manifest: Manifest) -> Iterator[str]:
+    """Yield a line if the run's manifest is missing or differs from `manifest.json`.
+
+    They are compared if `manifest.json` is of the same run.
+    """
+    path = storage.join(manifest.root, layout.snapshot(manifest.run))
+    own = read_manifest(manifest.root, manifest.run)
+    current = read_manifest(manifest.root)
+    if own is None:
+        yield (
+            f"{path}: the snapshot's own manifest is missing; copy manifest.json there, or run"
+            " embed again"
+        )
+    elif current is not None and current.run == manifest.run and current.digest != own.digest:
+        names = sorted(
+            name for name in own.data.keys() | current.data.keys() if name not in UNSEALED
+        )
+        other = [name for name in names if own.data.get(name) != current.data.get(name)]
+        yield (
+            f"{path}: says something else than manifest.json of {', '.join(other)}; keep one of"
+            " them, run embed again"
+        )

@@ -5,14 +5,12 @@ from dataclasses import asdict
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.columns import column, numbers, numbers_of
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.store.counts import PendingCounts
-from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.ledger import Ledger, check_apart
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import KEPT_COUNTS
@@ -31,7 +29,7 @@ def part_faults(manifest: Manifest, kind: str, number: int) -> Iterator[str]:
 
     Raises SentenceBeamError if it is missing or changed.
     """
-    part = _tables(manifest)[kind].parts[number]
+    part = (manifest.files if kind == "files" else manifest.units).parts[number]
     path = storage.join(manifest.root, part.path)
     keys = column(read_part(manifest.root, part, SCHEMAS[kind].names), KEYS[kind])
     if len(keys) != part.rows:
@@ -44,10 +42,10 @@ def part_faults(manifest: Manifest, kind: str, number: int) -> Iterator[str]:
             yield f"{path}: the {name} {KEYS[kind]} is {value!r}, the manifest says {recorded!r}"
     wrong = np.flatnonzero(~numbers_of(pc.less(keys[:-1], keys[1:])))
     for place in wrong.tolist():
-        yield f"{path}: {_out_of_order(KEYS[kind], keys[place].as_py(), keys[place + 1].as_py())}"
+        yield f"{path}: {_describe_order(KEYS[kind], keys[place].as_py(), keys[place + 1].as_py())}"
 
 
-def _out_of_order(key: str, before: str, after: str) -> str:
+def _describe_order(key: str, before: str, after: str) -> str:
     if before == after:
         return f"{key} {after!r} is listed twice"
     return f"{key} {after!r} is listed after {before!r}, out of order"
@@ -58,18 +56,14 @@ def table_faults(manifest: Manifest) -> Iterator[str]:
 
     Parts are out of order, have a key twice, or do not add up to the rows.
     """
-    for kind, table in _tables(manifest).items():
+    for kind, table in (("files", manifest.files), ("units", manifest.units)):
         for before, after in pairwise(table.parts):
             if before.last.encode() >= after.first.encode():
                 path = storage.join(manifest.root, after.path)
-                yield f"{path}: {_out_of_order(KEYS[kind], before.last, after.first)}"
+                yield f"{path}: {_describe_order(KEYS[kind], before.last, after.first)}"
         rows = sum(part.rows for part in table.parts)
         if rows != table.rows:
             yield f"{kind}: {rows} rows in all parts, the manifest says {table.rows}"
-
-
-def _tables(manifest: Manifest) -> dict[str, TableEntry]:
-    return {"files": manifest.files, "units": manifest.units}
 
 
 def count_faults(manifest: Manifest) -> Iterator[str]:
@@ -80,8 +74,8 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
     files = manifest.read_files("path", "group", *FILE_COUNTS, *PENDING)
     pending = pending_in(files)
     if pending != manifest.pending:
-        there = _counts(pending)
-        yield f"files: {there} in the list of files, the manifest says {_counts(manifest.pending)}"
+        there = _tell(pending)
+        yield f"files: {there} in the list of files, the manifest says {_tell(manifest.pending)}"
     owners = Owners(files.column("path"), files.column("group"))
     counted = {name: np.zeros(len(files), np.int64) for name in FILE_COUNTS}
     sums = Sums(manifest.run)
@@ -90,8 +84,10 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
         for name, counts in count_units(owners, len(files), units).items():
             counted[name] += counts
         if manifest.partition == "file":
-            yield from _ownerless(owners, column(units, "unit"))
-    yield from _ledger_faults(manifest, sums)
+            names = column(units, "unit")
+            for place in np.flatnonzero(owners.of(names) < 0).tolist():
+                yield f"ledger: unit {names[place]} is of no input file"
+    yield from _compare_ledger(manifest, sums)
     for name, counts in counted.items():
         recorded = numbers(files, name)
         for place in np.flatnonzero(recorded != counts).tolist():
@@ -101,17 +97,11 @@ def count_faults(manifest: Manifest) -> Iterator[str]:
             )
 
 
-def _counts(pending: PendingCounts) -> str:
+def _tell(pending: PendingCounts) -> str:
     return f"{pending.files} pending ({pending.bytes} bytes, {pending.tokens} tokens)"
 
 
-def _ownerless(owners: Owners, names: pa.StringArray) -> Iterator[str]:
-    """Yield a line for each unit that is of no file of the snapshot."""
-    for place in np.flatnonzero(owners.of(names) < 0).tolist():
-        yield f"ledger: unit {names[place]} is of no input file"
-
-
-def _ledger_faults(manifest: Manifest, sums: Sums) -> Iterator[str]:
+def _compare_ledger(manifest: Manifest, sums: Sums) -> Iterator[str]:
     """Yield a line for each count of the manifest that its units do not add up to."""
     counted = sums.tally().ledger
     for name in ("read", "written", "rejected", "pieces"):

@@ -105,14 +105,7 @@ Answers = list[list[Answer]]  # of each query, best first
 def answers_to_bytes(answers: Answers) -> bytes:
     """Return the Parquet file of the answers to all queries."""
     rows = [
-        {
-            "query": query,
-            "id": answer.id,
-            "text_hash": answer.text_hash,
-            "score": answer.score,
-            "shard": answer.shard,
-            "row": answer.row,
-        }
+        {"query": query, **vars(answer)}
         for query, answers_of_query in enumerate(answers)
         for answer in answers_of_query
     ]
@@ -154,12 +147,7 @@ def keep_watch_file(root: str, data: bytes) -> WatchFileEntry:
     """Write a file of the watched queries unless it is there whole, and return its entry."""
     sha256 = hashlib.sha256(data).hexdigest()
     relative = layout.watch_file(sha256)
-    path = storage.join(root, relative)
-    store = storage.storage_of(path)
-    if not store.put_if_absent(path, data):
-        stored = store.read_versioned(path)
-        if stored is None or stored[0] != data:  # damaged
-            storage.replace(path, data)
+    storage.ensure(storage.join(root, relative), data)
     return WatchFileEntry(relative, sha256)
 
 

@@ -34,7 +34,7 @@ _PATTERN = (
 _PATTERNS = (_PATTERN % "{1,3}", _PATTERN % "")
 
 
-def _kinds_of_bytes() -> np.ndarray:
+def _find_kinds() -> np.ndarray:
     """Return the kind of every byte, [256] uint8."""
     kinds = np.full(256, _OTHER, np.uint8)
     kinds[33:127] = _PUNCTUATION
@@ -45,7 +45,7 @@ def _kinds_of_bytes() -> np.ndarray:
     return kinds
 
 
-_KINDS = _kinds_of_bytes()
+_KINDS = _find_kinds()
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def is_split_at_words(tokenizer: Tokenizer) -> bool:
 
 def splitter_of(tokenizer: Tokenizer) -> Splitter | None:
     """Return the function that finds words of ASCII texts; None if ids are not those of words."""
-    normalizers = _steps(tokenizer.normalizer, "normalizers")
-    splits = _steps(tokenizer.pre_tokenizer, "pretokenizers")
+    normalizers = _read_steps(tokenizer.normalizer, "normalizers")
+    splits = _read_steps(tokenizer.pre_tokenizer, "pretokenizers")
     model = tokenizer.model
     splitter: Splitter | None = None
     allowed: frozenset[str] = frozenset()
@@ -94,19 +94,15 @@ def splitter_of(tokenizer: Tokenizer) -> Splitter | None:
         splitter = split_at_blanks
         allowed = _SPM_NORMALIZERS
         normalizers = [step for step in normalizers if step != _ONE_BLANK]
-    if all(step["type"] in allowed for step in normalizers):
-        return splitter
-    return None
+    return splitter if all(step["type"] in allowed for step in normalizers) else None
 
 
-def _steps(part: Any, name: str) -> list[dict[str, Any]]:
+def _read_steps(part: Any, name: str) -> list[dict[str, Any]]:
     """Return the steps of a normalizer or a pre-tokenizer, as tokenizers writes them."""
     if part is None:
         return []
     state = json.loads(part.__getstate__())
-    if state["type"] != "Sequence":
-        return [state]
-    return list(state[name])
+    return list(state[name]) if state["type"] == "Sequence" else [state]
 
 
 def _splits_as_bert(steps: list[dict[str, Any]]) -> bool:
@@ -139,14 +135,14 @@ def _splits_bytes(steps: list[dict[str, Any]]) -> bool:
 
 def split_words(texts: pa.StringArray) -> SplitTexts:
     """Return the words of ASCII texts: runs of letters and digits, and each punctuation mark."""
-    data, offsets = _bytes_of(texts)
+    data, offsets = _read_bytes(texts)
     kinds = _KINDS.take(data)
     return _cut(data, offsets, kinds > _LINE_END, _follows_another(kinds == _LETTER))
 
 
 def split_at_blanks(texts: pa.StringArray) -> SplitTexts:
     """Return the words of ASCII texts: all that is between blanks."""
-    data, offsets = _bytes_of(texts)
+    data, offsets = _read_bytes(texts)
     is_shown = _KINDS.take(data) > _LINE_END
     return _cut(data, offsets, is_shown, _follows_another(is_shown))
 
@@ -159,7 +155,7 @@ def split_parts(texts: pa.StringArray) -> SplitTexts:
     a letter, and only blanks look at what follows. Other borders depend on the pattern: `.` and a
     line end are one match of Qwen's, `(` and a word too, `'` and an s everywhere.
     """
-    data, offsets = _bytes_of(texts)
+    data, offsets = _read_bytes(texts)
     kinds = _KINDS.take(data)
     before = np.empty_like(kinds)
     before[:1] = _BLANK
@@ -171,7 +167,7 @@ def split_parts(texts: pa.StringArray) -> SplitTexts:
 
 def unusual_texts(texts: pa.StringArray) -> np.ndarray:
     """Return the places of texts with other bytes than printable ASCII, tabs and line ends."""
-    data, offsets = _bytes_of(texts)
+    data, offsets = _read_bytes(texts)
     unusual = np.flatnonzero(_KINDS.take(data) == _OTHER)
     return np.searchsorted(offsets, unusual, side="right") - 1
 
@@ -194,7 +190,7 @@ def _cut(
     return SplitTexts(data, starts, np.flatnonzero(is_last) + 1, np.searchsorted(starts, offsets))
 
 
-def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+def _read_bytes(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
     """Return the bytes of all texts, [N] uint8, and the offset of each text, [B + 1] int64."""
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]

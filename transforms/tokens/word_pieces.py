@@ -108,7 +108,7 @@ class WordPieces:
         while not numbers.all():  # another thread may begin again with no words
             new = first_of_each(keys, np.flatnonzero(numbers == 0))
             if _are_mostly_new(len(new), len(numbers)):
-                return self._by_tokenizer(texts.to_pylist())
+                return self._tokenize(texts.to_pylist())
             words = self._learn(split, keys, new)
             numbers = words.table.find(keys)
         lengths = words.lengths.take(numbers)
@@ -127,7 +127,7 @@ class WordPieces:
         counts[~has_words] = np.fromiter(map(len, encodings), np.int64, len(others))
         return counts
 
-    def _by_tokenizer(self, texts: list[str]) -> OwnTokens:
+    def _tokenize(self, texts: list[str]) -> OwnTokens:
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
         ids = chain.from_iterable(encoding.ids for encoding in encodings)
@@ -139,7 +139,7 @@ class WordPieces:
         begins_again = self.known.table.count + len(new) > self._most_words
         if begins_again:
             new = first_of_each(keys, np.arange(len(keys)))
-        pieces = self._by_tokenizer(split.words(new))
+        pieces = self._tokenize(split.words(new))
         with self._lock:
             words = NO_WORDS if begins_again else self.known
             self.known = words.with_words(keys.take(new), pieces)

@@ -39,12 +39,12 @@ class WordKeys:
         padded[: len(split.data)] = split.data
         chunks = np.ndarray(len(split.data) + 1, f"V{_CHUNK}", padded, strides=(1,))
         lengths = split.ends - split.starts
-        first, second = _chunk_of(chunks, split.starts, lengths)
+        first, second = _take_chunk(chunks, split.starts, lengths)
         is_long = lengths > _CHUNK
         rows = np.flatnonzero(is_long)
         done = _CHUNK
         while len(rows) and done < _MOST_FOLDED:
-            chunk = _chunk_of(chunks, split.starts[rows] + done, lengths[rows] - done)
+            chunk = _take_chunk(chunks, split.starts[rows] + done, lengths[rows] - done)
             first[rows], second[rows] = _fold(first[rows], second[rows], chunk)
             done += _CHUNK
             rows = rows[lengths[rows] > done]
@@ -87,7 +87,7 @@ class WordTable:
 
     def find(self, keys: WordKeys) -> np.ndarray:
         """Return the number of each word, 0 if the table does not have it, [W] int32."""
-        slots = self._first_slots(keys)
+        slots = self._find_first_slots(keys)
         numbers = self.slots.take(slots)
         rows = np.flatnonzero(self._is_other(numbers, keys))
         while len(rows):
@@ -111,7 +111,7 @@ class WordTable:
 
     def _fill(self, numbers: np.ndarray) -> None:
         """Put words into the first empty slot of theirs."""
-        slots = self._first_slots(self.keys.take(numbers))
+        slots = self._find_first_slots(self.keys.take(numbers))
         while len(numbers):
             is_free = self.slots[slots] == 0
             self.slots[slots[is_free]] = numbers[is_free]  # of several words one gets the slot
@@ -119,7 +119,7 @@ class WordTable:
             numbers = numbers[left]
             slots = (slots[left] + 1) % len(self.slots)
 
-    def _first_slots(self, keys: WordKeys) -> np.ndarray:
+    def _find_first_slots(self, keys: WordKeys) -> np.ndarray:
         shift = np.uint64(64 - (len(self.slots).bit_length() - 1))
         return (keys.hashes() >> shift).view(np.int64)
 
@@ -144,7 +144,7 @@ def first_of_each(keys: WordKeys, rows: np.ndarray) -> np.ndarray:
     return rows[order[is_new]]
 
 
-def _chunk_of(
+def _take_chunk(
     chunks: np.ndarray, starts: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return up to 16 bytes from each start, no more than the length; two uint64 [W]."""

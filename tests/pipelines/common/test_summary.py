@@ -5,6 +5,8 @@ counters.
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import apache_beam as beam
 import pytest
@@ -12,7 +14,9 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
 from helpers.snapshots import units_of
 
+from sentence_beam.pipelines.common.summary import late_note
 from sentence_beam.pipelines.embed import build, parser
+from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.resolve import resolve_run
 
@@ -122,3 +126,20 @@ def test_beam_counts_what_the_ledger_counts(run: Run, glob: Path, store: Path, m
         **expected,
         "tokens": sum(unit["tokens"] for unit in units_of(store, manifest)),
     }
+
+
+@pytest.mark.parametrize(
+    ("chunks", "note"),
+    [
+        ("late:tokens=30,window=20,overlap=0", "windows of 20 tokens hold no more than a piece"),
+        ("late:tokens=60", "windows of 48 tokens hold no more than a piece"),
+        ("late:tokens=12,window=24", None),
+        ("budget:tokens=60", None),
+    ],
+)
+def test_windows_of_late_chunks_that_hold_one_piece_are_noted(
+    chunks: str, note: str | None
+) -> None:
+    job, space = SimpleNamespace(chunks=ChunksSpec.parse(chunks)), SimpleNamespace(max_tokens=48)
+    resolved: Any = SimpleNamespace(job=job, space=space)
+    assert (late_note(resolved) or "").partition(",")[0] == (note or "")

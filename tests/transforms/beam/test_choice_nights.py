@@ -1,5 +1,7 @@
 """An index chosen by budgets: the kind built, what the manifest says of it, and what is said where
 none serves.
+
+Covers transforms/steps/index/kind_choice.py.
 """
 
 from pathlib import Path

@@ -239,6 +239,20 @@ def test_by_content_changed_files_have_the_stores_types(
     assert {span.file.types for span in spans} == {(("lang", "str"),)}
 
 
+def test_by_content_a_file_that_changes_before_its_rows_are_counted_is_a_problem(
+    store: Path, model: Path, files: Path
+) -> None:
+    job = embed_job(store, model, files, partition="content")
+    path = files.parent / "b.jsonl"
+    (file,) = find_inputs(str(path), "auto", False).files
+    write_jsonl(path, [{"id": "20", "text": "another one", "lang": "en"}])
+    found = steps_of_content.count_rows(
+        steps_of_content.ToCount(Span(file, 0, 0, None), exact=True), job
+    )
+    assert isinstance(found, Problem)
+    assert f"{path} changed while the run read it" in found.message
+
+
 def test_a_file_that_goes_before_it_is_opened_ends_the_run(
     store: Path, model: Path, files: Path
 ) -> None:

@@ -89,3 +89,14 @@ def test_a_row_that_loses_its_vector_is_a_problem_that_names_it(nights: Nights) 
         (problem.exit_code, "of row 7;" in problem.message) for problem in found["problems"]
     ] == [(3, True)]
     assert {unit.file for unit in found["units"]} == {"b", "c"}
+
+
+def test_a_damaged_shard_is_a_problem_that_names_it(nights: Nights) -> None:
+    job = job_of(nights, fitted(nights, "standardize"))
+    shard = next(unit.path for unit in records_of(nights.root) if unit.file == "a")
+    path = Path(storage.join(str(nights.root), shard or ""))
+    path.write_bytes(path.read_bytes()[:-20])
+    found = eager.outputs(Recalibrate(job), records_of(nights.root), names=OUTPUTS)
+    (problem,) = found["problems"]
+    assert problem.exit_code == 1
+    assert str(path) in problem.message

@@ -60,7 +60,10 @@ def run_of(root: Path, units: int, number: int = 1) -> tuple[Run, list[UnitRecor
     made = [unit_of(file) for file in files]
     planned = [PlannedFile(file, (Span(file, 0, 0, None),)) for file in files]
     write_plan(str(root), run_name(number), planned)
-    run = Run(str(root), run_name(number), SPACE, "file", 100, ("/in/*.txt",), OPTIONS, {}, now())
+    run = Run(
+        root=str(root), id=run_name(number), space=SPACE, partition="file", unit_tokens=100,
+        globs=("/in/*.txt",), options=OPTIONS, started=now(),
+    )  # fmt: skip
     return run, made
 
 
@@ -164,16 +167,9 @@ def test_buckets_are_settled_by_stretches_too(tmp_path: Path) -> None:
     buckets = Buckets(bits=7, rows=1280, chosen_rows=1280, chosen_tokens=1)
     write_plan(str(tmp_path), run_name(1), [PlannedFile(file)], buckets)
     run = Run(
-        str(tmp_path),
-        run_name(1),
-        SPACE,
-        "content",
-        100,
-        ("/in/*.txt",),
-        RememberedOptions(model="m"),
-        {},
-        now(),
-    )
+        root=str(tmp_path), id=run_name(1), space=SPACE, partition="content", unit_tokens=100,
+        globs=("/in/*.txt",), options=RememberedOptions(model="m"), started=now(),
+    )  # fmt: skip
     units = [
         replace(
             unit_of(file),

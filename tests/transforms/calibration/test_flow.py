@@ -2,6 +2,7 @@
 figures.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,9 @@ from sentence_beam.transforms.calibration.flow import (
     VARIANTS,
     FlowParameters,
     apply_flow,
+    coupling,
     forward,
-    inverse,
-    log_det,
+    log_scales,
     trained_shapes,
     with_scales,
 )
@@ -42,6 +43,34 @@ def flows(draw):
     for name, shape in trained_shapes(parameters, dim).items():
         tensors[name] = torch.from_numpy(random.normal(0, 0.1 if ".logs" in name else 0.3, shape))
     return parameters, tensors, dim
+
+
+def inverse(
+    ready: Mapping[str, torch.Tensor], parameters: FlowParameters, z: torch.Tensor
+) -> torch.Tensor:
+    """Return the vectors [n, C] of images [n, C]."""
+    dim = z.shape[1]
+    sizes = [dim >> level for level in range(1, parameters.levels)]
+    sizes.append(dim >> parameters.levels - 1)
+    halves = list(z.split(sizes, dim=1))
+    x = halves.pop()
+    level = parameters.levels - 1
+    for at_level, at in reversed(list(parameters.steps())):
+        if at_level != level:
+            x = torch.cat([x, halves.pop()], dim=1)
+            level = at_level
+        first, second = x.chunk(2, dim=1)
+        x = torch.cat([first, second - coupling(ready, at, parameters, first)], dim=1)
+        order = ready.get(f"{at}order")
+        x = x.flip(-1) if order is None else x[..., order.argsort()]
+        x = x / ready[f"{at}scale"] - ready[f"{at}shift"]
+    return x
+
+
+def log_det(tensors: Mapping[str, torch.Tensor], parameters: FlowParameters) -> float:
+    """Return the logarithm of the absolute determinant of the map's Jacobian, one for all rows."""
+    logs = (log_scales(tensors[f"{at}logs"]) for _, at in parameters.steps())
+    return float(sum(step.sum(dtype=torch.float64) for step in logs))
 
 
 @settings(max_examples=examples(40), deadline=None)

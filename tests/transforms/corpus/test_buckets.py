@@ -233,6 +233,14 @@ def test_a_block_has_256_rows_whatever_the_corpus(size: int, row_bytes: int) -> 
     assert size < 10**11 or len(works) >= 32  # enough to spread
 
 
+def test_rejected_rows_without_a_text_are_spread() -> None:
+    rows = [{"id": str(i), "text": "", "kept": None, "bad": True} for i in range(2000)]
+    buckets = Buckets(4, 2000, 2000, 1)
+    found = units(packed([rows], buckets, 1), buckets)
+    assert len(found) == 16
+    assert max(len(unit.rejects) for unit in found.values()) < 2 * 2000 / 16
+
+
 def test_a_row_keeps_its_place_in_the_input() -> None:
     buckets = Buckets(0, 3, 3, 0)
     rows = [{"id": str(i), "text": f"t{i}", "kept": None, "bad": i == 1} for i in range(3)]

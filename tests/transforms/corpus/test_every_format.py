@@ -219,7 +219,7 @@ def test_columns_that_are_missing_or_doubled(tmp_path: Path) -> None:
 
 
 def read_all(file: InputFile) -> None:
-    columns_of(file).kept_types("text", None, ())
+    columns_of(file).kept_types(Columns())
     for span in plan_file(file, "text", 100):
         list(read_span(span, Columns(), 100))
 
@@ -378,7 +378,7 @@ def test_types_that_parquet_cannot_hold_are_not_kept(
     with pytest.raises(
         OptionError, match=r"a.arrow: column odd is .* \(--keep-columns\); cast it or leave it out"
     ):
-        columns_of(file).kept_types("text", None, ("odd",))
+        columns_of(file).kept_types(Columns(keep=("odd",)))
 
 
 def test_a_kept_list_of_a_fixed_number_that_is_null(tmp_path: Path) -> None:

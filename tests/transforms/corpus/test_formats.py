@@ -74,7 +74,9 @@ def test_its_rows_are_read_with_ids_and_kept_columns(cards: Path) -> None:
 
 def test_its_columns_are_checked(cards: Path) -> None:
     (file,) = match_inputs(str(cards))
-    assert columns_of(file).kept_types("text", "id", ("label",)) == (("label", "arrow:string"),)
+    assert columns_of(file).kept_types(Columns("text", "id", ("label",))) == (
+        ("label", "arrow:string"),
+    )
     with pytest.raises(
         OptionError,
         match=r"has no column txet \(--text-column\); did you mean text\? its columns: id,",

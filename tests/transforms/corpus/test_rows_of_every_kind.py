@@ -221,6 +221,12 @@ def test_kept_values_that_are_not_utf8(tmp_path: Path, nested: bool) -> None:
     assert [row["k"] for row in rows.kept] == ([["a"], ["c"]] if nested else ["a", "c"])
 
 
+def test_a_kept_column_that_a_table_lacks_is_null_there(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", ["one"], n=[1])
+    write_parquet(tmp_path / "b.parquet", ["two"])
+    assert read(tmp_path / "*", keep=("n",)).kept == [{"n": 1}, {"n": None}]
+
+
 def test_columns_in_another_order_and_more_of_them(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", ["one"], n=[1], m=["x"])
     other = pa.table({"z": [0.5], "n": [2], "m": ["y"], "text": ["two"]})

@@ -194,6 +194,18 @@ def test_damaged_models_are_one_line(tmp_path):
         Encoder.load(str(folder))
 
 
+def test_a_weight_of_nan_is_named(tmp_path):
+    folder = save_tiny_model("bert", tmp_path / "m")
+    weights = load_file(folder / "model.safetensors")
+    weights["encoder.layer.0.attention.self.query.weight"].fill_(float("nan"))
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(
+        OptionError, match=r"NaN.*layer\.0\.attention\.self\.query\.weight"
+    ) as caught:
+        Encoder.load(str(folder))
+    assert str(folder) in str(caught.value)
+
+
 def test_states_beyond_the_dtype_are_one_line(tmp_path):
     folder = save_tiny_model("bert", tmp_path / "m")
     weights = load_file(folder / "model.safetensors")

@@ -14,7 +14,7 @@ from helpers.tiny_models import TEXTS, save_tiny_model
 from sentence_beam.transforms.base import nvidia
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.nvidia import Driver
-from sentence_beam.transforms.encoder import Encoder, choose_runner, devices, varlen
+from sentence_beam.transforms.encoder import Encoder, choose_runner, devices, load_replica, varlen
 from sentence_beam.transforms.encoder import encoder as encoders
 from sentence_beam.transforms.space import Machine, Recipe
 from sentence_beam.transforms.space.dtypes import describe_slow_dtype
@@ -91,7 +91,7 @@ def test_two_slow_gpus_are_one_warning(
         patch.setattr(
             encoders, "resolve_devices", lambda _: [torch.device("cuda", n) for n in range(2)]
         )
-        patch.setattr(encoders, "capability_of", lambda _: (8, 0))
+        patch.setattr(load_replica, "capability_of", lambda _: (8, 0))
         patch.setattr(varlen, "find_kernel", lambda: None)
         patch.setattr(choose_runner, "describe_missing_kernel", lambda _: "torch 2.9 has no kernel")
         with caplog.at_level(logging.WARNING):

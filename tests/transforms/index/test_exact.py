@@ -17,7 +17,7 @@ from sentence_beam.transforms.index.exact import (
     pair_scores,
     rounding,
 )
-from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
+from sentence_beam.transforms.index.faiss_module import use_threads
 
 CUTS: tuple[Sequence[int], ...] = ((), (1, 2, 50), tuple(range(10, 90, 10)))
 THREADS = [1, 3]  # numpy finds the candidates for few threads, faiss for many
@@ -74,10 +74,10 @@ def test_the_best_come_first_and_ties_by_row() -> None:
     found = best_first(gains, rows, 3)
     assert found[0].tolist() == [[3, 3, 2], [0, -np.inf, -np.inf]]
     assert found[1].tolist() == [[7, 9, 1], [5, -1, -1]]
-    merged = merge_top_k((gains[:, :2], rows[:, :2]), (gains[:, 2:], rows[:, 2:]), 3)
+    merged = merge_top_k([(gains[:, :2], rows[:, :2]), (gains[:, 2:], rows[:, 2:])], 3)
     np.testing.assert_array_equal(merged[0], found[0])
     np.testing.assert_array_equal(merged[1], found[1])
-    unchanged = merge_top_k(found, no_results(2, 3), 3)
+    unchanged = merge_top_k([found, no_results(2, 3)], 3)
     np.testing.assert_array_equal(unchanged[1], found[1])
 
 
@@ -97,11 +97,10 @@ def test_a_search_goes_deeper_until_no_tie_is_left_open() -> None:
 
 
 def test_a_row_of_no_number_has_the_worst_score() -> None:
-    faiss = load_faiss()
     vectors = unit_vectors(4, 8)
     rows = np.array([[0, -1], [2, 3]])
     for metric, worst in (("ip", -np.inf), ("l2", np.inf)):
-        scores = pair_scores(faiss, vectors[:2], vectors, rows, metric)
+        scores = pair_scores(vectors[:2], vectors, rows, metric)
         assert scores[0, 1] == worst
         assert np.isfinite(scores[rows >= 0]).all()
     assert gains_to_scores(np.float32([2.0]), "l2").tolist() == [-2.0]

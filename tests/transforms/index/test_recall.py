@@ -35,7 +35,6 @@ from sentence_beam.transforms.index.recall import (
     recall_among,
     recall_at_k,
     recall_of,
-    segment_base,
 )
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
@@ -53,7 +52,7 @@ def _measure(
         path.write_bytes(build_segment(start, [part]))
         exact = ExactNeighbours(queries, K, metric)
         for low in range(0, len(part), 500):
-            exact.add(part[low : low + 500], segment_base(number) + low)
+            exact.add(part[low : low + 500], (number << 32) + low)
         index = SegmentedIndex.open([SegmentFile(path)], TrainedIndex.from_bytes(start))
         parts.append((exact, Candidates.search(index, queries, depth, grid, segment=number)))
     return _merged(parts, queries, target), vectors, queries

@@ -170,5 +170,5 @@ def test_a_part_that_breaks_off_is_completed(
     answer("", 200)
     monkeypatch.setattr(type(s3.process_client()), "get_range", get_range)
     with storage.storage_of(URL).open(URL, storage.Entry(URL, 100, "", "", 0)) as file:
-        assert file.fetched(20, 100) == whole[20:]  # type: ignore[attr-defined]
+        assert file.fetch(20, 100) == whole[20:]  # type: ignore[attr-defined]
         assert file.read() == whole

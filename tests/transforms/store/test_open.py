@@ -105,3 +105,16 @@ def test_a_damaged_first_shard_is_one_line(tmp_path: Path) -> None:
     Path(path).write_bytes(b"[" * 1000)
     with pytest.raises(SentenceBeamError, match=r"is damaged \(.*\); run embed"):
         open_store(root).dataset()
+
+
+def test_a_store_that_is_not_named_is_that_of_the_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("store", "other"):
+        night(str(tmp_path / name), 0, numbered(0, 3))
+    monkeypatch.chdir(tmp_path)
+    assert open_store().root == str(tmp_path / "store")
+    monkeypatch.setenv("SENTENCE_BEAM_STORE", "other")
+    assert open_store().root == str(tmp_path / "other")
+    with pytest.raises(SentenceBeamError, match="holds no store"):
+        open_store("")

@@ -58,12 +58,8 @@ class Cutter:
         self._counter = TokenCounter(tokenizer)
         self._room = Room(chunks, self._counter, limit, prompt)
         self._longest = _CERTAINLY_LONG * chunks.budget(limit)
-        self._read = text_ends
-        if chunks.by == "markdown":
-            self._read = markdown_ends
-        self._choose = choose_last
-        if chunks.ends == "stable":
-            self._choose = choose_by_content
+        self._read = markdown_ends if chunks.by == "markdown" else text_ends
+        self._choose = choose_by_content if chunks.ends == "stable" else choose_last
         if chunks.kind == "sentences":
             self._choose = choose_sentence
 
@@ -140,20 +136,15 @@ class Cutter:
                 first = first_of_next(atoms, first, stop, overlap, budget)
                 after = stop
                 start = atoms.start(first)
-        if not any(pieces.tokens):
-            return Pieces([], [], [])
-        return pieces
+        return pieces if any(pieces.tokens) else Pieces([], [], [])
 
     def _choose_stop(
         self, atoms: Atoms, first: int, after: int, start: int, prefix: str
     ) -> tuple[int, int, bool]:
         """Return the atom before which a piece ends, the piece's tokens, and whether it fits."""
         room = self._room
-        may_be_whole = first == 0 and self._chunks.kind != "sentences"
-        if may_be_whole and room.holds(atoms, prefix):
-            stop = len(atoms)
-        else:
-            stop = self._choose(atoms, first, after, room.budget(prefix))
+        is_whole = first == 0 and self._chunks.kind != "sentences" and room.holds(atoms, prefix)
+        stop = len(atoms) if is_whole else self._choose(atoms, first, after, room.budget(prefix))
         own, excess = room.measure(atoms, first, stop, start, prefix)
         while excess > 0 and stop > after + 1:
             smaller = max(1, atoms.tokens(first, stop) - excess)

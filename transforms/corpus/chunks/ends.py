@@ -50,9 +50,7 @@ class Headings:
         The result is "" before the first heading.
         """
         number = bisect_right(self._starts, place)
-        if number == 0:
-            return ""
-        return self._paths[number - 1]
+        return self._paths[number - 1] if number else ""
 
     @property
     def paths(self) -> set[str]:
@@ -102,11 +100,11 @@ def find_ends(text: str) -> LevelPlaces:
     paragraphs.extend(
         end_before(text, match.start()) for match in _PARAGRAPHS.finditer(text, 0, stop)
     )
-    for start, end, level in _blocks(text, paragraphs, stop):
+    for start, end, level in _cut_runs(text, paragraphs, stop):
         place = end_before(text, end, start)
         if place > start:
             places_by_level[level].append(place)
-            places_by_level[Level.SENTENCE].extend(_sentence_ends(text, start, end))
+            places_by_level[Level.SENTENCE].extend(_find_sentence_ends(text, start, end))
     _add_within(text, places_by_level, stop)
     return places_by_level
 
@@ -132,10 +130,10 @@ def merge_ends(text: str, places_by_level: LevelPlaces, headings: Headings) -> E
             (is_boundary(text, place) for place in places.tolist()), dtype=bool, count=len(places)
         )
     places = places[valid]
-    return Ends(_begins(text, places), places, levels[valid], headings)
+    return Ends(_find_begins(text, places), places, levels[valid], headings)
 
 
-def _begins(text: str, places: np.ndarray) -> np.ndarray:
+def _find_begins(text: str, places: np.ndarray) -> np.ndarray:
     """Return the starts of the parts that end at these places, at most one blank before each."""
     before = [0, *places[:-1].tolist()][: len(places)]
     first = (match.start() for place in before if (match := _SIGN.search(text, place)))
@@ -165,7 +163,7 @@ def end_before(text: str, place: int, least: int = 0) -> int:
     return place
 
 
-def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
+def _find_sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
     """Yield the ends of the sentences in a block."""
     block = text[start:stop]
     if _MANY * block.count(". ") < len(block):  # a block with more is no prose, and slow to split
@@ -176,19 +174,19 @@ def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
     yield from (start + match.end() for match in _MARKS.finditer(block))
 
 
-def _blocks(text: str, paragraphs: Sequence[int], stop: int) -> Iterator[tuple[int, int, Level]]:
+def _cut_runs(text: str, paragraphs: Sequence[int], stop: int) -> Iterator[tuple[int, int, Level]]:
     """Yield runs of at most `BLOCK` characters: start, end, level of the end.
 
     A run ends at a paragraph if it can, else at a line, a blank, or between grapheme clusters.
     """
     start = 0
     while start < stop:
-        end, level = _block_end(text, paragraphs, start, stop)
+        end, level = _find_end(text, paragraphs, start, stop)
         yield start, end, level
         start = end
 
 
-def _block_end(text: str, paragraphs: Sequence[int], start: int, stop: int) -> tuple[int, Level]:
+def _find_end(text: str, paragraphs: Sequence[int], start: int, stop: int) -> tuple[int, Level]:
     far = start + BLOCK
     if far >= stop:
         return stop, Level.SECTION

@@ -45,6 +45,4 @@ def skip_blanks(text: str, start: int, stop: int) -> int:
     place = start
     while place < stop and text[place].isspace():
         place += 1
-    if place in (start, stop) or is_boundary(text, place):
-        return place
-    return place - 1
+    return place if place in (start, stop) or is_boundary(text, place) else place - 1

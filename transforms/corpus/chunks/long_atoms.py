@@ -38,7 +38,7 @@ def make_atoms(
     done = 0
     parts = (text[starts[number] : ends.places[number]] for number in long)
     for number, encoding in zip(long.tolist(), counter.tokens(parts), strict=True):
-        inner = _words(text, int(starts[number]), int(ends.places[number]), encoding)
+        inner = _cut_words(text, int(starts[number]), int(ends.places[number]), encoding)
         inner.levels[-1] = ends.levels[number]
         places += [ends.places[done:number], inner.places]
         levels += [ends.levels[done:number], inner.levels]
@@ -61,7 +61,7 @@ class WordEnds:
     tokens: np.ndarray
 
 
-def _words(text: str, start: int, stop: int, encoding: Encoding) -> WordEnds:
+def _cut_words(text: str, start: int, stop: int, encoding: Encoding) -> WordEnds:
     """Return the parts of `text[start:stop]` between neighbouring tokens.
 
     The last part ends at `stop`; the caller sets its level.
@@ -76,7 +76,8 @@ def _words(text: str, start: int, stop: int, encoding: Encoding) -> WordEnds:
     rows: list[tuple[int, int, int]] = []  # place, level, tokens before it
     for token, place in zip(last.tolist(), places, strict=True):
         if place < stop and not text[place - 1].isspace():
-            rows.append((place, _level(text, place, words[token] != words[token + 1]), token + 1))
+            level = _choose_level(text, place, words[token] != words[token + 1])
+            rows.append((place, level, token + 1))
     rows.append((stop, Level.INSIDE, len(words)))
     ends = np.array(rows, dtype=np.int64)
     sizes = np.diff(ends[:, 2], prepend=0)
@@ -104,7 +105,7 @@ def _split_long(ends: np.ndarray, sizes: np.ndarray, lengths: np.ndarray) -> Wor
     return WordEnds(np.array(places), np.array(levels, dtype=np.int8), np.array(tokens))
 
 
-def _level(text: str, place: int, between_words: bool) -> Level:
+def _choose_level(text: str, place: int, between_words: bool) -> Level:
     """Return the level of an end between two tokens that has no blank before it."""
     last = text[place - 1]
     following = text[place]

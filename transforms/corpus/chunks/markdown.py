@@ -149,13 +149,14 @@ class _StructureReader:
 
     def _read_code(self, line: str, stop: int) -> None:
         self._end = stop
-        if _closes(line, self._fence):
+        bare = line.strip()
+        if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
             self.close_region()
             self._fence = ""
             self._kind = Kind.TEXT
 
     def _read_text(self, line: str, start: int, stop: int) -> None:
-        kind = _kind_of(line, self._kind, self._after_blank)
+        kind = _find_kind(line, self._kind, self._after_blank)
         if kind is not self._kind:
             self.close_region()
             self._start = start
@@ -185,7 +186,7 @@ class _StructureReader:
         self.structure.regions.append((start, region_end, Kind.HEADING))
 
 
-def _kind_of(line: str, open_kind: Kind, after_blank: bool) -> Kind:
+def _find_kind(line: str, open_kind: Kind, after_blank: bool) -> Kind:
     """Return the kind of a line that is not blank and follows one of `open_kind`."""
     if _FENCE.match(line):
         return Kind.CODE
@@ -201,11 +202,6 @@ def _kind_of(line: str, open_kind: Kind, after_blank: bool) -> Kind:
     return Kind.LIST if continues_list else Kind.TEXT
 
 
-def _closes(line: str, fence: str) -> bool:
-    bare = line.strip()
-    return bare.startswith(fence) and not bare.strip(fence[0])
-
-
 def _demote(places_by_level: LevelPlaces, structure: Structure) -> LevelPlaces:
     """Lower the levels of ends inside regions, so that a region is cut only if it does not fit."""
     starts = np.array([start for start, _, _ in structure.regions], dtype=np.int64)
@@ -219,13 +215,13 @@ def _demote(places_by_level: LevelPlaces, structure: Structure) -> LevelPlaces:
                 place < stops[number] or (place == stops[number] and kinds[number] is Kind.HEADING)
             )
             if inside:
-                demoted[_level_inside(level, kinds[number])].append(place)
+                demoted[_lower_level(level, kinds[number])].append(place)
             else:
                 demoted[level].append(place)
     return demoted
 
 
-def _level_inside(level: Level, kind: Kind) -> Level:
+def _lower_level(level: Level, kind: Kind) -> Level:
     """Return the level of an end inside a region."""
     if kind is Kind.HEADING:
         return min(level, Level.BLANK)

@@ -49,9 +49,7 @@ class Atoms:
 
     def start(self, first: int) -> int:
         """Return the place at which an atom begins, blanks included."""
-        if first == 0:
-            return 0
-        return int(self.places[first - 1])
+        return int(self.places[first - 1]) if first else 0
 
 
 def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
@@ -63,7 +61,7 @@ def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
     if stop == len(atoms):
         return stop
     levels = atoms.levels[after:stop]
-    half = _half(atoms, first, after, budget)
+    half = _find_half(atoms, first, after, budget)
     best = int(levels.max())
     for level, at_half in _PREFERRED:
         if level > best:
@@ -72,7 +70,7 @@ def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
         for place in np.flatnonzero(levels[least:] >= level)[::-1].tolist():
             if is_boundary(atoms.text, int(atoms.places[after + least + place])):
                 return after + least + place + 1
-    return _next_boundary(atoms, stop)
+    return _find_next_boundary(atoms, stop)
 
 
 def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
@@ -84,7 +82,7 @@ def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
     stop = _reach(atoms, first, after, budget)
     if stop == len(atoms):
         return stop
-    half = after + _half(atoms, first, after, budget)
+    half = after + _find_half(atoms, first, after, budget)
     levels = atoms.levels[half:stop]
     if not len(levels) or levels.max() < Level.SENTENCE:
         return choose_last(atoms, first, after, budget)
@@ -96,9 +94,7 @@ def choose_sentence(atoms: Atoms, first: int, after: int, budget: int) -> int:
     """Choose the first end of a sentence; without one in the budget, as `choose_last`."""
     stop = _reach(atoms, first, after, budget)
     ends = np.flatnonzero(atoms.levels[after:stop] >= Level.INNER)
-    if not len(ends):
-        return choose_last(atoms, first, after, budget)
-    return after + int(ends[0]) + 1
+    return after + int(ends[0]) + 1 if len(ends) else choose_last(atoms, first, after, budget)
 
 
 def first_of_next(atoms: Atoms, first: int, stop: int, overlap: int, budget: int) -> int:
@@ -117,12 +113,10 @@ def first_of_next(atoms: Atoms, first: int, stop: int, overlap: int, budget: int
     least = max(int(atoms.total[stop]) - overlap, int(atoms.total[next_end]) - budget)
     earliest = max(int(np.searchsorted(atoms.total, least, "left")), first + 1)
     starts = np.flatnonzero(atoms.levels[earliest - 1 : stop - 1] >= Level.SENTENCE)
-    if not len(starts):
-        return stop
-    return earliest + int(starts[0])
+    return earliest + int(starts[0]) if len(starts) else stop
 
 
-def _next_boundary(atoms: Atoms, stop: int) -> int:
+def _find_next_boundary(atoms: Atoms, stop: int) -> int:
     """Return the atom after the grapheme cluster at the start of atom `stop`.
 
     A cluster of more than LONGEST characters may be cut: the result is then `stop`.
@@ -142,7 +136,7 @@ def _reach(atoms: Atoms, first: int, after: int, budget: int) -> int:
     return max(stop, after + 1)
 
 
-def _half(atoms: Atoms, first: int, after: int, budget: int) -> int:
+def _find_half(atoms: Atoms, first: int, after: int, budget: int) -> int:
     """Return how many atoms from `after` on end before half of the budget."""
     reached = int(np.searchsorted(atoms.total, atoms.total[first] + budget // 2, "left"))
     return max(0, reached - 1 - after)

@@ -29,14 +29,12 @@ class TokenCounter:
         self._tokenizer = own
         kinds = (type(own.model).__name__, type(own.pre_tokenizer).__name__)
         self.adds_up = kinds == ("WordPiece", "BertPreTokenizer")
-        self._words = None
-        if is_split_at_words(own):
-            self._words = WordPieces(own)
+        self._words = WordPieces(own) if is_split_at_words(own) else None
 
     def count(self, texts: Iterable[str]) -> np.ndarray:
         """Return the number of tokens of each text, [n] int64; reads the texts in batches."""
         lengths = array("q")
-        for batch in _batches(texts):
+        for batch in _make_batches(texts):
             if self._words is not None:
                 lengths.extend(self._words.count(batch).tolist())
             else:
@@ -52,11 +50,11 @@ class TokenCounter:
 
     def tokens(self, texts: Iterable[str]) -> Iterator[Encoding]:
         """Yield the tokens of each text, with their places and words."""
-        for batch in _batches(texts):
+        for batch in _make_batches(texts):
             yield from self._tokenizer.encode_batch(batch, add_special_tokens=False)
 
 
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+def _make_batches(texts: Iterable[str]) -> Iterator[list[str]]:
     """Yield batches of about `_AT_ONCE` characters and at most `_MOST_AT_ONCE` texts."""
     batch: list[str] = []
     size = 0

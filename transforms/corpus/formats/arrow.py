@@ -38,23 +38,23 @@ class Arrow(BlockedFormat):
 
     def read_schema(self, file: InputFile) -> pa.Schema:
         with opened(file, TITLE) as raw:
-            return with_names(_reader(raw).schema)
+            return with_names(_open_reader(raw).schema)
 
     def table_blocks(self, file: InputFile) -> Iterable[TableBlock] | None:
         with opened(file, TITLE) as raw:
             if raw.read(len(ARROW_FILE)) != ARROW_FILE:
                 return None
-            return [TableBlock(*place) for place in enumerate(_batch_rows(raw))]
+            return [TableBlock(*place) for place in enumerate(_read_batch_rows(raw))]
 
     def whole(self, file: InputFile) -> list[Span]:
         return whole_file(file, is_packed=False)
 
     def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
         with opened(span.file, TITLE) as raw:
-            yield from cut_batches(_batches(raw, names, span.offset))
+            yield from cut_batches(_read_batches(raw, names, span.offset))
 
 
-def _reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
+def _open_reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
     """The reader of a file or of a stream."""
     raw.seek(0)
     begin = raw.read(len(ARROW_FILE))
@@ -67,25 +67,25 @@ def _reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
     return pa.ipc.open_stream(raw, options=options)
 
 
-def _batch_rows(raw: BinaryIO) -> Iterator[int]:
+def _read_batch_rows(raw: BinaryIO) -> Iterator[int]:
     """Yield the rows of each record batch of a file, of which one column is read."""
-    schema = _reader(raw).schema
-    reader = _reader(raw, [smallest_column(schema)] if len(schema) else None)
+    schema = _open_reader(raw).schema
+    reader = _open_reader(raw, [smallest_column(schema)] if len(schema) else None)
     for number in range(reader.num_record_batches):
         yield reader.get_batch(number).num_rows
 
 
-def _batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordBatch]:
-    schema = _reader(raw).schema
-    reader = _reader(raw, [schema.get_field_index(name) for name in names])
+def _read_batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordBatch]:
+    schema = _open_reader(raw).schema
+    reader = _open_reader(raw, [schema.get_field_index(name) for name in names])
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
-        yield from map(_checked, map(reader.get_batch, range(first, reader.num_record_batches)))
+        yield from map(_check_batch, map(reader.get_batch, range(first, reader.num_record_batches)))
     else:
-        yield from map(_checked, reader)
+        yield from map(_check_batch, reader)
         _check_end(raw)
 
 
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _check_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch once all its lengths and offsets are valid; text need not be UTF-8.
 
     pyarrow does not check them as it reads, and using damaged ones may end the process. Raises
@@ -110,9 +110,7 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(_as_bytes(kind.value_type), kind.list_size)
     make_list = LISTS.get(kind.id)
-    if make_list is None:
-        return kind
-    return make_list(_as_bytes(kind.value_type))
+    return make_list(_as_bytes(kind.value_type)) if make_list is not None else kind
 
 
 def _check_end(raw: BinaryIO) -> None:

@@ -10,10 +10,10 @@ import pyarrow as pa
 from sentence_beam.transforms.base.errors import MissingExtraError
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from sentence_beam.transforms.corpus.formats.table_formats import ROWS, cut_batches, opened
+from sentence_beam.transforms.corpus.formats.table_formats import cut_batches, opened
+from sentence_beam.transforms.corpus.formats.text_lines import gather_blocks
 from sentence_beam.transforms.corpus.nested import value_as_text
 from sentence_beam.transforms.corpus.spans import Span, whole_file
-from sentence_beam.transforms.storage.base import BLOCK
 
 TITLE = "Avro"
 TYPES: dict[str, pa.DataType] = {
@@ -45,31 +45,31 @@ class Avro(BlockedFormat):
 
     def read_schema(self, file: InputFile) -> pa.Schema:
         with opened(file, TITLE) as raw:
-            reader = _records(raw)
-            schema = _schema(reader)
+            reader = _read_records(raw)
+            schema = _read_schema(reader)
             _check_codec(file, reader)
             return schema
 
     def table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
         with opened(file, TITLE) as raw:
-            return [TableBlock(block.offset, block.num_records) for block in _blocks(raw)]
+            return [TableBlock(block.offset, block.num_records) for block in _read_blocks(raw)]
 
     def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
         with opened(span.file, TITLE) as raw:
-            yield from cut_batches(_batches(raw, names, span))
+            yield from cut_batches(_read_batches(raw, names, span))
 
     def whole(self, file: InputFile) -> list[Span]:
         return whole_file(file, is_packed=True)
 
 
-def _blocks(raw: BinaryIO) -> Any:
+def _read_blocks(raw: BinaryIO) -> Any:
     """The blocks of a file, which is read, but not decoded."""
     import fastavro
 
     return fastavro.block_reader(raw)
 
 
-def _records(raw: BinaryIO) -> Any:
+def _read_records(raw: BinaryIO) -> Any:
     import fastavro
 
     return fastavro.reader(raw)
@@ -89,72 +89,60 @@ def _check_codec(file: InputFile, reader: Any) -> None:
         ) from error
 
 
-def _schema(reader: Any) -> pa.Schema:
+def _read_schema(reader: Any) -> pa.Schema:
     written = reader.writer_schema
     if not isinstance(written, dict) or written.get("type") != "record":
         raise ValueError("its rows are no records")
     return pa.schema(
-        [(field["name"], _type(field["type"]) or pa.string()) for field in written["fields"]]
+        [(field["name"], _read_type(field["type"]) or pa.string()) for field in written["fields"]]
     )
 
 
-def _type(kind: Any) -> pa.DataType | None:
+def _read_type(kind: Any) -> pa.DataType | None:
     """The Arrow type of an Avro type; None if its values become text (see `value_as_text`)."""
     if isinstance(kind, list):
-        return _union_type(kind)
+        return _read_union(kind)
     if isinstance(kind, str):
         return TYPES.get(kind)
     if "logicalType" in kind:
         return LOGICAL_TYPES.get(kind["logicalType"])
     if kind["type"] == "array":
-        return _list_type(kind)
+        inside = _read_type(kind["items"])
+        return pa.list_(inside) if inside is not None else None
     if kind["type"] == "record":
-        return _struct_type(kind)
+        return _read_struct(kind)
     if kind["type"] == "fixed":
         return pa.binary(kind["size"])
     return TYPES.get(kind["type"])
 
 
-def _union_type(kinds: list[Any]) -> pa.DataType | None:
+def _read_union(kinds: list[Any]) -> pa.DataType | None:
     others = [kind for kind in kinds if kind != "null"]
-    if len(others) != 1:
-        return None
-    return _type(others[0])
+    return _read_type(others[0]) if len(others) == 1 else None
 
 
-def _list_type(kind: dict[str, Any]) -> pa.DataType | None:
-    inside = _type(kind["items"])
-    if inside is None:
-        return None
-    return pa.list_(inside)
+def _read_struct(kind: dict[str, Any]) -> pa.DataType | None:
+    fields = [(field["name"], _read_type(field["type"])) for field in kind["fields"]]
+    return None if any(inside is None for _, inside in fields) else pa.struct(fields)
 
 
-def _struct_type(kind: dict[str, Any]) -> pa.DataType | None:
-    fields = [(field["name"], _type(field["type"])) for field in kind["fields"]]
-    if any(inside is None for _, inside in fields):
-        return None
-    return pa.struct(fields)
-
-
-def _batches(raw: BinaryIO, names: list[str], span: Span) -> Iterator[pa.RecordBatch]:
-    reader = _records(raw)
+def _read_batches(raw: BinaryIO, names: list[str], span: Span) -> Iterator[pa.RecordBatch]:
+    reader = _read_records(raw)
     if span.offset:
         raw.seek(span.offset)  # the reader goes on from there
-    all_columns = _schema(reader)
+    all_columns = _read_schema(reader)
     schema = pa.schema([all_columns.field(name) for name in names])
-    rows: list[dict[str, Any]] = []
-    size = 0
-    for row in islice(reader, span.rows):
-        rows.append({name: row[name] for name in names})
-        size += sum(len(value) for value in rows[-1].values() if isinstance(value, str))
-        if len(rows) == ROWS or size > BLOCK:
-            yield _batch(rows, schema)
-            rows = []
-            size = 0
-    yield _batch(rows, schema)
+    rows = ({name: row[name] for name in names} for row in islice(reader, span.rows))
+    for block in gather_blocks(rows, _measure):
+        yield _make_batch(block, schema)
 
 
-def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+def _measure(row: dict[str, Any]) -> int:
+    """Return the characters of a row's strings."""
+    return sum(len(value) for value in row.values() if isinstance(value, str))
+
+
+def _make_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         values = [row[field.name] for row in rows]

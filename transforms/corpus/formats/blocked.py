@@ -12,13 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
-from sentence_beam.transforms.corpus.batch_rows import batch_rows
 from sentence_beam.transforms.corpus.column_values import as_strings
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.format import until_stop
 from sentence_beam.transforms.corpus.formats.table_formats import TableFormat, schema_of
 from sentence_beam.transforms.corpus.nested import column_at, roots, type_at
-from sentence_beam.transforms.corpus.row_blocks import Block, Columns
 from sentence_beam.transforms.corpus.spans import Span, rows_of_span
 
 
@@ -49,16 +46,14 @@ class BlockedFormat(TableFormat):
 
     def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
         """Return the rows that hold a unit's text, by the first of them."""
-        names = text
-        if isinstance(names, str):
-            names = (names,)
+        names = (text,) if isinstance(text, str) else text
         schema = schema_of(self, file)
         existing = [name for name in names if type_at(schema, name) is not None]
         batches = self.batches(file, roots(schema, existing))
         head = next((batch for batch in batches if batch.num_rows), None)
         if head is None:
             return rows_of_span(0, 0, unit_tokens)
-        size = sum(_text_bytes(column_at(head, name)) for name in existing)
+        size = sum(_count_text_bytes(column_at(head, name)) for name in existing)
         return rows_of_span(size, head.num_rows, unit_tokens)
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
@@ -67,24 +62,11 @@ class BlockedFormat(TableFormat):
         stored = self.table_blocks(file)
         if stored is None:
             return self.whole(file) if self.has_rows(file) else []
-        return list(_spans(file, stored, file.cut, unit_tokens))
+        return list(_make_spans(file, stored, file.cut, unit_tokens))
 
     @abstractmethod
     def whole(self, file: InputFile) -> list[Span]:
         """The one span of a file that is not cut."""
-
-    def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, self._blocks_of(span, columns))
-
-    def _blocks_of(self, span: Span, columns: Columns) -> Iterator[Block]:
-        file = span.file
-        schema = schema_of(self, file)
-        existing = [name for name in columns.wanted if type_at(schema, name) is not None]
-        position = span.start
-        for batch in self.batches_of(span, roots(schema, existing)):
-            if batch.num_rows:
-                yield batch_rows(file, columns, batch, position)
-                position += batch.num_rows
 
 
 def smallest_column(schema: pa.Schema) -> int:
@@ -93,14 +75,14 @@ def smallest_column(schema: pa.Schema) -> int:
     return next((place for place in places if pa.types.is_primitive(schema.types[place])), 0)
 
 
-def _text_bytes(column: pa.Array) -> int:
+def _count_text_bytes(column: pa.Array) -> int:
     """The bytes of a column's texts; of values that become text, those that they take now."""
     if not (is_string(column.type) or is_bytes(column.type)):
         return int(column.nbytes)
     return pc.sum(pc.binary_length(as_strings(column))).as_py() or 0
 
 
-def _spans(
+def _make_spans(
     file: InputFile, stored: Iterable[TableBlock], step: int, unit_tokens: int
 ) -> Iterator[Span]:
     """Yield the spans of a file's blocks; each has the number of the `step` rows it begins in."""

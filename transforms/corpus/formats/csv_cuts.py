@@ -4,7 +4,7 @@ The file is read once. The rows are counted, because positions and made ids have
 """
 
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import pairwise
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -38,12 +38,12 @@ def cut_at_lines(
     places: list[_Place] = []
     rows = 0
     with open_unchanged(file) as raw:
-        for starts in _row_starts(raw, dialect):
+        for starts in _find_row_starts(raw, dialect):
             if starts is None:
                 return None
-            places += _first_places(starts, rows, cut, places)
+            places += _find_first_places(starts, rows, cut, places)
             rows += len(starts)
-    return list(_spans_between(file, places, rows, cut, unit_tokens))
+    return list(_make_spans(file, places, rows, cut, unit_tokens))
 
 
 def _can_be_cut(dialect: Dialect) -> bool:
@@ -51,7 +51,7 @@ def _can_be_cut(dialect: Dialect) -> bool:
     return is_utf8 and dialect.line_end == "\n" and bool(dialect.header) and not dialect.escape
 
 
-def _row_starts(raw: BinaryIO, dialect: Dialect) -> Iterator[np.ndarray | None]:
+def _find_row_starts(raw: BinaryIO, dialect: Dialect) -> Iterator[np.ndarray | None]:
     """Yield the bytes at which the rows below the header start, some of them at a time, int64 [n].
 
     Empty rows are left out as `read_csv` does. Yields None for a quote, and a line that is too
@@ -72,16 +72,16 @@ def _row_starts(raw: BinaryIO, dialect: Dialect) -> Iterator[np.ndarray | None]:
         rest = data
         if len(ends):
             starts = np.concatenate([[0], ends[:-1] + 1])
-            yield _filled(data, starts[above:], ends[above:], dialect) + offset
+            yield _drop_empty(data, starts[above:], ends[above:], dialect) + offset
             above = max(0, above - len(ends))
             after = int(ends[-1]) + 1
             rest = data[after:]
             offset += after
     if rest and not above:
-        yield _filled(rest, np.zeros(1, np.int64), np.array([len(rest)]), dialect) + offset
+        yield _drop_empty(rest, np.zeros(1, np.int64), np.array([len(rest)]), dialect) + offset
 
 
-def _filled(data: bytes, starts: np.ndarray, ends: np.ndarray, dialect: Dialect) -> np.ndarray:
+def _drop_empty(data: bytes, starts: np.ndarray, ends: np.ndarray, dialect: Dialect) -> np.ndarray:
     """Return the starts of rows, without empty ones unless the file has one column."""
     if len(dialect.header) <= 1 or not len(starts):
         return starts
@@ -92,7 +92,7 @@ def _filled(data: bytes, starts: np.ndarray, ends: np.ndarray, dialect: Dialect)
     return starts[~is_empty]
 
 
-def _first_places(
+def _find_first_places(
     starts: np.ndarray, rows: int, cut: int, before: list[_Place]
 ) -> Iterator[_Place]:
     """Yield the first of these rows in each `cut` bytes of a file.
@@ -106,19 +106,14 @@ def _first_places(
         yield _Place(int(starts[first]), rows + first)
 
 
-def _spans_between(
+def _make_spans(
     file: InputFile, places: list[_Place], rows: int, cut: int, unit_tokens: int
 ) -> Iterator[Span]:
     """Yield the spans of a file that begin at these places.
 
     A span's number is a multiple of the cut, so an edit hardly moves it; that of the first is 0.
     """
-    for place, after in zip_longest(places, places[1:]):
-        stop = rows
-        end = file.size
-        if after is not None:
-            stop = after.row
-            end = after.offset
-        number = place.offset // cut * cut if place.row else 0
-        tokens = (end - place.offset) * unit_tokens // cut
-        yield Span(file, number, place.row, stop, (), stop - place.row, tokens, place.offset)
+    for (start, row), (end, stop) in pairwise([*places, _Place(file.size, rows)]):
+        number = start // cut * cut if row else 0
+        tokens = (end - start) * unit_tokens // cut
+        yield Span(file, number, row, stop, (), stop - row, tokens, start)

@@ -29,6 +29,11 @@ from sentence_beam.transforms.corpus.syntax import CsvSyntax
 
 SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?', re.IGNORECASE)
 COMMENT = "#"
+# pairs of `quoting` and `escape`, the most likely first
+QUOTINGS = {
+    "csv": [(True, False), (True, True), (False, False)],
+    "tsv": [(False, False), (True, False), (True, True)],
+}
 LINES_OF_NAMES = 20  # that are looked at for names in quotes, and for rows below a comment
 
 
@@ -73,10 +78,10 @@ def find_dialect(file: InputFile) -> FoundDialect:
     """Find the dialect of a file. Raises SentenceBeamError if it is cut short or corrupt."""
     samples = read_samples(file)
     with long_fields():
-        best = _best_reading(file, samples)
+        best = _choose_reading(file, samples)
     skipped = best.dialect.skip - file.syntax.csv.skip
     return FoundDialect(
-        replace(_with_trimmed_names(best.dialect), single_lines=not best.several_lines),
+        replace(_trim_names(best.dialect), single_lines=not best.several_lines),
         skipped,
         best.several_lines,
         samples.has('"'),
@@ -84,11 +89,11 @@ def find_dialect(file: InputFile) -> FoundDialect:
     )
 
 
-def _best_reading(file: InputFile, samples: Samples) -> SampleRows:
+def _choose_reading(file: InputFile, samples: Samples) -> SampleRows:
     """Return the reading of the samples that fits best; reads no more once one fits all rows."""
     is_tsv = file.format == "tsv"
     readings: list[SampleRows] = []
-    for _, dialects in groupby(_candidates(file, samples), lambda dialect: dialect.delimiter):
+    for _, dialects in groupby(_make_candidates(file, samples), lambda dialect: dialect.delimiter):
         same: list[SampleRows] = []
         for dialect in dialects:
             same.append(read_in(dialect, samples))
@@ -102,10 +107,10 @@ def _best_reading(file: InputFile, samples: Samples) -> SampleRows:
     return min(readings, key=lambda reading: reading.misfits(is_tsv))
 
 
-def _candidates(file: InputFile, samples: Samples) -> Iterator[Dialect]:
+def _make_candidates(file: InputFile, samples: Samples) -> Iterator[Dialect]:
     """Yield the dialects that a file may have, the most likely one first."""
     syntax = file.syntax.csv
-    separator = _separator(samples, syntax.skip)
+    separator = _find_separator(samples, syntax.skip)
     skip = syntax.skip
     delimiter = file.syntax.delimiter
     if separator is not None:
@@ -121,18 +126,18 @@ def _candidates(file: InputFile, samples: Samples) -> Iterator[Dialect]:
         trusts_quotes=syntax.quote is True,
         skip=skip,
         has_header=not syntax.columns,
-        nulls=_nulls(syntax),
+        nulls=_choose_nulls(syntax),
     )
-    for character in _delimiters(delimiter, start, samples, len(syntax.columns)):
-        for quoting, escape in _quotings(file, samples):
+    for character in _find_delimiters(delimiter, start, samples, len(syntax.columns)):
+        for quoting, escape in _choose_quotings(file, samples):
             dialect = replace(start, delimiter=character, quoting=quoting, escape=escape)
-            dialect = _with_header(dialect, samples, syntax)
+            dialect = _find_header(dialect, samples, syntax)
             # with one name in the header, a delimiter that was not given divides nothing
             if delimiter or character == ONE_COLUMN or len(dialect.header) > 1:
                 yield dialect
 
 
-def _nulls(syntax: CsvSyntax) -> frozenset[str]:
+def _choose_nulls(syntax: CsvSyntax) -> frozenset[str]:
     """Return the values that are null; the escape of tables without quotes has its own."""
     nulls = set(syntax.nulls)
     if syntax.quote is False and syntax.escape:
@@ -140,15 +145,13 @@ def _nulls(syntax: CsvSyntax) -> frozenset[str]:
     return frozenset(nulls)
 
 
-def _separator(samples: Samples, skip: int) -> str | None:
+def _find_separator(samples: Samples, skip: int) -> str | None:
     """Return the delimiter that Excel's first line `sep=;` names; None without one."""
-    match = SEPARATOR.fullmatch(next(_lines_after(samples, skip), ""))
-    if match is None:
-        return None
-    return match[1]
+    match = SEPARATOR.fullmatch(next(_skip_lines(samples, skip), ""))
+    return match[1] if match is not None else None
 
 
-def _delimiters(
+def _find_delimiters(
     delimiter: str | None, start: Dialect, samples: Samples, columns: int
 ) -> Iterator[str]:
     """Yield the delimiters that a file may have: those in its header, and none."""
@@ -156,24 +159,21 @@ def _delimiters(
         yield delimiter
         return
     if columns:
-        if columns > 1:
-            yield from DELIMITERS
-        else:
-            yield ONE_COLUMN
+        yield from (DELIMITERS if columns > 1 else [ONE_COLUMN])
         return
-    header = _header_line(start, samples)
+    header = _find_header_line(start, samples)
     present = [character for character in DELIMITERS if character in header]
     yield from sorted(present, key=header.count, reverse=True)
     yield ONE_COLUMN
 
 
-def _header_line(start: Dialect, samples: Samples) -> str:
+def _find_header_line(start: Dialect, samples: Samples) -> str:
     """Return the first line that is neither blank nor a comment, without names in quotes.
 
     If it has no delimiter, the last comment is taken.
     """
     comment = ""
-    lines = _lines_after(samples, start.skip)
+    lines = _skip_lines(samples, start.skip)
     for line in lines:
         if line.startswith(COMMENT):
             comment = line
@@ -187,17 +187,15 @@ def _header_line(start: Dialect, samples: Samples) -> str:
     return comment
 
 
-def _lines_after(samples: Samples, skip: int) -> Iterator[str]:
+def _skip_lines(samples: Samples, skip: int) -> Iterator[str]:
     """Yield the lines of the head after the first ones."""
     return islice(io.StringIO(samples.head, newline=samples.line_end), skip, None)
 
 
-def _quotings(file: InputFile, samples: Samples) -> list[tuple[bool, bool]]:
+def _choose_quotings(file: InputFile, samples: Samples) -> list[tuple[bool, bool]]:
     """Return the pairs of `quoting` and `escape` that a file may have, the most likely first."""
     syntax = file.syntax.csv
-    quotings = [(True, False), (True, True), (False, False)]
-    if file.format == "tsv":
-        quotings = [(False, False), (True, False), (True, True)]
+    quotings = QUOTINGS[file.format]
     if syntax.escape and syntax.quote is False:
         return [(False, True)]
     if syntax.quote is not None:
@@ -211,13 +209,13 @@ def _quotings(file: InputFile, samples: Samples) -> list[tuple[bool, bool]]:
     return quotings
 
 
-def _with_header(dialect: Dialect, samples: Samples, syntax: CsvSyntax) -> Dialect:
+def _find_header(dialect: Dialect, samples: Samples, syntax: CsvSyntax) -> Dialect:
     """Return a dialect with the names of the columns, and with the lines to skip above them."""
     if syntax.columns:
         return replace(dialect, header=syntax.columns)
     above = 0
     comment = None  # the number of the last comment
-    for number, line in enumerate(_lines_after(samples, dialect.skip)):
+    for number, line in enumerate(_skip_lines(samples, dialect.skip)):
         if line.startswith(COMMENT):
             comment = number
         elif line.strip():
@@ -225,10 +223,10 @@ def _with_header(dialect: Dialect, samples: Samples, syntax: CsvSyntax) -> Diale
             break
     else:
         return dialect
-    first = _first_row(replace(dialect, skip=dialect.skip + above), samples)
+    first = _read_first_row(replace(dialect, skip=dialect.skip + above), samples)
     if comment is not None:
         named = replace(dialect, skip=dialect.skip + comment)
-        names = _first_row(named, samples)
+        names = _read_first_row(named, samples)
         if len(names) == len(first) > 1 and not _is_header(first, dialect, above, samples):
             bare = names[0].lstrip(f"{COMMENT} ") or names[0]
             return replace(named, header=(bare, *names[1:]))
@@ -242,12 +240,11 @@ def _is_header(first: list[str], dialect: Dialect, above: int, samples: Samples)
     return any(shape_of(first[place]) not in shapes for place, shapes in shapes_in(below))
 
 
-def _first_row(dialect: Dialect, samples: Samples) -> list[str]:
-    row = next(rows_at_head(dialect, samples), [])
-    return list(row)
+def _read_first_row(dialect: Dialect, samples: Samples) -> list[str]:
+    return list(next(rows_at_head(dialect, samples), []))
 
 
-def _with_trimmed_names(dialect: Dialect) -> Dialect:
+def _trim_names(dialect: Dialect) -> Dialect:
     """Return the dialect with names without blanks, unless two would become equal."""
     names = tuple(name.strip() for name in dialect.header)
     if len(set(names)) < len(set(dialect.header)):

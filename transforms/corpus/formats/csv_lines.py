@@ -52,7 +52,7 @@ class CsvLines:
 
     def __init__(self, text: io.TextIOBase, dialect: Dialect):
         self._dialect = dialect
-        self._pieces = _pieces(text, dialect)
+        self._pieces = _read_pieces(text, dialect)
         self.row: list[str] = []  # the lines of the row so far
         self.is_plain = True  # whether values need no change
         self.has_folded = False  # whether a row so far has several lines
@@ -75,16 +75,14 @@ class CsvLines:
         """Begin the next row; return the values of the last one, or its replacement."""
         lines = self.row[:]
         self.row.clear()
-        self.has_folded = self.has_folded or len(lines) > 1
+        self.has_folded |= len(lines) > 1
         if self._is_cut:
             self._is_cut = False
             self.is_plain = not self._has_marks
             return BadRow(self._read(lines[0], lines), TOO_LONG)
         if len(lines) > 1 and self._holds_rows(lines):
             return BadRow(self._read(lines[0], lines), HOLDS_ROWS, len(lines))
-        if self._has_marks:
-            return [self._read(value, lines) for value in values]
-        return values
+        return [self._read(value, lines) for value in values] if self._has_marks else values
 
     def step_back(self) -> BadRow:
         """Begin again after the first line of a row with wrong quotes, and return that line."""
@@ -95,9 +93,7 @@ class CsvLines:
 
     def open_rows(self) -> int:
         """Return the number of lines in a row without an end if they are rows; else 0."""
-        if len(self.row) > 1 and self._holds_rows(self.row):
-            return len(self.row)
-        return 0
+        return len(self.row) if len(self.row) > 1 and self._holds_rows(self.row) else 0
 
     def __iter__(self) -> Iterator[str]:
         row = self.row
@@ -108,7 +104,7 @@ class CsvLines:
             if row:
                 size += self._size
             self._size = size
-            line = self._long(piece) if len(piece) >= PIECE or size > MOST_CHARACTERS else piece
+            line = self._complete(piece) if len(piece) >= PIECE or size > MOST_CHARACTERS else piece
             if not self._has_marks and not line.isascii():
                 self._has_marks = any(mark in line for mark in self._marks)
                 self.is_plain = not self._has_marks
@@ -129,7 +125,7 @@ class CsvLines:
             return False
         return all(map(dialect.is_line, lines))
 
-    def _long(self, piece: str) -> str:
+    def _complete(self, piece: str) -> str:
         """Return the whole line that begins with a piece.
 
         If its row is too long, read the rest of the row and return a line that ends it.
@@ -174,12 +170,10 @@ class CsvLines:
 
     def _is_escaped(self, value: str, lines: list[str]) -> bool:
         """Whether two backslashes in a value are one: if there are quotes, only inside them."""
-        if not self._dialect.quoting:
-            return True
-        return f'"{value}"' in "".join(lines)
+        return not self._dialect.quoting or f'"{value}"' in "".join(lines)
 
 
-def _pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
+def _read_pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
     """Yield the lines of text, long ones in pieces of PIECE characters or one more.
 
     Neither CRLF nor an escaped character is split from what is before it. Carriage returns inside
@@ -188,15 +182,8 @@ def _pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
     piece = text.readline(PIECE)
     while piece:
         if dialect.escape and "\\" in piece:
-            if _ends_in_escape(piece):
-                piece += text.read(1)
-            piece = _escaped(piece, dialect)
-        after = ""
-        if piece.endswith("\r") and (len(piece) >= PIECE or piece == "\r"):
-            after = text.read(1)
-            if after == "\n":
-                piece += after
-                after = ""
+            piece = _mark_escaped(piece, text, dialect)
+        piece, after = _add_line_feed(piece, text)
         if dialect.line_end and "\r" in piece:
             piece = LONE.sub(RETURN, piece)
             if after and piece.endswith("\r"):
@@ -205,13 +192,22 @@ def _pieces(text: io.TextIOBase, dialect: Dialect) -> Iterator[str]:
         piece = after if after == "\r" else after + text.readline(PIECE)
 
 
-def _ends_in_escape(piece: str) -> bool:
+def _add_line_feed(piece: str, text: io.TextIOBase) -> tuple[str, str]:
+    """Add the LF of a CRLF that a piece ends inside of; return another character apart."""
+    if not piece.endswith("\r") or 1 < len(piece) < PIECE:
+        return piece, ""
+    after = text.read(1)
+    return (piece + after, "") if after == "\n" else (piece, after)
+
+
+def _mark_escaped(piece: str, text: io.TextIOBase, dialect: Dialect) -> str:
+    """Replace escaped characters by marks; without quotes csv reads others, as delimiters.
+
+    The character after a backslash at the end is read from `text`.
+    """
     slashes = len(piece) - len(piece.rstrip("\\"))
-    return slashes % 2 == 1
-
-
-def _escaped(piece: str, dialect: Dialect) -> str:
-    """Replace escaped characters by marks; without quotes csv reads others, as delimiters."""
+    if slashes % 2:
+        piece += text.read(1)
     if dialect.quoting:
         return ESCAPED.sub(lambda match: MARKS[match[1]], piece)
     meanings = {**MARKS_UNQUOTED, "\\": SLASH}
@@ -253,8 +249,5 @@ class Quotes:
         if opening >= 0:
             self._state = "quoted"
             return opening + 2
-        if piece.endswith((self._opening[0], *NEWLINES)):
-            self._state = "field"
-        else:
-            self._state = "plain"
+        self._state = "field" if piece.endswith((self._opening[0], *NEWLINES)) else "plain"
         return len(piece)

@@ -36,23 +36,21 @@ class SampleRows:
 
     def misfits(self, is_tsv: bool) -> int:
         """The number of rows that speak against the dialect."""
-        return self.bad + self.folded + self._wrapped(is_tsv) + self._uncut()
+        return self.bad + self.folded + self._count_wrapped(is_tsv) + self._count_uncut()
 
-    def _uncut(self) -> int:
+    def _count_uncut(self) -> int:
         """The rows with a delimiter of the header that the dialect does not have."""
         marks = self.delimiters
-        if not marks:
-            return 0
         return sum(any(mark in value for mark in marks for value in row) for row in self.rows)
 
-    def _wrapped(self, is_tsv: bool) -> int:
+    def _count_wrapped(self, is_tsv: bool) -> int:
         """The rows with a value in quotes, read without quotes.
 
         TSV must need the quotes, or have them around all values of a column.
         """
         if self.dialect.quoting:
             return 0
-        always = self._always_wrapped()
+        always = self._find_always_wrapped()
         return sum(
             any(
                 _is_wrapped(value) and (not is_tsv or place in always or _needs_quotes(value))
@@ -61,7 +59,7 @@ class SampleRows:
             for row in self.rows
         )
 
-    def _always_wrapped(self) -> set[int]:
+    def _find_always_wrapped(self) -> set[int]:
         """The places of columns whose values are all in quotes."""
         places = set(range(len(self.dialect.header)))
         for row in self.rows:
@@ -135,7 +133,7 @@ def _read_once(dialect: Dialect, samples: Samples) -> SampleRows:
         best = min(tried, key=lambda reading: reading.bad)
         sample.rows += best.rows
         sample.bad += best.bad
-        sample.has_several_lines = sample.has_several_lines or best.has_several_lines
+        sample.has_several_lines |= best.has_several_lines
     return sample
 
 
@@ -145,7 +143,7 @@ def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> SampleRo
     `within`: that line begins inside quotes.
     """
     sample = SampleRows(dialect, [])
-    lines = _lines_in(dialect, part, within)
+    lines = _open_lines(dialect, part, within)
     rows = rows_in(lines, dialect, goes_on=not part.ends)
     if within or (part.begins and dialect.has_header):
         next(rows, None)
@@ -162,11 +160,9 @@ def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> SampleRo
     return sample
 
 
-def _lines_in(dialect: Dialect, part: Sample, within: bool = False) -> CsvLines:
+def _open_lines(dialect: Dialect, part: Sample, within: bool = False) -> CsvLines:
     """Return the lines of a sample from the first one that begins a row."""
-    text = part.text
-    if within:
-        text = f'"{text}'
+    text = f'"{part.text}' if within else part.text
     lines = CsvLines(io.StringIO(text, newline=dialect.line_end), dialect)
     if part.begins:
         lines.skip(dialect.skip)
@@ -177,4 +173,4 @@ def _lines_in(dialect: Dialect, part: Sample, within: bool = False) -> CsvLines:
 
 def rows_at_head(dialect: Dialect, samples: Samples) -> Iterator[list[str]]:
     """Yield the rows of the head, with the header."""
-    return rows_in(_lines_in(dialect, samples.parts[0]), dialect)
+    return rows_in(_open_lines(dialect, samples.parts[0]), dialect)

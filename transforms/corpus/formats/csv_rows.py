@@ -16,10 +16,7 @@ from sentence_beam.transforms.corpus.formats import csv_lines
 from sentence_beam.transforms.corpus.formats.csv_lines import CsvLines
 from sentence_beam.transforms.corpus.formats.dialect import Dialect
 from sentence_beam.transforms.corpus.formats.encoding import errors_of
-from sentence_beam.transforms.corpus.formats.text_lines import whole
-from sentence_beam.transforms.storage.base import BLOCK
-
-ROWS = 8192
+from sentence_beam.transforms.corpus.formats.text_lines import gather_blocks, whole
 
 
 class _FieldLimit:
@@ -70,7 +67,8 @@ def read_csv(
             read = rows_in(lines, dialect)
             if dialect.has_header and not offset:
                 next(read, None)
-            yield from whole(file, _blocks(islice(_filled(read, dialect), rows)))
+            filled = islice(_drop_empty(read, dialect), rows)
+            yield from whole(file, gather_blocks(filled, lambda row: sum(map(len, row))))
         text.detach()
 
 
@@ -97,22 +95,6 @@ def rows_in(lines: CsvLines, dialect: Dialect, goes_on: bool = False) -> Iterato
             yield lines.step_back()
 
 
-def _filled(rows: Iterator[list[str]], dialect: Dialect) -> Iterator[list[str]]:
+def _drop_empty(rows: Iterator[list[str]], dialect: Dialect) -> Iterator[list[str]]:
     """Yield the rows without empty ones, which only files of one column have."""
-    if len(dialect.header) > 1:
-        return filter(None, rows)
-    return (row or [""] for row in rows)
-
-
-def _blocks(rows: Iterator[list[str]]) -> Iterator[list[list[str]]]:
-    block: list[list[str]] = []
-    size = 0
-    for row in rows:
-        block.append(row)
-        size += sum(map(len, row))
-        if len(block) == ROWS or size > BLOCK:
-            yield block
-            block = []
-            size = 0
-    if block:
-        yield block
+    return filter(None, rows) if len(dialect.header) > 1 else (row or [""] for row in rows)

@@ -45,9 +45,7 @@ class Samples:
     @property
     def line_end(self) -> str:
         """The end of lines, as in `Dialect.line_end`."""
-        if "\r" in self.head and "\n" not in self.head:
-            return ""
-        return "\n"
+        return "" if "\r" in self.head and "\n" not in self.head else "\n"
 
 
 def read_samples(file: InputFile) -> Samples:
@@ -60,11 +58,11 @@ def read_samples(file: InputFile) -> Samples:
 
 def _read_head(file: InputFile, raw: BinaryIO) -> Samples:
     most = SAMPLES * SAMPLE if not file.compression else SAMPLE
-    data = b"".join(whole(file, _blocks(decompressed(file, raw), most + 1)))
+    data = b"".join(whole(file, _read_blocks(decompressed(file, raw), most + 1)))
     ends = len(data) <= most
     encoding = encoding_of(data)
-    text = data[:most].decode(encoding, errors=_errors(encoding))
-    return Samples((Sample(_whole_lines(text, ends), True, ends),), encoding)
+    text = data[:most].decode(encoding, errors=_choose_errors(encoding))
+    return Samples((Sample(_cut_to_lines(text, ends), True, ends),), encoding)
 
 
 def _read_parts(file: InputFile, raw: BinaryIO) -> Samples:
@@ -75,33 +73,31 @@ def _read_parts(file: InputFile, raw: BinaryIO) -> Samples:
         start = (file.size - SAMPLE) * number // last
         start -= start % 2  # a place in UTF-16
         raw.seek(start)
-        data = b"".join(_blocks(raw, SAMPLE + 1))
+        data = b"".join(_read_blocks(raw, SAMPLE + 1))
         if number == 0:
             encoding = encoding_of(data)
             inside = UTF16_BOMS.get(data[:2], encoding.removesuffix("-sig"))
-            text = data.decode(encoding, errors=_errors(encoding))
+            text = data.decode(encoding, errors=_choose_errors(encoding))
         else:
             text = data.decode(inside, errors="replace")
         ends = number == last
-        parts.append(Sample(_whole_lines(text, ends), number == 0, ends))
+        parts.append(Sample(_cut_to_lines(text, ends), number == 0, ends))
     return Samples(tuple(parts), encoding)
 
 
-def _errors(encoding: str) -> str:
+def _choose_errors(encoding: str) -> str:
     """Python's word for decoding a head, whose last character may be cut."""
     errors = errors_of(encoding)
-    if errors == "strict":
-        return "replace"
-    return errors
+    return "replace" if errors == "strict" else errors
 
 
-def _blocks(reader: Any, size: int) -> Iterator[bytes]:
+def _read_blocks(reader: Any, size: int) -> Iterator[bytes]:
     while size > 0 and (block := reader.read(size)):
         yield block[:size]
         size -= len(block)
 
 
-def _whole_lines(text: str, ends: bool) -> str:
+def _cut_to_lines(text: str, ends: bool) -> str:
     """Return the whole lines of text, unless it ends the file."""
     if ends:
         return text

@@ -57,11 +57,7 @@ class Dialect:
             return csv.reader(lines, delimiter=self.delimiter, strict=True)
         escape = "\\" if self.escape else None
         return csv.reader(
-            lines,
-            delimiter=self.delimiter,
-            quoting=csv.QUOTE_NONE,
-            escapechar=escape,
-            strict=True,
+            lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE, escapechar=escape, strict=True
         )
 
     def is_line(self, line: str) -> bool:

@@ -25,11 +25,12 @@ def encoding_of(head: bytes) -> str:
         return "utf-8-sig"
     if head[:2] in UTF16_BOMS:
         return "utf-16"
-    return _by_nul_bytes(head[:HEAD]) or "utf-8"
+    return _guess_by_nul_bytes(head) or "utf-8"
 
 
-def _by_nul_bytes(head: bytes) -> str | None:
+def _guess_by_nul_bytes(head: bytes) -> str | None:
     """The encoding of text with NUL bytes in every second place; None for other text."""
+    head = head[:HEAD]
     counts = {"utf-16-be": head[0::2].count(0), "utf-16-le": head[1::2].count(0)}
     seldom, often = sorted(counts.values())
     if often < FEW or seldom * OTHERS > often:
@@ -40,9 +41,7 @@ def _by_nul_bytes(head: bytes) -> str | None:
         return encoding
     upper = head[encoding == "utf-16-le" :: 2].replace(b"\0", b"")
     has_alphabet = 2 * sum(byte < SPACE for byte in upper) > len(upper)
-    if share >= SELDOM and (has_alphabet or not _is_utf8(head)):
-        return encoding
-    return None
+    return encoding if share >= SELDOM and (has_alphabet or not _is_utf8(head)) else None
 
 
 def _is_utf8(head: bytes) -> bool:
@@ -59,9 +58,7 @@ def errors_of(encoding: str) -> str:
 
     In UTF-8 they become lone surrogates, so that their rows are rejected.
     """
-    if encoding.startswith("utf-8"):
-        return "surrogateescape"
-    return "strict"
+    return "surrogateescape" if encoding.startswith("utf-8") else "strict"
 
 
 def not_utf8(names: Iterable[str]) -> str:
@@ -69,9 +66,7 @@ def not_utf8(names: Iterable[str]) -> str:
     characters = set("".join(names))
     if any("\udc80" <= character <= "\udcff" for character in characters):
         return "; the file is not UTF-8, convert it"
-    if "\0" in characters:
-        return "; the file is not UTF-8 text, its names have NUL bytes"
-    return ""
+    return "; the file is not UTF-8 text, its names have NUL bytes" if "\0" in characters else ""
 
 
 def refuse_utf16(file: InputFile, head: bytes) -> None:
@@ -83,5 +78,5 @@ def refuse_utf16(file: InputFile, head: bytes) -> None:
         raise SentenceBeamError(
             f"{file.path} is UTF-16 (by its byte order mark); convert it to UTF-8"
         )
-    if _by_nul_bytes(head[:HEAD]):
+    if _guess_by_nul_bytes(head):
         raise SentenceBeamError(f"{file.path} is UTF-16 (by its NUL bytes); convert it to UTF-8")

@@ -103,9 +103,7 @@ class Format(ABC):
 def until_stop(span: Span, blocks: Iterator[Block]) -> Iterator[Block]:
     """The rows of a file before the span's end, if that is a row number."""
     for rows, sizes in blocks:
-        left = len(rows.positions)
-        if span.stop is not None:
-            left = span.stop - rows.positions[0]
+        left = span.stop - rows.positions[0] if span.stop is not None else len(rows.positions)
         if left <= 0:
             check_unchanged(span.file)
             return

@@ -21,16 +21,16 @@ class JsonArray(JsonFormat):
     endings = (".json",)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, _blocks(span, columns))
+        return until_stop(span, _read_blocks(span, columns))
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
         return map(len, read_json(file))
 
     def first_rows(self, file: InputFile) -> list[dict[str, Any]]:
-        return [value for value in _first_values(file) if isinstance(value, dict)]
+        return [value for value in _read_first_values(file) if isinstance(value, dict)]
 
     def missing_error(self, error: OptionError, file: InputFile) -> OptionError:
-        array = next(_arrays_in(self.first_rows(file)[:1], ""), None)
+        array = next(_find_arrays(self.first_rows(file)[:1], ""), None)
         if array is None:
             return error
         return OptionError(f"{error}; say --json-rows {array} if this array has the rows")
@@ -41,7 +41,7 @@ class JsonArray(JsonFormat):
                 yield value if isinstance(value, dict) else NOT_JSON
 
 
-def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
+def _read_blocks(span: Span, columns: Columns) -> Iterator[Block]:
     file = span.file
     position = span.start
     for values in read_json(file):
@@ -52,7 +52,7 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
         position += len(values)
 
 
-def _arrays_in(values: Any, above: str) -> Iterator[str]:
+def _find_arrays(values: Any, above: str) -> Iterator[str]:
     """Yield the names of arrays of objects inside of objects."""
     for value in values:
         for key, inner in value.items():
@@ -60,11 +60,11 @@ def _arrays_in(values: Any, above: str) -> Iterator[str]:
             if isinstance(inner, list) and any(isinstance(item, dict) for item in inner):
                 yield name
             elif isinstance(inner, dict):
-                yield from _arrays_in([inner], f"{name}.")
+                yield from _find_arrays([inner], f"{name}.")
 
 
 @functools.lru_cache(1)  # one file is checked several times in a row
-def _first_values(file: InputFile) -> list[Any]:
+def _read_first_values(file: InputFile) -> list[Any]:
     return next(read_json(file), [])
 
 

@@ -3,12 +3,12 @@
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.arrow_types import join_words
-from sentence_beam.transforms.corpus.column_checks import FileColumns, Kinds, no_column
+from sentence_beam.transforms.corpus.column_checks import FileColumns, name_options, no_column
 from sentence_beam.transforms.corpus.column_types import STR, word_for_value
 from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from sentence_beam.transforms.corpus.files import InputFile, is_utf8
@@ -71,33 +71,31 @@ class KeyColumns(FileColumns):
     def first_keys(self) -> list[str] | None:
         return list(self.names())
 
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise OptionError if the first rows have no text or id, or none that can be used."""
         path = self.file.path
         rows = self.rows
-        for option, name in (("--text-column", text), ("--id-column", id_column)):
-            if rows and name is not None and not any(has_value(row, name) for row in rows):
+        text = columns.text_column
+        id_column = columns.id
+        for option, name in name_options(replace(columns, keep=())):
+            if rows and not any(has_value(row, name) for row in rows):
                 raise self.missing_error(name, option)
-        kinds = _kinds(rows, text)
+        kinds = _find_kinds(rows, text)
         if kinds and "str" not in kinds:
             raise OptionError(
-                f"{path}: column {text} is {_listed(kinds)} in the first rows, not string; name"
+                f"{path}: column {text} is {_join_or(kinds)} in the first rows, not string; name"
                 " another --text-column"
             )
-        kinds = _kinds(rows, id_column)
+        kinds = _find_kinds(rows, id_column)
         if kinds and not kinds & {"str", "int"}:
             raise OptionError(
-                f"{path}: column {id_column} is {_listed(kinds)} in the first rows; ids must be "
+                f"{path}: column {id_column} is {_join_or(kinds)} in the first rows; ids must be "
                 "strings or integers (--id-column)"
             )
 
     def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """Return the types of all values: the first megabyte may have whole numbers alone."""
-        if not keep:
-            return ()
-        return tuple(_words_of(self.json.objects(self.file), keep).items())
+        return tuple(_find_words(self.json.objects(self.file), keep).items()) if keep else ()
 
     def first_values(self, rows: int) -> dict[str, list[Any]]:
         first = self.rows[:rows]
@@ -124,7 +122,7 @@ class KeyColumns(FileColumns):
         return OptionError(f"{error}{not_utf8(names)}")
 
 
-def _words_of(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> dict[str, str]:
+def _find_words(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> dict[str, str]:
     """The words for the types of columns that some row has; rows are read until all are text."""
     words: dict[str, set[str]] = {}
     open_names = set(names)
@@ -143,7 +141,7 @@ def _words_of(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> d
     return {name: join_words(words[name]) for name in names if name in words}
 
 
-def _kinds(rows: list[dict[str, Any]], name: str | None) -> set[str]:
+def _find_kinds(rows: list[dict[str, Any]], name: str | None) -> set[str]:
     """The types of a column's values other than null; none without a column."""
     if name is None:
         return set()
@@ -151,15 +149,13 @@ def _kinds(rows: list[dict[str, Any]], name: str | None) -> set[str]:
     return {type(value).__name__ for value in values if value is not None}
 
 
-def _listed(kinds: set[str]) -> str:
+def _join_or(kinds: set[str]) -> str:
     return " or ".join(sorted(kinds))
 
 
 def text_bytes(rows: list[dict[str, Any]], text: str | tuple[str, ...]) -> int:
     """The bytes of the rows' values in the column of the text, or in those of its template."""
-    names = text
-    if isinstance(names, str):
-        names = (names,)
+    names = (text,) if isinstance(text, str) else text
     values = (value_as_text(value_at(row, name)) for row in rows for name in names)
     return sum(len((value or "").encode("utf8", "surrogatepass")) for value in values)
 
@@ -173,9 +169,7 @@ def read_object(
     """
 
     def reject(row_id: str | None, reason: str) -> ParsedRow:
-        text = source
-        if text is None:
-            text = json.dumps(row)
+        text = json.dumps(row) if source is None else source
         return ParsedRow(text[:EXCERPT], row_id, reason)
 
     if not isinstance(row, dict):
@@ -186,12 +180,12 @@ def read_object(
     reason = None
     if columns.id:
         row_id, reason = read_id(value_at(row, columns.id))
-    text = _object_text(columns, row)
+    text = _read_text(columns, row)
     if text is not None and not isinstance(text, str):
         return reject(row_id, TEXT_NOT_STRING)
     if not is_utf8(text) or not is_utf8(row_id):
         return reject(default, NOT_UTF8)
-    values, fault = _kept_values(columns, row)
+    values, fault = _read_values(columns, row)
     if fault is not None:
         return ParsedRow(text, row_id, fault)
     prefix = fill_prefix(columns, lambda name: value_as_text(value_at(row, name)))
@@ -200,7 +194,7 @@ def read_object(
     return ParsedRow(text, row_id, reason, values, prefix)
 
 
-def _kept_values(columns: Columns, row: dict[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+def _read_values(columns: Columns, row: dict[str, Any]) -> tuple[Mapping[str, Any], str | None]:
     """The kept values of a JSON object, and a reason if one of them cannot be used."""
     texts = {name: value_as_text(value_at(row, name)) for name in columns.keep}
     if not all(map(is_utf8, texts.values())):
@@ -208,7 +202,7 @@ def _kept_values(columns: Columns, row: dict[str, Any]) -> tuple[Mapping[str, An
     return read_kept(columns, texts)
 
 
-def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
+def _read_text(columns: Columns, row: dict[str, Any]) -> Any:
     """The text of a JSON object; a text column may hold a value of any type."""
     if columns.of_text is None:
         return value_at(row, columns.text)

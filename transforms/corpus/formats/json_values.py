@@ -39,15 +39,15 @@ def read_json(file: InputFile) -> Iterator[list[Any]]:
     without the array.
     """
     with open_unchanged(file) as raw:
-        source = _JsonText(_characters(decompressed(file, raw)))
+        source = _JsonText(_decode_text(decompressed(file, raw)))
         name = file.syntax.json_rows
-        with _fault_placed(file, source):
-            values = _named(source, name) if name else _values(source)
-            yield from whole(file, _blocks(source, values))
+        with _placing_faults(file, source):
+            values = _read_named(source, name) if name else _read_values(source)
+            yield from whole(file, _collect_blocks(source, values))
 
 
 @contextlib.contextmanager
-def _fault_placed(file: InputFile, source: "_JsonText") -> Iterator[None]:
+def _placing_faults(file: InputFile, source: "_JsonText") -> Iterator[None]:
     """Turn a fault of JSON into one line with the file and the place."""
     try:
         yield
@@ -80,7 +80,7 @@ class _JsonText:
     place: int = 0
     before: int = 0
 
-    def more(self) -> bool:
+    def read_on(self) -> bool:
         """Read on, as much as is in memory; return False at the end."""
         rest = self.text[self.place :]
         parts = [rest]
@@ -102,10 +102,10 @@ class _JsonText:
             self.place = SPACE.match(self.text, self.place).end()  # type: ignore[union-attr]
             if self.place < len(self.text):
                 return self.text[self.place]
-            if not self.more():
+            if not self.read_on():
                 return ""
 
-    def value(self) -> Any:
+    def take_value(self) -> Any:
         """Take the next value."""
         self.peek()
         while True:
@@ -116,18 +116,18 @@ class _JsonText:
             except json.JSONDecodeError as error:
                 is_near_end = error.pos >= len(self.text) - NEAR_THE_END
                 is_cut = is_near_end or error.msg.startswith("Unterminated string")
-                if is_cut and self.more():
+                if is_cut and self.read_on():
                     continue
                 raise _NoJsonError(error.msg) from error
             # more of a number may follow, as of "1.", "1e" and "1e+"
             is_whole = isinstance(value, (dict, list, str)) or end + CUT_NUMBER < len(self.text)
             size = end - self.place
-            if is_whole or not self.more():
+            if is_whole or not self.read_on():
                 self.place += size
                 return value
 
 
-def _characters(reader: Any) -> Iterator[str]:
+def _decode_text(reader: Any) -> Iterator[str]:
     block = reader.read(BLOCK)
     encoding = encoding_of(block)
     decoder = codecs.getincrementaldecoder(encoding)(errors_of(encoding))
@@ -139,7 +139,7 @@ def _characters(reader: Any) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def _blocks(source: _JsonText, values: Iterator[Any]) -> Iterator[list[Any]]:
+def _collect_blocks(source: _JsonText, values: Iterator[Any]) -> Iterator[list[Any]]:
     block: list[Any] = []
     begun = 0
     for value in values:
@@ -152,26 +152,22 @@ def _blocks(source: _JsonText, values: Iterator[Any]) -> Iterator[list[Any]]:
         yield block
 
 
-def _values(source: _JsonText) -> Iterator[Any]:
+def _read_values(source: _JsonText) -> Iterator[Any]:
     """Yield the values of a file: those of its array, or consecutive ones."""
     if source.peek() == "[":
-        yield from _array(source)
-        _check_end(source)
+        yield from _read_array(source)
+        if source.peek():
+            raise _NoJsonError("something follows the array")
     else:
         while source.peek():
-            yield source.value()
+            yield source.take_value()
 
 
-def _check_end(source: _JsonText) -> None:
-    if source.peek():
-        raise _NoJsonError("something follows the array")
-
-
-def _named(source: _JsonText, name: str) -> Iterator[Any]:
+def _read_named(source: _JsonText, name: str) -> Iterator[Any]:
     """Yield the values of the array of this name in each of a file's objects."""
     arrays_seen = _ArraysFound()
     while source.peek():
-        yield from _named_in(source, name, arrays_seen)
+        yield from _read_named_in(source, name, arrays_seen)
     if arrays_seen.keys is not None and not arrays_seen.arrays:
         keys = ", ".join(map(repr, arrays_seen.keys)) or "none"
         raise _NoArrayError(f"has no array {name} (--json-rows); keys: {keys}")
@@ -185,7 +181,7 @@ class _ArraysFound:
     keys: list[str] | None = None
 
 
-def _named_in(source: _JsonText, name: str, arrays_seen: _ArraysFound) -> Iterator[Any]:
+def _read_named_in(source: _JsonText, name: str, arrays_seen: _ArraysFound) -> Iterator[Any]:
     """Yield the values of the array of this name in an object."""
     if source.peek() != "{":
         raise _NoArrayError(f"has another value than an object around {name} (--json-rows)")
@@ -196,34 +192,34 @@ def _named_in(source: _JsonText, name: str, arrays_seen: _ArraysFound) -> Iterat
         source.place += 1
         mark = "}"
     while mark == ",":
-        key = _key(source)
+        key = _take_key(source)
         keys.append(key)
         if key == name:
             if source.peek() != "[":
                 raise _NoArrayError(f"has no array in {name} (--json-rows)")
             arrays_seen.arrays += 1
-            yield from _array(source)
+            yield from _read_array(source)
         elif name.startswith(f"{key}.") and source.peek() == "{":
-            yield from _named_in(source, name.removeprefix(f"{key}."), arrays_seen)
+            yield from _read_named_in(source, name.removeprefix(f"{key}."), arrays_seen)
         else:
-            source.value()
+            source.take_value()
         mark = _take_mark(source, "}")
     if arrays_seen.keys is None and not arrays_seen.arrays:
         arrays_seen.keys = keys
 
 
-def _key(source: _JsonText) -> str:
+def _take_key(source: _JsonText) -> str:
     """Take a key and the colon after it."""
     if source.peek() != '"':
         raise _NoJsonError("Expecting property name enclosed in double quotes")
-    key: str = source.value()
+    key: str = source.take_value()
     if source.peek() != ":":
         raise _NoJsonError("Expecting ':' delimiter")
     source.place += 1
     return key
 
 
-def _array(source: _JsonText) -> Iterator[Any]:
+def _read_array(source: _JsonText) -> Iterator[Any]:
     """Yield the values of an array, each once the mark after it is checked."""
     source.place += 1
     if source.peek() == "]":
@@ -231,7 +227,7 @@ def _array(source: _JsonText) -> Iterator[Any]:
         return
     mark = ","
     while mark == ",":
-        value = source.value()
+        value = source.take_value()
         mark = _take_mark(source, "]")
         yield value
 

@@ -49,7 +49,7 @@ class JsonLines(LineFormat, JsonFormat):
                 if isinstance(line, CutLine):
                     yield TOO_LONG
                 elif line.strip():
-                    yield _object_or_reason(line)
+                    yield _parse_object(line)
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,16 @@ class _FirstLines:
 @functools.lru_cache(1)  # one file is checked several times in a row
 def _read_head(file: InputFile) -> _FirstLines:
     lines = next(read_lines(file, 0, None), [])
-    rows = [row for _, line in lines if isinstance(row := _object_or_reason(line), dict)]
+    rows = [row for _, line in lines if isinstance(row := _parse_object(line), dict)]
     return _FirstLines(rows, sum(len(line) + 1 for _, line in lines), len(lines))
 
 
-def _object_or_reason(line: bytes) -> dict[str, Any] | str:
+def _parse_object(line: bytes) -> dict[str, Any] | str:
     try:
         value = _parse(line.decode())
     except UnicodeDecodeError:
         return NOT_UTF8
-    if not isinstance(value, dict):
-        return NOT_JSON
-    return value
+    return value if isinstance(value, dict) else NOT_JSON
 
 
 def _parse(source: str) -> Any:

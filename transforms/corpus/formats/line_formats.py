@@ -30,7 +30,7 @@ class LineFormat(Format):
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
         if file.compression:
             return super().spans(file, text, unit_tokens)
-        return list(_byte_ranges(file, unit_tokens))
+        return list(_cut_ranges(file, unit_tokens))
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
         file = span.file
@@ -56,7 +56,7 @@ class LineFormat(Format):
         return head.count(b"\n") + is_last_open
 
 
-def _byte_ranges(file: InputFile, unit_tokens: int) -> Iterator[Span]:
+def _cut_ranges(file: InputFile, unit_tokens: int) -> Iterator[Span]:
     step = file.cut or TEXT_BYTES_PER_TOKEN * unit_tokens
     for start in range(0, file.size, step):
         stop = min(start + step, file.size)

@@ -25,42 +25,38 @@ class Orc(BlockedFormat):
 
     def read_schema(self, file: InputFile) -> pa.Schema:
         with opened(file, TITLE) as raw:
-            return with_names(_file(raw).schema)
+            return with_names(_open_file(raw).schema)
 
     def table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
         with opened(file, TITLE) as raw:
-            return [TableBlock(*place) for place in enumerate(_stripe_rows(raw))]
+            return [TableBlock(*place) for place in enumerate(_read_stripe_rows(raw))]
 
     def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
         with opened(span.file, TITLE) as raw:
-            yield from cut_batches(_batches(raw, names, span.offset))
+            orc = _open_file(raw)
+            stripes = range(span.offset, orc.nstripes)
+            yield from cut_batches(orc.read_stripe(place, columns=names) for place in stripes)
 
     def whole(self, file: InputFile) -> list[Span]:
         with opened(file, TITLE) as raw:
-            rows = _file(raw).nrows
+            rows = _open_file(raw).nrows
         if not rows:
             return []
         return [Span(file, 0, 0, rows, (), rows, PACKS * file.size // BYTES_PER_TOKEN)]
 
 
-def _file(raw: BinaryIO) -> Any:
+def _open_file(raw: BinaryIO) -> Any:
     from pyarrow.orc import ORCFile
 
     return ORCFile(pa.PythonFile(raw, "r"))
 
 
-def _stripe_rows(raw: BinaryIO) -> Iterator[int]:
+def _read_stripe_rows(raw: BinaryIO) -> Iterator[int]:
     """Yield the rows of each stripe, of which one column is read."""
-    file = _file(raw)
+    file = _open_file(raw)
     column = file.schema.names[smallest_column(file.schema)] if len(file.schema) else None
     for stripe in range(file.nstripes):
         yield file.read_stripe(stripe, columns=column and [column]).num_rows
-
-
-def _batches(raw: BinaryIO, names: list[str], first: int) -> Iterator[pa.RecordBatch]:
-    file = _file(raw)
-    for stripe in range(first, file.nstripes):
-        yield file.read_stripe(stripe, columns=names)
 
 
 FORMATS = (Orc(),)

@@ -38,14 +38,14 @@ class Parquet(TableFormat):
     endings = (".parquet", ".pq")
 
     def read_schema(self, file: InputFile) -> pa.Schema:
-        return _footer(file).schema
+        return _load_footer(file).schema
 
     def has_rows(self, file: InputFile) -> bool:
         return footer_of(file).num_rows > 0
 
     def has_nulls(self, file: InputFile, name: str) -> bool:
         footer = footer_of(file)
-        places = _leaves(footer, (name,))
+        places = _find_leaves(footer, (name,))
         groups = (footer.row_group(number) for number in range(footer.num_row_groups))
         stated = (group.column(place).statistics for group in groups for place in places)
         return any(one is not None and one.has_null_count and one.null_count for one in stated)
@@ -55,7 +55,7 @@ class Parquet(TableFormat):
 
         A larger row group is read by several workers.
         """
-        groups = list(_row_groups(file, text))
+        groups = list(_read_row_groups(file, text))
         tokens = sum(group.tokens for group in groups)
         rows = sum(group.rows for group in groups)
         if not rows:
@@ -67,40 +67,32 @@ class Parquet(TableFormat):
 
         Raises OptionError for a nested column of text.
         """
-        return list(_spans(file, _row_groups(file, text), unit_tokens))
+        return list(_make_spans(file, _read_row_groups(file, text), unit_tokens))
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return _blocks(span, columns)
+        position = span.start
+        left = span.rows or 0
+        threads = storage.threads_may_read(span.file.path)
+        with _reading(span.file) as parquet:
+            earlier = range(span.row_groups[0])
+            skipped = span.start - sum(parquet.metadata.row_group(n).num_rows for n in earlier)
+            for batch in parquet.iter_batches(
+                ROWS, list(span.row_groups), columns.wanted, use_threads=threads
+            ):
+                some = min(skipped, batch.num_rows)
+                skipped -= some
+                batch = batch.slice(some, left)
+                if batch.num_rows:
+                    yield batch_rows(span.file, columns, batch, position)
+                position += batch.num_rows
+                left -= batch.num_rows
+                if not left:
+                    break
 
     def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         threads = storage.threads_may_read(file.path)
         with _reading(file) as parquet:
             yield from parquet.iter_batches(ROWS, None, names, use_threads=threads)
-
-
-def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
-    position = span.start
-    left = span.rows or 0
-    threads = storage.threads_may_read(span.file.path)
-    with _reading(span.file) as parquet:
-        skipped = span.start - _first_row(parquet.metadata, span.row_groups)
-        for batch in parquet.iter_batches(
-            ROWS, list(span.row_groups), columns.wanted, use_threads=threads
-        ):
-            some = min(skipped, batch.num_rows)
-            skipped -= some
-            batch = batch.slice(some, left)
-            if batch.num_rows:
-                yield batch_rows(span.file, columns, batch, position)
-            position += batch.num_rows
-            left -= batch.num_rows
-            if not left:
-                break
-
-
-def _first_row(footer: pq.FileMetaData, row_groups: tuple[int, ...]) -> int:
-    """The number of the first row in the first of these row groups."""
-    return sum(footer.row_group(number).num_rows for number in range(row_groups[0]))
 
 
 @contextlib.contextmanager
@@ -128,12 +120,12 @@ class _RowGroup:
     tokens: int
 
 
-def _row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_RowGroup]:
+def _read_row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_RowGroup]:
     """Yield the row groups that have rows, in order."""
     footer = footer_of(file)
     if not footer.num_rows:  # whose columns may be of any type, or missing
         return
-    columns = [_leaf(footer, text)] if isinstance(text, str) else _leaves(footer, text)
+    columns = [_find_leaf(footer, text)] if isinstance(text, str) else _find_leaves(footer, text)
     first_row = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -144,25 +136,25 @@ def _row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_RowGr
         first_row += group.num_rows
 
 
-def _spans(file: InputFile, groups: Iterator[_RowGroup], unit_tokens: int) -> Iterator[Span]:
+def _make_spans(file: InputFile, groups: Iterator[_RowGroup], unit_tokens: int) -> Iterator[Span]:
     together: list[_RowGroup] = []
     tokens = 0
     for group in groups:
         is_long = bool(file.cut) and group.rows > MOST * (file.cut or 0)
         if together and (is_long or tokens + group.tokens > unit_tokens):
-            yield _span_of(file, together)
+            yield _make_span(file, together)
             together = []
             tokens = 0
         if is_long:
-            yield from _ranges(file, group, file.cut or 0)
+            yield from _cut_ranges(file, group, file.cut or 0)
         else:
             together.append(group)
             tokens += group.tokens
     if together:
-        yield _span_of(file, together)
+        yield _make_span(file, together)
 
 
-def _span_of(file: InputFile, groups: list[_RowGroup]) -> Span:
+def _make_span(file: InputFile, groups: list[_RowGroup]) -> Span:
     """Return the span of whole row groups."""
     first = groups[0]
     rows = sum(group.rows for group in groups)
@@ -177,7 +169,7 @@ def _span_of(file: InputFile, groups: list[_RowGroup]) -> Span:
     )
 
 
-def _ranges(file: InputFile, group: _RowGroup, step: int) -> Iterator[Span]:
+def _cut_ranges(file: InputFile, group: _RowGroup, step: int) -> Iterator[Span]:
     """Yield the ranges of a row group's rows; the last one may be a quarter longer than `step`."""
     count = max(1, math.ceil(group.rows / step - (MOST - 1)))
     for place in range(count):
@@ -199,23 +191,23 @@ class _Footer:
 
 def footer_of(file: InputFile) -> pq.FileMetaData:
     """A Parquet file's footer; it is read once, for the columns and the spans."""
-    return _footer(file).metadata
+    return _load_footer(file).metadata
 
 
 @functools.lru_cache(16)
-def _footer(file: InputFile) -> _Footer:
+def _load_footer(file: InputFile) -> _Footer:
     with _open(file) as parquet:
         return _Footer(parquet.metadata, parquet.schema_arrow)
 
 
-def _leaf(footer: pq.FileMetaData, name: str) -> int:
+def _find_leaf(footer: pq.FileMetaData, name: str) -> int:
     for i in range(footer.num_columns):
         if footer.schema.column(i).path == name:
             return i
     raise OptionError(f"column {name} is nested; --text-column needs a plain string column")
 
 
-def _leaves(footer: pq.FileMetaData, names: tuple[str, ...]) -> list[int]:
+def _find_leaves(footer: pq.FileMetaData, names: tuple[str, ...]) -> list[int]:
     """The columns with these names, and those inside them; none for a missing name."""
     paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
     return [

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.column_checks import FileColumns, Kinds
+from sentence_beam.transforms.corpus.column_checks import FileColumns
 from sentence_beam.transforms.corpus.column_types import STR
 from sentence_beam.transforms.corpus.column_values import decode
 from sentence_beam.transforms.corpus.files import InputFile
@@ -23,13 +23,13 @@ class PlainFormat(Format):
         return PlainColumns(file)
 
     def header(self, file: InputFile) -> list[str]:
-        raise _no_columns(file)
+        raise _make_columns_error(file)
 
     def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
-        raise _no_columns(file)
+        raise _make_columns_error(file)
 
 
-def _no_columns(file: InputFile) -> OptionError:
+def _make_columns_error(file: InputFile) -> OptionError:
     return OptionError(
         f"{file.path} is plain text and has no columns; give TSV, CSV, JSON lines or Parquet"
     )
@@ -41,17 +41,12 @@ class PlainColumns(FileColumns):
     def names(self) -> Sequence[str]:
         return [TEXT]
 
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise OptionError for every column but the text."""
-        others = set(keep) - {text or TEXT}
-        if others or id_column:
-            option = "--keep-columns"
-            name = ",".join(keep)
-            if id_column:
-                option = "--id-column"
-                name = id_column
+        others = set(columns.keep) - {columns.text_column or TEXT}
+        if others or columns.id:
+            option = "--id-column" if columns.id else "--keep-columns"
+            name = columns.id or ",".join(columns.keep)
             raise OptionError(
                 f"{self.file.path} is plain text and has no column {name} ({option}); make it a "
                 f"table, as CSV, or give it a --store of its own without {option}"

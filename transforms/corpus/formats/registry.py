@@ -21,7 +21,7 @@ MODULES = (
 )
 
 
-def _formats() -> dict[str, Format]:
+def _load_formats() -> dict[str, Format]:
     """The formats of all modules, by name."""
     by_name: dict[str, Format] = {}
     for module in MODULES:
@@ -30,7 +30,7 @@ def _formats() -> dict[str, Format]:
     return by_name
 
 
-FORMATS = _formats()
+FORMATS = _load_formats()
 INPUT_FORMATS = ("auto", *FORMATS)
 
 

@@ -3,13 +3,13 @@
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from sentence_beam.transforms.base.arrow_arrays import is_string
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.column_checks import (
     FileColumns,
-    Kinds,
     list_columns,
     name_options,
     no_column,
@@ -59,19 +59,17 @@ class Csv(Format):
         if file.compression:
             return 0
         rows = next(read_csv(file, dialect_of(file)), [])
-        return bytes_of_span(
-            _row_bytes(rows), _text_bytes(file, rows, text), len(rows), unit_tokens
-        )
+        head = sum(len(_encode(value)) + 1 for row in rows for value in row)  # with delimiters
+        return bytes_of_span(head, _count_text_bytes(file, rows, text), len(rows), unit_tokens)
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
-        cut = file.cut or 0
-        if not cut or file.size <= MOST * cut:
+        if not file.cut or file.size <= MOST * file.cut:
             return super().spans(file, text, unit_tokens)
-        spans = cut_at_lines(file, dialect_of(file), cut, unit_tokens)
+        spans = cut_at_lines(file, dialect_of(file), file.cut, unit_tokens)
         return spans or super().spans(file, text, unit_tokens)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, _blocks(span, columns))
+        return until_stop(span, _read_blocks(span, columns))
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
         return map(len, read_csv(file, dialect_of(file)))
@@ -95,16 +93,14 @@ class Csv(Format):
     def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
         dialect = dialect_of(file)
         places = [dialect.header.index(name) for name in names]
-        number = 0
-        for block in read_csv(file, dialect):
-            for row in block:
-                number += 1
-                if isinstance(row, BadRow):
-                    yield RawRow(number, reason=row.reason)
-                elif len(row) != len(dialect.header):
-                    yield RawRow(number, reason=OTHER_WIDTH)
-                else:
-                    yield RawRow(number, [_or_empty(dialect, row[place]) for place in places])
+        rows = chain.from_iterable(read_csv(file, dialect))
+        for number, row in enumerate(rows, 1):
+            if isinstance(row, BadRow):
+                yield RawRow(number, reason=row.reason)
+            elif len(row) != len(dialect.header):
+                yield RawRow(number, reason=OTHER_WIDTH)
+            else:
+                yield RawRow(number, [_replace_null(dialect, row[place]) for place in places])
 
 
 class Tsv(Csv):
@@ -120,21 +116,19 @@ class HeaderColumns(FileColumns):
     def names(self) -> Sequence[str]:
         return dialect_of(self.file).names
 
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise OptionError if the text or the ids are missing, or a named column is there twice.
 
         A file without rows may have any header.
         """
         dialect = dialect_of(self.file)
-        for option, name in name_options(text, id_column, keep):
+        for option, name in name_options(columns):
             times = dialect.header.count(name) or int(dialect.place_of(name) is not None)
-            is_needed = name not in keep or name in (text, id_column)
+            is_needed = name not in columns.keep or name in (columns.text_column, columns.id)
             if (times > 1 or (is_needed and not times)) and any(read_csv(self.file, dialect)):
-                raise OptionError(self._not_once(name, option, times))
+                raise OptionError(self._describe_fault(name, option, times))
 
-    def _not_once(self, name: str, option: str, times: int) -> str:
+    def _describe_fault(self, name: str, option: str, times: int) -> str:
         """The message about a column that is missing or in the header several times."""
         header = dialect_of(self.file).header
         fault = f"{times} columns {name}" if times else f"no column {name}"
@@ -166,7 +160,7 @@ class HeaderColumns(FileColumns):
         if not first:
             return {}
         return {
-            name: [_or_empty(dialect, row[place]) or None for row in first]
+            name: [_replace_null(dialect, row[place]) or None for row in first]
             for name, place in places.items()
         }
 
@@ -185,26 +179,19 @@ class HeaderColumns(FileColumns):
         return OptionError(f"{error}{not_utf8(self.names())}")
 
 
-def _row_bytes(rows: list[list[str]]) -> int:
-    """The bytes of rows with their delimiters and line ends."""
-    return sum(len(_encoded(value)) + 1 for row in rows for value in row)
-
-
-def _text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, ...]) -> int:
+def _count_text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, ...]) -> int:
     """The bytes of the rows' values in the column of the text, or in those of its template."""
-    names = text
-    if isinstance(names, str):
-        names = (names,)
+    names = (text,) if isinstance(text, str) else text
     all_places = (dialect_of(file).place_of(name) for name in names)
     places = [place for place in all_places if place is not None]
-    return sum(len(_encoded(row[p])) for row in rows for p in places if p < len(row))
+    return sum(len(_encode(row[p])) for row in rows for p in places if p < len(row))
 
 
-def _encoded(value: str) -> bytes:
+def _encode(value: str) -> bytes:
     return value.encode("utf8", "surrogateescape")
 
 
-def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
+def _read_blocks(span: Span, columns: Columns) -> Iterator[Block]:
     file = span.file
     dialect = dialect_of(file)
     position = span.start
@@ -213,10 +200,8 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
         place = dialect.place_of(name)
         if place is not None:
             places[name] = place
-    of_path = [(name, value) for name, value in columns.path if name not in places]
-    places |= {name: len(dialect.header) + place for place, (name, _) in enumerate(of_path)}
-    values = [value or "" for _, value in of_path]
-    reader = _ValueReader(dialect, columns, places, values)
+    of_path = {name: value or "" for name, value in columns.path if name not in places}
+    reader = _ValueReader(dialect, columns, places, of_path)
     for rows in read_csv(file, dialect, span.offset, span.rows):
         parsed = []
         for number, row in enumerate(rows, position):
@@ -238,48 +223,40 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
 class _ValueReader:
     """Reads the columns of rows, which are at these places, by name.
 
-    The values `of_path` stand in the file's path; they follow those of a row.
+    `of_path` are values of other columns, which the file's path has.
     """
 
     dialect: Dialect
     columns: Columns
     places: dict[str, int]
-    of_path: list[str]
+    of_path: dict[str, str]
 
     def read(self, row: list[str], default: str | None) -> ParsedRow:
         """Read a row; `default` is its id unless a column has it."""
         columns = self.columns
-        nulls = self.dialect.nulls
-        if nulls:
-            row = ["" if value in nulls else value for value in row]
-        row = row + self.of_path
-
-        def value_of(name: str) -> str | None:
-            return row[self.places[name]] if name in self.places else None
-
-        kept = {name: _kept(columns, name, value_of(name) or "") for name in columns.keep}
+        own = {name: _replace_null(self.dialect, row[p]) for name, p in self.places.items()}
+        values = {**own, **self.of_path}
+        texts = {name: _drop_blank(columns, name, values.get(name, "")) for name in columns.keep}
         if columns.of_text is None:
-            text = row[self.places[columns.text]] or None
+            text = values[columns.text] or None
         else:
-            text = columns.of_text.fill(value_of)
-        prefix = fill_prefix(columns, value_of)
-        row_id = row[self.places[columns.id]] or None if columns.id else default
+            text = columns.of_text.fill(values.get)
+        prefix = fill_prefix(columns, values.get)
+        row_id = values[columns.id] or None if columns.id else default
         if not (is_utf8(text) and is_utf8(row_id) and all(map(is_utf8, prefix))):
             return ParsedRow(replace_undecodable((text or "")[:EXCERPT]), default, NOT_UTF8)
-        if not all(map(is_utf8, kept.values())):
+        if not all(map(is_utf8, texts.values())):
             return ParsedRow(text, row_id, KEPT_NOT_UTF8)
-        values, unread = read_kept(columns, kept)
-        return ParsedRow(text, row_id, unread, values, prefix)
+        kept, unread = read_kept(columns, texts)
+        return ParsedRow(text, row_id, unread, kept, prefix)
 
 
-def _or_empty(dialect: Dialect, value: str) -> str:
+def _replace_null(dialect: Dialect, value: str) -> str:
     """Return a value; "" if it is null."""
-    if value in dialect.nulls:
-        return ""
-    return value
+    return "" if value in dialect.nulls else value
 
 
-def _kept(columns: Columns, name: str, value: str) -> str | None:
+def _drop_blank(columns: Columns, name: str, value: str) -> str | None:
     """A kept value of CSV; null if it is empty, or if it is blank and not of type text."""
     if is_string(columns.kinds.get(name, STR).arrow):
         return value or None

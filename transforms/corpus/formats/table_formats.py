@@ -3,8 +3,8 @@
 import contextlib
 import functools
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -16,12 +16,12 @@ from sentence_beam.transforms.corpus.batch_rows import batch_rows
 from sentence_beam.transforms.corpus.casts import can_read
 from sentence_beam.transforms.corpus.column_checks import (
     FileColumns,
-    Kinds,
     can_be_kept,
     is_id,
     is_text,
     name_options,
 )
+from sentence_beam.transforms.corpus.column_types import ColumnType
 from sentence_beam.transforms.corpus.column_values import has_samples, samples_of
 from sentence_beam.transforms.corpus.files import InputFile, check_unchanged, open_unchanged
 from sentence_beam.transforms.corpus.formats.format import Format, RawRow, until_stop
@@ -45,19 +45,23 @@ class TableFormat(Format):
     def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Batches of at most ROWS rows of the named columns of the schema, in the file's order."""
 
+    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """As `batches`, of the rows of a span, and perhaps of some after it."""
+        return self.batches(span.file, names)
+
     def columns(self, file: InputFile) -> FileColumns:
         return TableColumns(file, self)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, self._blocks(span.file, columns))
+        return until_stop(span, self._read_blocks(span, columns))
 
-    def _blocks(self, file: InputFile, columns: Columns) -> Iterator[Block]:
-        position = 0
-        schema = schema_of(self, file)
+    def _read_blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
+        schema = schema_of(self, span.file)
         existing = [name for name in columns.wanted if type_at(schema, name) is not None]
-        for batch in self.batches(file, roots(schema, existing)):
+        position = span.start
+        for batch in self.batches_of(span, roots(schema, existing)):
             if batch.num_rows:
-                yield batch_rows(file, columns, batch, position)
+                yield batch_rows(span.file, columns, batch, position)
                 position += batch.num_rows
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
@@ -135,29 +139,27 @@ class TableColumns(FileColumns):
     def names(self) -> Sequence[str]:
         return all_names(self.schema)
 
-    def check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise OptionError with the file, the column, its type and the option to change.
 
         A file without rows may have any columns: writers of empty tables know no types.
         """
         try:
-            self._check(text, id_column, keep, types)
+            self._check(columns)
         except OptionError:
             if self.table.has_rows(self.file):
                 raise
 
-    def _check(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
-    ) -> None:
+    def _check(self, columns: Columns) -> None:
         file = self.file
         schema = self.schema
-        for option, name in name_options(text, id_column, keep):
+        text = columns.text_column
+        id_column = columns.id
+        for option, name in name_options(columns):
             times = schema.names.count(name)
             if times > 1:
                 raise OptionError(f"{file.path} has {times} columns {name} ({option}); rename one")
-        for option, name in name_options(text, id_column, ()):
+        for option, name in name_options(replace(columns, keep=())):
             if type_at(schema, name) is None:
                 raise self.missing_error(name, option)
         if text is not None and not is_text(type_at(schema, text)):
@@ -170,8 +172,8 @@ class TableColumns(FileColumns):
                 f"{file.path}: column {id_column} is {type_at(schema, id_column)}; ids must be"
                 " strings, whole numbers, UUIDs or bytes (--id-column)"
             )
-        for name in self.existing(keep):
-            self._check_kept(name, types)
+        for name in self.existing(columns.keep):
+            self._check_kept(name, columns.kinds)
 
     def first_values(self, rows: int) -> dict[str, list[Any]]:
         kinds = {name: type_at(self.schema, name) for name in self.names()}
@@ -191,7 +193,7 @@ class TableColumns(FileColumns):
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if type_at(self.schema, name) is not None)
 
-    def _check_kept(self, name: str, types: Kinds) -> None:
+    def _check_kept(self, name: str, types: Mapping[str, ColumnType]) -> None:
         own_type = type_at(self.schema, name)
         if name in types and not can_read(own_type, types[name]):
             raise OptionError(

@@ -5,7 +5,7 @@ exactly once. A line ends with LF or CRLF. The empty string after a final newlin
 a line that is too long for a row, only the beginning is kept, as a CutLine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, TypeVar
 
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
@@ -22,6 +22,7 @@ MOST_BYTES = 1 << 28  # of a row; a longer one takes several times its size in m
 TOO_LONG = f"longer than {MOST_BYTES / 1e6:,.0f} MB"
 LINES_OF_HEAD = 16  # that show the encoding
 BEGINNING = 1 << 10  # bytes that are kept of a longer one
+ROWS = 8192  # in a block of parsed rows
 T = TypeVar("T")
 
 
@@ -37,9 +38,9 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
     """
     with open_unchanged(file) as raw:
         if file.compression:
-            blocks = whole(file, _blocks_of_lines(decompressed(file, raw), 0, stop))
+            blocks = whole(file, _read_blocks(decompressed(file, raw), 0, stop))
         else:
-            blocks = _blocks_of_lines(raw, _first_line_start(raw, start, stop), stop)
+            blocks = _read_blocks(raw, _find_line_start(raw, start, stop), stop)
         for block in blocks:
             if block and block[0][0] == 0:
                 refuse_utf16(file, b"\n".join(line for _, line in block[:LINES_OF_HEAD]))
@@ -66,7 +67,22 @@ def whole(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
         ) from error
 
 
-def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
+def gather_blocks(rows: Iterable[T], measure: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield blocks of at most ROWS rows; `measure` says how much of BLOCK a row takes."""
+    block: list[T] = []
+    size = 0
+    for row in rows:
+        block.append(row)
+        size += measure(row)
+        if len(block) == ROWS or size > BLOCK:
+            yield block
+            block = []
+            size = 0
+    if block:
+        yield block
+
+
+def _find_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
     """The offset of the first line that starts at or after `start`; leaves the reader there.
 
     If none starts before `stop`, because a line is longer than the range, this is some offset from
@@ -86,7 +102,7 @@ def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
     return position
 
 
-def _blocks_of_lines(
+def _read_blocks(
     reader: BinaryIO, offset: int, stop: int | None
 ) -> Iterator[list[tuple[int, bytes]]]:
     """Yield the lines of the rest of a reader, which starts a line at `offset`.
@@ -95,7 +111,7 @@ def _blocks_of_lines(
     """
     begun = _BegunLine()
     while stop is None or offset < stop:
-        block = reader.read(_read_size(offset + begun.size, stop))
+        block = reader.read(_choose_size(offset + begun.size, stop))
         if not block:
             break
         first = block.find(b"\n")
@@ -110,7 +126,7 @@ def _blocks_of_lines(
         end = block.rfind(b"\n")
         if end >= 0:
             lines = begun.line() + block[:end]
-            yield _within(lines, offset, stop)
+            yield _cut_lines(lines, offset, stop)
             offset += len(lines) + 1
             begun = _BegunLine()
         begun.add(block[end + 1 :])
@@ -118,7 +134,7 @@ def _blocks_of_lines(
         if begun.is_long:
             yield [(offset, begun.line())]
         else:
-            yield _within(begun.line(), offset, stop)
+            yield _cut_lines(begun.line(), offset, stop)
 
 
 class _BegunLine:
@@ -143,19 +159,15 @@ class _BegunLine:
     def line(self) -> bytes:
         """The line so far, as a CutLine if parts are missing."""
         data = b"".join(self._parts)
-        if self.is_long:
-            return CutLine(data)
-        return data
+        return CutLine(data) if self.is_long else data
 
 
-def _read_size(position: int, stop: int | None) -> int:
+def _choose_size(position: int, stop: int | None) -> int:
     """The size of the next read: not far beyond the range's end, since storage may be remote."""
-    if stop is None:
-        return BLOCK
-    return min(BLOCK, max(stop - position, BLOCK // 16))
+    return min(BLOCK, max(stop - position, BLOCK // 16)) if stop is not None else BLOCK
 
 
-def _within(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes]]:
+def _cut_lines(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes]]:
     lines = []
     for line in text.split(b"\n"):
         if stop is not None and offset >= stop:
@@ -167,10 +179,7 @@ def _within(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes
         lines.append((start, line.removesuffix(b"\r")))
     if len(text) <= MOST_BYTES:
         return lines
-    return [(start, _cut_long(line)) for start, line in lines]
-
-
-def _cut_long(line: bytes) -> bytes:
-    if len(line) <= MOST_BYTES:
-        return line
-    return CutLine(line[:BEGINNING])
+    return [
+        (start, line if len(line) <= MOST_BYTES else CutLine(line[:BEGINNING]))
+        for start, line in lines
+    ]

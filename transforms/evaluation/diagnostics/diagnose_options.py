@@ -7,22 +7,21 @@ from sentence_beam.transforms.base.option import Declared, option, options, read
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import FIGURES
 from sentence_beam.transforms.options.common import (
     CSV,
-    DEFAULT_STORE,
     DELIMITER,
     DEVICE,
     FORMAT,
     JSON_ROWS,
     MODEL,
+    NAMED_STORE,
     REVISION,
     SNAPSHOT,
     STORE,
-    STORE_VARIABLE,
     TABLE_FILE,
     TEXT_COLUMN,
     WHERE,
-    default_store,
     named_input,
 )
+from sentence_beam.transforms.store.layout import default_store
 
 SAMPLE = 10_000
 
@@ -46,8 +45,7 @@ class DiagnoseOptions:
     store: str | None = option(
         STORE,
         help=(
-            "a store whose vectors are examined (default: without another source"
-            f" ${STORE_VARIABLE} or {DEFAULT_STORE})"
+            f"a store whose vectors are examined (default: without another source {NAMED_STORE})"
         ),
         fallback=None,
         default=None,

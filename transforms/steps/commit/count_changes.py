@@ -16,7 +16,7 @@ import pyarrow as pa
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.pairing import group_by_size
-from sentence_beam.transforms.store.changes_entry import ChangesEntry
+from sentence_beam.transforms.store.entries import ChangesEntry
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.changed_rows import (
     BLOCK,

@@ -13,7 +13,6 @@ from sentence_beam.transforms.corpus import InputFile, match_inputs
 from sentence_beam.transforms.corpus.files import check_distinct
 from sentence_beam.transforms.corpus.found_columns import text_column_of
 from sentence_beam.transforms.corpus.syntax import Syntax
-from sentence_beam.transforms.options.common import default_store
 from sentence_beam.transforms.space import DEFAULT_MODEL, resolve_model
 from sentence_beam.transforms.space.identity import tokenizer_digest
 from sentence_beam.transforms.space.token_table import METHODS
@@ -22,6 +21,7 @@ from sentence_beam.transforms.steps.fit.gathered_vectors import GatherJob
 from sentence_beam.transforms.steps.fit.store_fit import FitJob
 from sentence_beam.transforms.steps.options.index_options import FLOW_SAMPLE, FitOptions
 from sentence_beam.transforms.store import layout, open_store
+from sentence_beam.transforms.store.layout import default_store
 from sentence_beam.transforms.store.open import Store
 from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.shards.shard_reading import is_narrow

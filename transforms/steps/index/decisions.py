@@ -1,4 +1,4 @@
-"""The decisions about a run's index: its kind; whether it stays, is updated, or is trained."""
+"""The decisions about a run's index: whether it stays, is updated, or is trained."""
 
 import json
 from collections.abc import Iterator
@@ -7,29 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import (
-    DamagedIndexError,
-    DataGateError,
-    SentenceBeamError,
-)
+from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
 from sentence_beam.transforms.base.pairing import group_by_size
-from sentence_beam.transforms.base.values import memory_bytes
-from sentence_beam.transforms.index import IndexPlan, choose_index, index_kinds
-from sentence_beam.transforms.index.budgets import (
-    SAMPLE,
-    Budgets,
-    Tried,
-    base_plan,
-    best,
-    held_bytes,
-    kinds,
-    try_kinds,
-)
+from sentence_beam.transforms.index import index_kinds
 from sentence_beam.transforms.index.index_spec import AUTO
 from sentence_beam.transforms.index.metric_vectors import scored_by
-from sentence_beam.transforms.index.sizes import step_bytes
 from sentence_beam.transforms.index.upkeep import Fit, drifted, imbalance, resized
-from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.steps.index import index_build, index_recall, scratch, update
 from sentence_beam.transforms.steps.index.index_build import IndexJob, TrainingGroup
 from sentence_beam.transforms.steps.index.index_folder import (
@@ -39,6 +22,7 @@ from sentence_beam.transforms.steps.index.index_folder import (
     layout_of,
 )
 from sentence_beam.transforms.steps.index.index_recall import DEEP, K, Measurement
+from sentence_beam.transforms.steps.index.kind_choice import budgets_of, plan_of
 from sentence_beam.transforms.steps.index.matching import BUCKET_ROWS
 from sentence_beam.transforms.steps.index.segments import SegmentBuild
 from sentence_beam.transforms.steps.index.update import (
@@ -50,11 +34,12 @@ from sentence_beam.transforms.steps.index.update import (
 from sentence_beam.transforms.steps.index.update_rows import Reading
 from sentence_beam.transforms.store.index_entries import (
     ChangeEntry,
-    ChoiceEntry,
     IndexEntry,
     IndexFileEntry,
     IndexRequest,
-    TriedEntry,
+    RecallEntry,
+    SegmentEntry,
+    TunedRecallEntry,
 )
 from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
@@ -66,7 +51,6 @@ from sentence_beam.transforms.store.tables.table_parts import read_table
 
 # how far back to look for an index to update, past snapshots without one
 SNAPSHOTS_BACK = 32
-ORDINARY_RAM = 3_000_000_000  # of a worker without a hint
 # "added" and a group, or "removed" or "standing" and a segment
 RowsToRead = tuple[IndexUpdateJob, str, int]
 
@@ -94,58 +78,56 @@ def choose_work(
         yield fact
         return
     try:
-        yield from _work(run, fact.settled, requested)
+        yield from _choose_work(run, fact.settled, requested)
     except SentenceBeamError as error:
         yield RunFact(problem=Problem.from_error(error))
 
 
-def _work(
+def _choose_work(
     run: Run, settled: Settled, requested: RequestedIndex
 ) -> Iterator[RowsToRead | TrainingGroup]:
-    shards, checksums = _shards_of(settled, run.root)
+    shards, checksums = _read_shards(settled, run.root)
     rows = sum(rows for _, rows, _ in shards)
     before = last_with_index(run)
-    request, lack = _buildable(requested, rows)
+    request, lack = _replace_unbuildable(requested, rows)
     metric = metric_of(request, run, before)
     unit = run.space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, run.space.dim, metric)
     why = lack or requested.retrain or why_retrain(run, before, request, rows)
     if before is not None and before.index is not None and why is None:
-        index = _renamed(before.index, metric, request)
-        changes = _update(before, index, shards, request, unit)
+        # under another metric that ranks the rows alike, as it is remembered
+        remembered = replace(before.index.request, metric=request.metric)
+        index = replace(before.index, metric=metric, request=remembered)
+        changes = _plan_update(before, index, shards, request, unit)
         added = {path: checksums[path] for path in changes.added_shards}
         changes = replace(changes, checksums=added, erased=requested.erased)
-        yield from _followed(job, changes)
+        yield from _begin_update(job, changes)
         return
+    times = 1 + before.index.trained.times if before and before.index else 1
     work = IndexJob(
         run.root, run.id, plan_of(request, rows, run.space.dim, scored_by(metric), unit), rows,
-        request, metric, why or "", _builds(before), unit,
+        request, metric, why or "", times, unit,
         required=not requested.remembered and request.target_recall is not None,
     )  # fmt: skip
     yield from index_build.begin(work, shards)
 
 
-def _builds(before: Manifest | None) -> int:
-    """Return the number of builds of an index with the next one."""
-    if before is None or before.index is None:
-        return 1
-    return 1 + before.index.trained.times
-
-
-def _followed(job: IndexUpdateJob, changes: IndexUpdate) -> Iterator[RowsToRead | TrainingGroup]:
+def _begin_update(
+    job: IndexUpdateJob, changes: IndexUpdate
+) -> Iterator[RowsToRead | TrainingGroup]:
     """Yield the rows to read for an update, or the groups to build of if a file is damaged.
 
     Those of segments are looked at when these are read.
     """
     for entry in (changes.current.trained, changes.current.queries):
-        damage = _damage(job, entry)
+        damage = _find_damage(job, entry)
         if damage is not None:
             yield from build_again(job, changes, damage)
             return
     yield from ((job, *read) for read in update.begin(job, changes))
 
 
-def _damage(job: IndexUpdateJob, entry: IndexFileEntry) -> str | None:
+def _find_damage(job: IndexUpdateJob, entry: IndexFileEntry) -> str | None:
     """Return the line for a file of an index that is missing or was changed; None if it is not."""
     try:
         index_files.check(job.folder.stored(entry.path), entry.sha256)
@@ -154,7 +136,7 @@ def _damage(job: IndexUpdateJob, entry: IndexFileEntry) -> str | None:
     return None
 
 
-def _shards_of(settled: Settled, root: str) -> tuple[list[ShardRows], dict[str, str]]:
+def _read_shards(settled: Settled, root: str) -> tuple[list[ShardRows], dict[str, str]]:
     """Return the shards in order of their paths, and the storage's checksum of each by path."""
     shards: list[ShardRows] = []
     checksums: dict[str, str] = {}
@@ -166,7 +148,7 @@ def _shards_of(settled: Settled, root: str) -> tuple[list[ShardRows], dict[str, 
     return sorted(shards), checksums
 
 
-def _buildable(requested: RequestedIndex, rows: int) -> tuple[IndexRequest, str | None]:
+def _replace_unbuildable(requested: RequestedIndex, rows: int) -> tuple[IndexRequest, str | None]:
     """Return the request, and why a remembered one became `auto`: it needs more rows."""
     lack = requested.request.spec.lack_of_rows(rows)
     if lack is None or not requested.remembered:
@@ -174,13 +156,7 @@ def _buildable(requested: RequestedIndex, rows: int) -> tuple[IndexRequest, str 
     return replace(requested.request, index=AUTO), f"{lack}; from now on it is as auto chooses"
 
 
-def _renamed(index: IndexEntry, metric: str, request: IndexRequest) -> IndexEntry:
-    """Return an index under another metric that ranks its rows alike, as it is remembered."""
-    remembered = replace(index.request, metric=request.metric)
-    return replace(index, metric=metric, request=remembered)
-
-
-def _update(
+def _plan_update(
     before: Manifest, index: IndexEntry, shards: list[ShardRows], request: IndexRequest, unit: bool
 ) -> IndexUpdate:
     """Return the update that brings the index of a snapshot to these shards."""
@@ -215,14 +191,6 @@ def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
     return run.options.metric or "cosine"
 
 
-def _compared_alike(a: str, b: str, space: Space) -> bool:
-    """Return whether two metrics rank the rows of a space alike.
-
-    Over rows of length 1, inner product is the cosine.
-    """
-    return a == b or (space.normalize and {a, b} == {"cosine", "ip"})
-
-
 def last_with_index(run: Run) -> Manifest | None:
     """Return the last snapshot that has an index, if it is not long ago."""
     earlier = run.previous
@@ -246,13 +214,13 @@ def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: 
     if before is None or current is None:
         return ""
     return (
-        _other_vectors(run, before)
-        or _other_index(run, before, request, current, rows)
+        _explain_other_vectors(run, before)
+        or _explain_other_index(run, before, request, current, rows)
         or resized(current.trained.corpus, rows)
     )
 
 
-def _other_vectors(run: Run, before: Manifest) -> str | None:
+def _explain_other_vectors(run: Run, before: Manifest) -> str | None:
     """Return why the vectors of a run are not those of the last index."""
     if before.space.id != run.space.id:
         return "the vectors are of another space"
@@ -263,14 +231,14 @@ def _other_vectors(run: Run, before: Manifest) -> str | None:
     return None
 
 
-def _other_index(
+def _explain_other_index(
     run: Run, before: Manifest, request: IndexRequest, current: IndexEntry, rows: int
 ) -> str | None:
     """Return why a request is not for the kind of the current index."""
-    metric = metric_of(request, run, before)
-    if request.kind != current.request.kind:
-        return "another index was asked for"
-    if not _compared_alike(metric, current.metric, before.space):
+    metrics = {metric_of(request, run, before), current.metric}
+    # over rows of length 1, inner product is the cosine
+    ranks_alike = len(metrics) == 1 or (before.space.normalize and metrics == {"cosine", "ip"})
+    if request.kind != current.request.kind or not ranks_alike:
         return "another index was asked for"
     if request.spec.is_automatic and current.factory == "Flat" and rows >= index_kinds.FLAT_BELOW:
         return f"{rows:,} rows; Flat is for less than {index_kinds.FLAT_BELOW:,}"
@@ -313,7 +281,7 @@ def build_again(
         job.root, job.run, job.plan(changes), changes.rows, changes.request, job.metric, why,
         1 + again.times, changes.unit, again=again, choice=current.choice,
     )  # fmt: skip
-    if trains or budgets.choose or _damage(job, again) is not None:
+    if trains or budgets.choose or _find_damage(job, again) is not None:
         plan = plan_of(changes.request, changes.rows, job.dim, changes.metric, changes.unit)
         work = replace(work, plan=plan, again=None, choice=None)
     return index_build.begin(work, changes.shards)
@@ -333,14 +301,14 @@ def conclude(
         yield from build_again(job, job.update(), damaged[0])
         return
     with progress.stage("index: measuring recall"):
-        entry, why = _measured(job, built)
+        entry, why = _measure(job, built)
     if why is not None:
         yield from build_again(job, job.update(), why, trains=True)
     else:
         yield RunFact(index=IndexRecord(entry))
 
 
-def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntry, str | None]:
+def _measure(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntry, str | None]:
     """Return the index with recall measured again, and why to train instead, if at all."""
     changes = job.update()
     folder = job.folder
@@ -352,15 +320,7 @@ def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntr
     written = [outcome.segment for outcome in of_lists if not outcome.kept and outcome.segment]
     measured = index_recall.measured_kept(folder, job.known_queries(), changes.asking, kept)
     measured = measured.with_written(folder, sorted(written, key=lambda segment: segment.number))
-    fresh = [folder.take(scratch.fresh(segment.number)) for segment in written]
-    is_new = np.concatenate([np.empty(0, np.int64), *fresh])
-    target = changes.request.target
-    near, changed = index_recall.recall_at(current, target, measured, K, is_new)
-    deep = (
-        index_recall.recall_at(current, target, measured, DEEP, is_new)[0]
-        if current.recall_100
-        else None
-    )
+    near, changed, deep = _measure_recall(job, measured, written)
     segments = sorted(
         (outcome.segment for outcome in built if outcome.segment),
         key=lambda outcome: outcome.number,
@@ -387,6 +347,20 @@ def _measured(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntr
     return entry, drifted(before, now, changes.metric)
 
 
+def _measure_recall(
+    job: IndexUpdateJob, measured: Measurement, written: list[SegmentEntry]
+) -> tuple[TunedRecallEntry | None, RecallEntry | None, TunedRecallEntry | None]:
+    """Return recall over all rows, over the new ones, and at the other k if that is measured."""
+    current = job.update().current
+    target = job.update().request.target
+    fresh = [job.folder.take(scratch.fresh(segment.number)) for segment in written]
+    is_new = np.concatenate([np.empty(0, np.int64), *fresh])
+    near, changed = index_recall.recall_at(current, target, measured, K, is_new)
+    if not current.recall_100:
+        return near, changed, None
+    return near, changed, index_recall.recall_at(current, target, measured, DEEP, is_new)[0]
+
+
 def _leave_known(job: IndexUpdateJob, measured: Measurement) -> IndexFileEntry:
     """Write what the next run is to know: of queries whose neighbours and answers are settled."""
     folder = job.folder
@@ -396,99 +370,3 @@ def _leave_known(job: IndexUpdateJob, measured: Measurement) -> IndexFileEntry:
     settled &= measured.found.settled(asking.nprobes[0], K)
     queries = queries.of(np.flatnonzero(settled))
     return IndexFileEntry(*folder.write(queries.to_bytes(), "queries"))
-
-
-def budgets_of(request: IndexRequest) -> Budgets:
-    """Return the budgets of an index request."""
-    return Budgets(request.target, request.max_bytes_per_row, request.max_latency_ms)
-
-
-def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool) -> IndexPlan:
-    """Return the plan to train; if kinds are to be compared, with the lists of all of them.
-
-    Raises OptionError if no allowed index can be built of so many rows, or is small enough.
-    """
-    budgets = budgets_of(request)
-    if not budgets.choose:
-        return choose_index(rows, dim, request.spec, metric=metric, unit=unit)
-    if request.index != AUTO:
-        choose_index(rows, dim, request.spec, metric=metric, unit=unit)
-    return base_plan(kinds(request.spec, rows, dim, metric, unit, budgets), rows)
-
-
-def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
-    """Return the plan of a request; if kinds are to be compared, the one that holds most."""
-    budgets = budgets_of(request)
-    if request.index == AUTO and not budgets.choose:
-        return choose_index(rows, dim)
-    return kinds(request.spec, rows, dim, "ip", True, budgets)[0]
-
-
-def least_ram(request: IndexRequest, rows: int, dim: int, min_ram: str | None = None) -> str | None:
-    """Return the memory that the steps of an index need, for Beam; None if any worker has it.
-
-    A store without rows, or with too few for the index, needs none. `--min-ram` may ask for more.
-    """
-    if not rows or request.spec.lack_of_rows(rows):
-        return min_ram
-    needed = step_bytes(largest(request, rows, dim), rows)
-    if needed <= ORDINARY_RAM or (min_ram is not None and memory_bytes(min_ram) >= needed):
-        return min_ram
-    return f"{-(-needed // 10**9)}GB"
-
-
-def choose_kind(
-    job: IndexJob, trained: bytes, sample: np.ndarray, queries: np.ndarray, tuning: np.ndarray
-) -> tuple[IndexJob, bytes]:
-    """Return the job with its kind of index, and the trained index of that kind, as bytes.
-
-    `trained` is the index of the job's plan, `sample` float32 [m, dim] of its rows. Raises
-    DataGateError if no kind serves the budgets and one is `required`.
-    """
-    request = job.request
-    budgets = budgets_of(request)
-    base = job.plan
-    if not budgets.choose:
-        why = "asked for by name"
-        if request.spec.is_automatic:
-            why = f"{request.index}, for {job.rows:,} rows"
-        return replace(job, choice=ChoiceEntry(why, held_bytes(base))), trained
-    plans = kinds(request.spec, job.rows, base.dim, base.metric, job.unit, budgets)
-    few = np.ascontiguousarray(sample[:: max(1, -(-len(sample) // SAMPLE))])
-    tried = try_kinds(plans, trained, few, queries, tuning, job.rows, budgets)
-    kind, reached = best(tried, budgets)
-    share = f"finds {kind.recall or 0:.3f} of the 10 nearest among a sample of {len(few):,} rows"
-    if job.required and not reached:
-        costs = f"{kind.row_bytes:,} bytes a row, {kind.query_bytes:,} a query"
-        raise DataGateError(
-            f"--target-recall {budgets.target:g}: no index reaches {budgets}; the best,"
-            f" {kind.plan.factory} ({costs}), {share}; ask for less, or allow more"
-        )
-    why = _why_kind(kind, len(tried), budgets)
-    if not reached:
-        kinds_tried = _kinds_tried(len(tried))
-        why = f"{kinds_tried} within its bytes, none reaching {budgets}; it {share}"
-    choice = ChoiceEntry(why, kind.row_bytes, kind.query_bytes, tuple(map(_entry, tried)))
-    return replace(job, plan=kind.plan, choice=choice, most_lists=kind.most_lists), kind.trained
-
-
-def _kinds_tried(count: int) -> str:
-    return "the only kind" if count == 1 else f"of {count} kinds"
-
-
-def _why_kind(kind: Tried, count: int, budgets: Budgets) -> str:
-    if kind.plan.factory == "Flat":
-        return f"exact, for {budgets}"
-    reason = f"{_kinds_tried(count)} for {budgets}"
-    return reason if count == 1 else f"{reason}, the one that finds most"
-
-
-def _entry(kind: Tried) -> TriedEntry:
-    return TriedEntry(
-        kind.plan.factory,
-        kind.row_bytes,
-        kind.query_bytes,
-        kind.nprobe,
-        kind.recall,
-        kind.recall_100,
-    )

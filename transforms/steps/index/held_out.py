@@ -58,15 +58,10 @@ def newly_held_out(
     keys = as_keys(hashes)
     chosen = select(held_out_keys(hashes), below) & ~np.isin(keys, crowded)
     texts, place, copies = np.unique(keys[chosen], return_inverse=True, return_counts=True)
-    total = copies + _count(held, texts)
+    ordered = np.sort(held)
+    total = copies + np.searchsorted(ordered, texts, "right") - np.searchsorted(ordered, texts)
     chosen[chosen] = (total <= COPIES_HELD_OUT)[place]
     return chosen, texts[total > COPIES_HELD_OUT]
-
-
-def _count(items: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return how often each of the wanted keys is among the items."""
-    ordered = np.sort(items)
-    return np.searchsorted(ordered, wanted, "right") - np.searchsorted(ordered, wanted, "left")
 
 
 @dataclass(frozen=True)

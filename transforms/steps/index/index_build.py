@@ -42,7 +42,7 @@ from sentence_beam.transforms.steps.index.index_recall import (
 from sentence_beam.transforms.steps.index.written_ranges import (
     ListedSource,
     RangeSpan,
-    leave_listed,
+    leave_written,
     spans,
     write_range,
 )
@@ -217,13 +217,8 @@ def build(work: BuildWork) -> BuiltGroup:
     if not writer.rows:
         return BuiltGroup(work)
     if job.plan.nlist:
-        kept = refine.rows() if refine else None
-        leave_listed(
-            folder, group.number, writer.by_list(), 0, job.plan.nlist, locator.table(), kept
-        )
-        folder.put(scratch.listed_exact(group.number), exact.to_bytes())
-        closeness = (writer.closeness or 0.0) * writer.rows
-        source = ListedSource(group.number, writer.rows, writer.code_size, closeness)
+        nlist = job.plan.nlist
+        source = leave_written(folder, group.number, nlist, writer, locator.table(), refine, exact)
         return BuiltGroup(work, listed=source)
     segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
     leave_recall(folder, segment, work.asking, exact)
@@ -264,7 +259,7 @@ def conclude(built: list[SegmentWork]) -> Iterator[RunFact]:
     segments = [item.segment for item in built if item.segment is not None]
     with progress.stage("index: measuring recall"):
         entry = index_entry(work, segments)
-    missed = _missed(work.job.request, entry) if work.job.required else None
+    missed = _explain_miss(work.job.request, entry) if work.job.required else None
     if missed is not None:
         yield RunFact(problem=Problem.from_error(missed))
     else:
@@ -284,20 +279,14 @@ def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
     recall, deep = (
         tuned_recall(measured, k, job.plan.rerank, job.request.target, half) for k in (K, DEEP)
     )
-    nprobe = job.plan.nprobe
-    rerank = job.plan.rerank
-    if recall is not None:
-        nprobe = recall.nprobe
-        rerank = recall.rerank
-    listed = list(segments)
-    if made.held_out is not None:
-        listed.append(made.held_out)
+    tuned = recall or job.plan
+    listed = [*segments, made.held_out] if made.held_out is not None else segments
     entry = IndexEntry(
         request=job.request,
         factory=job.plan.factory,
         metric=job.metric,
-        nprobe=nprobe,
-        rerank=rerank,
+        nprobe=tuned.nprobe,
+        rerank=tuned.rerank,
         rows=sum(segment.rows for segment in listed),
         segments=tuple(listed),
         trained=TrainedEntry(
@@ -322,7 +311,7 @@ def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
         trained = replace(job.again, times=job.times)
         entry = replace(entry, trained=trained, change=change)
     if job.choice is not None:
-        entry = replace(entry, choice=_with_query_bytes(job.choice, job.plan, entry))
+        entry = replace(entry, choice=_count_query_bytes(job.choice, job.plan, entry))
     return replace(entry, queries=_leave_known(work, entry, measured))
 
 
@@ -341,14 +330,14 @@ def _leave_known(work: BuildWork, entry: IndexEntry, measured: Measurement) -> I
     return IndexFileEntry(*folder.write(queries.to_bytes(), "queries"))
 
 
-def _with_query_bytes(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEntry:
+def _count_query_bytes(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEntry:
     """Return the choice with the bytes that a query reads, as tuned over all rows."""
     uneven = entry.trained.imbalance or 1.0
     read = query_bytes(plan, entry.rows, entry.nprobe, entry.rerank, uneven)
     return replace(choice, query_bytes=round(read))
 
 
-def _missed(request: IndexRequest, entry: IndexEntry) -> DataGateError | None:
+def _explain_miss(request: IndexRequest, entry: IndexEntry) -> DataGateError | None:
     """Return the error of a built index that misses its target recall by more than chance."""
     recall = entry.recall
     if recall is None or recall.high >= request.target:

@@ -211,13 +211,6 @@ def locate(locator: locators.LocatorBuilder, block: RowBlock, rows: np.ndarray) 
         )
 
 
-def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
-    """Return all rows float32 [n, dim] of some blocks."""
-    if arrays:
-        return np.concatenate(arrays)
-    return np.empty((0, dim), np.float32)
-
-
 def most_rows(plan: IndexPlan, rows: int) -> int:
     """Return the most rows of one segment.
 
@@ -240,6 +233,4 @@ def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:
         (segment.closeness, segment.live) for segment in segments if segment.closeness is not None
     ]
     rows = sum(live for _, live in scored)
-    if rows:
-        return sum(score * live for score, live in scored) / rows
-    return None
+    return sum(score * live for score, live in scored) / rows if rows else None

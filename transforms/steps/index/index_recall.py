@@ -90,7 +90,7 @@ def leave_queries(
     keys, first = np.unique(as_keys(hashes), return_index=True)
     first = first[~np.isin(keys, as_keys(crowded))]
     first = first[held_out.reporting_half(hashes[first])]
-    place = _places(as_keys(hashes[first]), as_keys(last.texts))
+    place = _find_places(as_keys(hashes[first]), as_keys(last.texts))
     if np.count_nonzero(place < 0) <= held_out.UNMEASURED * len(first):
         first = first[place >= 0]
         place = place[place >= 0]
@@ -100,7 +100,7 @@ def leave_queries(
     folder.leave(scratch.CROWDED, crowded)
 
 
-def _places(wanted: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+def _find_places(wanted: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     """Return the place of each key among ascending distinct ones, -1 if it is missing."""
     place = np.searchsorted(ordered, wanted)
     there = place < len(ordered)
@@ -109,10 +109,7 @@ def _places(wanted: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 
 
 def leave_recall(
-    folder: Folder,
-    segment: SegmentEntry,
-    asking: Asking,
-    exact: ExactNeighbours,
+    folder: Folder, segment: SegmentEntry, asking: Asking, exact: ExactNeighbours
 ) -> None:
     """Leave a new segment's true neighbours of the queries, its answers, and its lists' sizes."""
     with folder.on_disk(segment) as path:
@@ -157,7 +154,7 @@ def leave_unknown(
         return
     keep, locator = live()
     queries = folder.take(scratch.QUERIES)
-    exact = _exact_among(folder, queries[unknown], asking.metric, locator, segment.number)
+    exact = _read_exact(folder, queries[unknown], asking.metric, locator, segment.number)
     whole = ExactNeighbours(queries, DEEP, asking.metric)
     gains, positions, bound = (array.copy() for array in whole.lists())
     gains[unknown], positions[unknown], bound[unknown] = exact.lists()
@@ -194,12 +191,12 @@ def known_neighbours(
     bound = had.bound.copy()
     unknown = np.flatnonzero(place < 0)
     if len(unknown):
-        exact = _exact_among(folder, queries[unknown], metric, locator, target)
+        exact = _read_exact(folder, queries[unknown], metric, locator, target)
         gains[unknown], positions[unknown], bound[unknown] = exact.lists()
     return ExactNeighbours.from_lists(queries, DEEP, metric, gains, positions, bound)
 
 
-def _exact_among(
+def _read_exact(
     folder: Folder, queries: np.ndarray, metric: str, locator: pa.Table, number: int
 ) -> ExactNeighbours:
     """Return the true neighbours among all live rows of a segment, read from their shards."""

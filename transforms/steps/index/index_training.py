@@ -1,6 +1,6 @@
 """The training of an index: its sample, the lists, the codec.
 
-1. `sample.sample`: each group of shards leaves its rows of the sample, in parts of so many bytes.
+1. `training_sample.sample`: each group of shards leaves its rows, in parts of so many bytes.
 2. `divide`: few lists are one cell; if they are many, coarse cells are found.
 3. `assign`: each part's rows are sorted by their cells.
 4. `allot`: each cell gets lists in proportion to its rows.
@@ -28,7 +28,7 @@ from sentence_beam.transforms.index.budgets import SAMPLE
 from sentence_beam.transforms.index.kmeans import kmeans
 from sentence_beam.transforms.index.quantizer import CODEC_ROWS, assembled
 from sentence_beam.transforms.index.walk import walk
-from sentence_beam.transforms.steps.index import decisions, held_out, scratch
+from sentence_beam.transforms.steps.index import held_out, kind_choice, scratch
 from sentence_beam.transforms.steps.index.index_build import BuildWork, IndexJob, Trained
 from sentence_beam.transforms.steps.index.index_folder import Folder
 from sentence_beam.transforms.steps.index.training_sample import (
@@ -89,7 +89,7 @@ def _sort_part(work: PartWork) -> None:
     folder = work.job.folder
     coarse = folder.take(scratch.COARSE)
     if work.turn:
-        rows, numbers, cell = _by_nearest_list(work, coarse)
+        rows, numbers, cell = _assign_to_lists(work, coarse)
     else:
         rows = read_rows(folder, [(work.part.name, 0, work.part.rows)], work.job.plan.dim)
         rows = cells.distinct(rows)
@@ -104,7 +104,7 @@ def _sort_part(work: PartWork) -> None:
     folder.leave(scratch.counts(work.turn, work.part.name), counts)
 
 
-def _by_nearest_list(
+def _assign_to_lists(
     work: PartWork, coarse: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return a part's rows float32 [n, dim], the list nearest to each, and its cell."""
@@ -154,12 +154,12 @@ def cluster(item: TrainingItem) -> TrainingItem:
         return item
     lists = work.last - work.first
     with progress.stage("index: training"):
-        centroids = np.resize(_centroids(work, lists), (lists, work.job.plan.dim))
+        centroids = np.resize(_find_centroids(work, lists), (lists, work.job.plan.dim))
         work.job.folder.leave(scratch.lists_of_cell(work.number, work.turn), centroids)
     return TrainingItem(cell=replace(work, found=True))
 
 
-def _centroids(work: CellWork, lists: int) -> np.ndarray:
+def _find_centroids(work: CellWork, lists: int) -> np.ndarray:
     """Return the centroids of a cell's lists, float32 [at most `lists`, dim]."""
     folder = work.job.folder
     plan = work.job.plan
@@ -220,14 +220,14 @@ def finish(items: list[TrainingItem]) -> Iterator[BuildWork | RunFact]:
         return
     try:
         with progress.stage("index: training"):
-            job, trained = _trained(sampled[0].job, sampled, cells_of(items))
+            job, trained = _train(sampled[0].job, sampled, cells_of(items))
     except SentenceBeamError as error:
         yield RunFact(problem=Problem.from_error(error))
         return
     yield from (BuildWork(job, trained, group.group) for group in sampled)
 
 
-def _trained(
+def _train(
     job: IndexJob, sampled: list[SampledGroup], clustered: list[CellWork]
 ) -> tuple[IndexJob, Trained]:
     """Return the job with its chosen plan, and the trained index with the held-out rows.
@@ -236,12 +236,12 @@ def _trained(
     """
     parts = parts_of(sampled)
     lists_after.cache_clear()
-    vectors, locator = _held_out(job, sampled)
+    vectors, locator = _gather_held_out(job, sampled)
     if job.again is not None:
         data = index_files.read(job.folder.stored(job.again.path), job.again.sha256)
     else:
-        data = assembled(job.plan, _in_order(job, clustered), any_rows(job, parts, CODEC_ROWS))
-        job, data = _chosen(job, data, parts)
+        data = assembled(job.plan, _order_lists(job, clustered), any_rows(job, parts, CODEC_ROWS))
+        job, data = _choose_kind(job, data, parts)
     segment = None
     if len(vectors):
         flat = flat_segment([vectors], job.plan.dim, job.plan.metric)
@@ -254,7 +254,7 @@ def _trained(
     return job, Trained(file, sum(part.rows for part in parts), segment)
 
 
-def _in_order(job: IndexJob, clustered: list[CellWork]) -> Iterator[np.ndarray]:
+def _order_lists(job: IndexJob, clustered: list[CellWork]) -> Iterator[np.ndarray]:
     """Yield the centroids of all lists, float32 [n, dim], near ones next to each other.
 
     The cells are in the order of a walk over them, and the lists of each cell too.
@@ -268,17 +268,17 @@ def _in_order(job: IndexJob, clustered: list[CellWork]) -> Iterator[np.ndarray]:
         yield lists[walk(lists)]
 
 
-def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:
+def _choose_kind(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:
     """Return the job with its kind of index, and the trained index of that kind."""
     queries = job.folder.take(scratch.QUERIES)
     tuning = held_out.tuning_half(job.folder.take(scratch.TEXTS))
     few = [np.empty((0, job.plan.dim), np.float32)]
-    if decisions.budgets_of(job.request).choose:
+    if kind_choice.budgets_of(job.request).choose:
         few += any_rows(job, parts, SAMPLE)
-    return decisions.choose_kind(job, trained, np.concatenate(few), queries, tuning)
+    return kind_choice.choose_kind(job, trained, np.concatenate(few), queries, tuning)
 
 
-def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, pa.Table]:
+def _gather_held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, pa.Table]:
     """Return vectors and locator of the held-out rows; leave queries and texts' hashes."""
     vectors = read_rows(
         job.folder,

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, hash_prefixes
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.pairing import paired
 from sentence_beam.transforms.corpus.buckets import in_buckets
 
 BUCKET_ROWS = 2_000_000
@@ -43,23 +42,20 @@ def to_bytes(tables: Sequence[pa.Table]) -> bytes:
 
     The file begins with their offsets, int64 [n + 1].
     """
-    parts = [_batch(table) for table in tables]
+    parts = [_serialize(table) for table in tables]
     ends = np.cumsum([_OFFSET * (len(parts) + 1), *map(len, parts)])
     return b"".join([ends.astype("<i8").tobytes(), *parts])
 
 
-def _batch(table: pa.Table) -> bytes:
+def _serialize(table: pa.Table) -> bytes:
     """Return the rows of a table without their schema; nothing for none."""
     if not len(table):
         return b""
-    arrays = [_one_array(column) for column in table.columns]
+    arrays = [
+        column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        for column in table.columns
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=table.schema).serialize().to_pybytes()
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks != 1:
-        return column.combine_chunks()
-    return column.chunk(0)
 
 
 def read(
@@ -76,19 +72,10 @@ def read(
     data = fetch(int(ends[0]), int(ends[-1])) if ends[-1] > ends[0] else b""
     parts = [data[start:stop] for start, stop in pairwise((ends - ends[0]).tolist())]
     with refuse_damage(damaged, "run again"):
-        return [_table(part, schema) for part in parts]
+        return [_parse(part, schema) for part in parts]
 
 
-def _table(part: bytes, schema: pa.Schema) -> pa.Table:
+def _parse(part: bytes, schema: pa.Schema) -> pa.Table:
     if not part:
         return schema.empty_table()
     return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(part), schema)])
-
-
-def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of rows of the same text: row numbers in `removed` and in `added`.
-
-    Each row is in one pair at most, and there are as many pairs as possible; rows that also have
-    the same id are paired first.
-    """
-    return paired(removed, added, by="row_hash", first="id")

@@ -28,16 +28,16 @@ from sentence_beam.transforms.steps.index.target_segments import (
     KEPT,
     SAME_RANGE,
     WRITTEN,
-    MatchedRows,
     TargetSegment,
     decision_of,
 )
 from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
-from sentence_beam.transforms.steps.index.update_rows import HELD, MOVED, NEW, BucketMatch, take
+from sentence_beam.transforms.steps.index.update_rows import HELD, MOVED, NEW, MatchedRows, take
 from sentence_beam.transforms.steps.index.written_ranges import (
     ListedSource,
     RangeSpan,
     leave_listed,
+    leave_written,
     same_spans,
     spans,
     write_range,
@@ -73,26 +73,25 @@ class RangeTarget:
 
 
 def decide(
-    matches: list[tuple[IndexUpdateJob, BucketMatch]],
+    matches: list[tuple[IndexUpdateJob, MatchedRows]],
 ) -> Iterator[tuple[IndexUpdateJob, TargetSegment]]:
     """Yield the segments of the updated index, each to be built.
 
     Leaves the queries, and the counts of the change.
     """
     job = matches[0][0]
-    buckets = [match for _, match in matches]
     update = job.update()
-    limit = most_rows(job.plan(update), update.rows)
-    decision = decision_of(update, MatchedRows.from_matches(update, buckets), limit)
-    leave_held_out_queries(
-        job, update, sorted({text for match in buckets for text in match.crowded})
-    )
+    matched = MatchedRows.from_matches(update, [match for _, match in matches])
+    decision = decision_of(update, matched, most_rows(job.plan(update), update.rows))
+    leave_held_out_queries(job, update, matched.crowded)
     change = json.dumps(decision.change.to_json(), sort_keys=True)
     job.folder.put(scratch.CHANGE, change.encode())
     yield from ((job, target) for target in decision.targets)
 
 
-def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
+def leave_held_out_queries(
+    job: IndexUpdateJob, update: IndexUpdate, crowded: Sequence[str]
+) -> None:
     """Leave the held-out texts to report on; `crowded` texts (hex) are so from now on."""
     queries = job.known_queries()
     vectors = np.empty((0, job.dim), np.float32)
@@ -104,12 +103,12 @@ def leave_held_out_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: li
         hashes = as_hashes(state.table.column("row_hash").combine_chunks())[state.keep]
     before = queries.crowded
     if update.erased is not None:
-        before = before[~np.isin(as_keys(before), as_keys(_hashes(update.erased.crowded)))]
-    every = np.concatenate([before, _hashes(crowded)])
+        before = before[~np.isin(as_keys(before), as_keys(_parse_hashes(update.erased.crowded)))]
+    every = np.concatenate([before, _parse_hashes(crowded)])
     index_recall.leave_queries(job.folder, queries, vectors, hashes, every)
 
 
-def _hashes(texts: Sequence[str]) -> np.ndarray:
+def _parse_hashes(texts: Sequence[str]) -> np.ndarray:
     """Return hashes, given in hex, as uint8 [n, 16]."""
     return np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(-1, 16)
 
@@ -165,26 +164,22 @@ def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
     sources = [SegmentState(job, update.segments[number]) for number in target.sources]
     try:
         if target.work == KEPT:
-            return SegmentBuild(_kept(job, sources[0]), kept=True)
+            return SegmentBuild(_keep(job, sources[0]), kept=True)
         if target.work == WRITTEN:
-            return SegmentBuild(_written(job, target, sources))
+            return SegmentBuild(_write_segment(job, target, sources))
         if not sources:
-            return SegmentBuild(listed=_listed_rows(job, target))
-        listed = _listed_segment(job, sources[0])
+            return SegmentBuild(listed=_list_new_rows(job, target))
+        listed = _list_segment(job, sources[0])
         if target.work == SAME_RANGE:
-            listed = replace(listed, same=_place_of(sources[0].segment))
+            segment = sources[0].segment
+            assert segment.lists is not None
+            listed = replace(listed, same=(*segment.lists, segment.first_id))
         return SegmentBuild(listed=listed)
     except DamagedIndexError as error:
         return SegmentBuild(damaged=job.folder.relative(error))
 
 
-def _place_of(segment: SegmentEntry) -> tuple[int, int, int]:
-    """Return the lists [first, stop) of a range, and its first id."""
-    assert segment.lists is not None
-    return (*segment.lists, segment.first_id)
-
-
-def _listed_segment(job: IndexUpdateJob, source: SegmentState) -> ListedSource:
+def _list_segment(job: IndexUpdateJob, source: SegmentState) -> ListedSource:
     """Leave the live rows of a segment by list."""
     update = job.update()
     segment = source.segment
@@ -193,39 +188,34 @@ def _listed_segment(job: IndexUpdateJob, source: SegmentState) -> ListedSource:
     vectors = None
     if update.current.rerank:
         vectors = np.zeros(segment.rows, row_type(job.dim))
-        vectors[source.keep] = _vectors_beside(job, source)
+        vectors[source.keep] = _read_vectors_beside(job, source)
     first = segment.lists[0] if segment.lists else 0
     nlist = job.plan(update).nlist
     leave_listed(job.folder, segment.number, listed, first, nlist, source.table, vectors)
     numbers = np.where(source.keep, np.arange(segment.rows), -1)
-    exact = _known_neighbours(job, segment.number, {segment.number: numbers}, source.table)
+    exact = _find_known_neighbours(job, segment.number, {segment.number: numbers}, source.table)
     job.folder.put(scratch.listed_exact(segment.number), exact.to_bytes())
     rows = len(listed.rows)
     closeness = (segment.closeness or 0.0) * rows
     return ListedSource(segment.number, rows, listed.codes.shape[1], closeness)
 
 
-def _listed_rows(job: IndexUpdateJob, target: TargetSegment) -> ListedSource:
+def _list_new_rows(job: IndexUpdateJob, target: TargetSegment) -> ListedSource:
     """Leave the new rows of groups by list."""
     update = job.update()
-    writer = SegmentWriter(_trained(job))
+    writer = SegmentWriter(_read_trained(job))
     locator = locators.LocatorBuilder()
     refine = RefineWriter(job.dim) if update.current.rerank else None
-    exact = _known_neighbours(job, target.number, {}, locators.SCHEMA.empty_table())
+    exact = _find_known_neighbours(job, target.number, {}, locators.SCHEMA.empty_table())
     _add_new(job, target, (writer, refine, locator), exact)
-    kept = refine.rows() if refine else None
     nlist = job.plan(update).nlist
-    leave_listed(job.folder, target.number, writer.by_list(), 0, nlist, locator.table(), kept)
-    job.folder.put(scratch.listed_exact(target.number), exact.to_bytes())
-    closeness = (writer.closeness or 0.0) * writer.rows
-    return ListedSource(target.number, writer.rows, writer.code_size, closeness, is_new=True)
+    source = leave_written(job.folder, target.number, nlist, writer, locator.table(), refine, exact)
+    return replace(source, is_new=True)
 
 
-def _kept(job: IndexUpdateJob, state: SegmentState) -> SegmentEntry:
+def _keep(job: IndexUpdateJob, state: SegmentState) -> SegmentEntry:
     """Return a segment whose file stays; its locator too, if none of its rows changed."""
-    segment = state.segment
-    if state.touched:
-        segment = job.folder.located(segment, state.table)
+    segment = job.folder.located(state.segment, state.table) if state.touched else state.segment
     if segment.kind != HELD_OUT:
         index_recall.leave_gone(job.folder, segment.number, job.known_queries(), state.gone)
         asking = job.update().asking
@@ -233,12 +223,12 @@ def _kept(job: IndexUpdateJob, state: SegmentState) -> SegmentEntry:
     return segment
 
 
-def _written(
+def _write_segment(
     job: IndexUpdateJob, target: TargetSegment, sources: list[SegmentState]
 ) -> SegmentEntry:
     """Return a new segment: the live rows of its sources by their codes, then new rows."""
     update = job.update()
-    writer = SegmentWriter(_empty(job, target))
+    writer = SegmentWriter(_read_empty(job, target))
     numbers = {}
     refine = RefineWriter(job.dim) if update.current.rerank else None
     for source in sources:
@@ -248,15 +238,14 @@ def _written(
         with job.folder.on_disk(source.segment) as path:
             writer.copy(SegmentFile(path, source.keep), source.segment.closeness)
         if refine:
-            refine.copy(_vectors_beside(job, source))
+            refine.copy(_read_vectors_beside(job, source))
     first_new = writer.rows
     copied = locators.concat([source.table.filter(pa.array(source.keep)) for source in sources])
     locator = locators.LocatorBuilder()
     if len(copied):
         locator.batches.append(copied)
-    exact = None
-    if target.kind != HELD_OUT:
-        exact = _known_neighbours(job, target.number, numbers, copied)
+    is_measured = target.kind != HELD_OUT
+    exact = _find_known_neighbours(job, target.number, numbers, copied) if is_measured else None
     _add_new(job, target, (writer, refine, locator), exact)
     segment = job.folder.segment(
         target.number, target.kind, writer.finish(), locator.table(), refine
@@ -277,7 +266,7 @@ def _add_new(
 ) -> None:
     """Add the new rows of a segment to its writers, and to the queries' true neighbours."""
     writer, refine, locator = written
-    for vectors in _new_vectors(job, target, locator):
+    for vectors in _read_new_vectors(job, target, locator):
         if exact is not None:
             exact.add(vectors, (target.number << 32) + writer.rows)
         writer.add(vectors)
@@ -285,7 +274,7 @@ def _add_new(
             refine.add(vectors)
 
 
-def _known_neighbours(
+def _find_known_neighbours(
     job: IndexUpdateJob, target: int, numbers: dict[int, np.ndarray], locator: pa.Table
 ) -> ExactNeighbours:
     metric = job.update().metric
@@ -294,7 +283,7 @@ def _known_neighbours(
     )
 
 
-def _vectors_beside(job: IndexUpdateJob, source: SegmentState) -> np.ndarray:
+def _read_vectors_beside(job: IndexUpdateJob, source: SegmentState) -> np.ndarray:
     """Return the kept vectors of a segment's live rows, of `row_type`."""
     kept = source.segment.refine
     assert kept is not None
@@ -302,17 +291,15 @@ def _vectors_beside(job: IndexUpdateJob, source: SegmentState) -> np.ndarray:
     return np.frombuffer(data, row_type(job.dim))[source.keep]
 
 
-def _empty(job: IndexUpdateJob, target: TargetSegment) -> bytes:
+def _read_empty(job: IndexUpdateJob, target: TargetSegment) -> bytes:
     """Return the index without rows, as bytes, from which a segment starts."""
     if target.kind == HELD_OUT:
-        return train(
-            plan_for(FLAT, 0, job.dim, job.update().metric),
-            np.empty((0, job.dim), np.float32),
-        )
-    return _trained(job)
+        plan = plan_for(FLAT, 0, job.dim, job.update().metric)
+        return train(plan, np.empty((0, job.dim), np.float32))
+    return _read_trained(job)
 
 
-def _trained(job: IndexUpdateJob) -> bytes:
+def _read_trained(job: IndexUpdateJob) -> bytes:
     """Return the trained index that the segments share.
 
     Raises DamagedIndexError if its file is not what was written.
@@ -321,12 +308,12 @@ def _trained(job: IndexUpdateJob) -> bytes:
     return index_files.read(job.folder.stored(trained.path), trained.sha256)
 
 
-def _new_vectors(
+def _read_new_vectors(
     job: IndexUpdateJob, target: TargetSegment, locator: locators.LocatorBuilder
 ) -> Iterator[np.ndarray]:
     """Yield vectors of new rows, float32 [n, d], in blocks; add their places to the locator."""
     waiting: list[np.ndarray] = []
-    for shard, rows in _new_rows(job, target):
+    for shard, rows in _find_new_rows(job, target):
         block = take_rows(
             job.folder.stored(shard), rows, ["id", "row_hash", "embedding"]
         ).combine_chunks()
@@ -340,7 +327,7 @@ def _new_vectors(
         yield np.concatenate(waiting)
 
 
-def _new_rows(job: IndexUpdateJob, target: TargetSegment) -> Iterator[tuple[str, np.ndarray]]:
+def _find_new_rows(job: IndexUpdateJob, target: TargetSegment) -> Iterator[tuple[str, np.ndarray]]:
     """Yield shards with their rows that are new in a segment, ascending int64, in their order."""
     if target.kind == HELD_OUT:
         table = take(job, HELD, 0)

@@ -1,13 +1,12 @@
 """The segments of an updated index: which stay, and which are written, by counts alone."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.index.upkeep import REWRITTEN, IndexRows, choose_upkeep
 from sentence_beam.transforms.steps.index.update import BASE, DELTA, HELD_OUT, IndexUpdate
-from sentence_beam.transforms.steps.index.update_rows import BucketMatch
+from sentence_beam.transforms.steps.index.update_rows import MatchedRows
 from sentence_beam.transforms.store.index_entries import ChangeEntry
 
 KEPT = "kept"
@@ -42,34 +41,6 @@ class RowSource:
 
 
 @dataclass(frozen=True)
-class MatchedRows:
-    """The counts of all matched buckets.
-
-    `deleted` rows by segment, `new` rows of the lists by group, rows that `moved`, and new rows
-    that are `held` out.
-    """
-
-    deleted: dict[int, int]
-    new: dict[int, int]
-    moved: int = 0
-    held: int = 0
-
-    @classmethod
-    def from_matches(cls, update: IndexUpdate, matches: Sequence[BucketMatch]) -> "MatchedRows":
-        """Return the sums over the buckets of an update."""
-        groups = range(len(update.added))
-        return cls(
-            deleted={
-                number: sum(match.deleted.get(number, 0) for match in matches)
-                for number in update.segments
-            },
-            new={group: sum(match.new.get(group, 0) for match in matches) for group in groups},
-            moved=sum(match.moved for match in matches),
-            held=sum(match.held for match in matches),
-        )
-
-
-@dataclass(frozen=True)
 class Decision:
     """The segments of an updated index, and its change for the manifest."""
 
@@ -88,23 +59,27 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
     5. The held-out segment is rewritten as a whole if rows join it or are erased: it is small, and
        every search scans it.
     """
-    live = _live_rows(update, rows)
-    upkeep = choose_upkeep(_counts(update, rows, live))
+    live = _count_live_rows(update, rows)
+    upkeep = choose_upkeep(_count_rows(update, rows, live))
     again = []
     if upkeep.what == REWRITTEN:
         again = list(live)
     elif upkeep.joins:
-        again = _deltas(update, live)
+        again = _select_deltas(update, live)
     sources = [RowSource(live[number], number) for number in again]
     sources += [RowSource(count, group=group) for group, count in rows.new.items() if count]
     if upkeep.what == REWRITTEN:
-        written = _base_targets(update, sources, limit)
+        written = _pack_base(update, sources, limit)
     else:
-        written = _packed(DELTA, sources, limit)
+        written = _pack(DELTA, sources, limit)
     others = [number for number in live if number not in again]
-    erased = _with_erased_rows(update, rows)
-    written += [_alone(update, number) for number in others if number in erased]
-    targets = [_kept_target(update, number) for number in others if number not in erased]
+    erased = _find_erased(update, rows)
+    written += [_rewrite_alone(update, number) for number in others if number in erased]
+    targets = [
+        TargetSegment(number, update.segments[number].kind, (number,), work=KEPT)
+        for number in others
+        if number not in erased
+    ]
     for number, target in enumerate(written, start=1 + max(update.segments)):
         targets.append(replace(target, number=number))
     change = ChangeEntry(
@@ -114,10 +89,10 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
         deleted=sum(rows.deleted.values()),
         moved=rows.moved,
     )
-    return Decision((*targets, *_held_out_target(update, rows, targets)), change)
+    return Decision((*targets, *_target_held_out(update, rows, targets)), change)
 
 
-def _live_rows(update: IndexUpdate, rows: MatchedRows) -> dict[int, int]:
+def _count_live_rows(update: IndexUpdate, rows: MatchedRows) -> dict[int, int]:
     """Return the live rows of the segments that keep any, without the held-out one, by number."""
     live_rows = {}
     for number, segment in update.segments.items():
@@ -127,7 +102,7 @@ def _live_rows(update: IndexUpdate, rows: MatchedRows) -> dict[int, int]:
     return live_rows
 
 
-def _with_erased_rows(update: IndexUpdate, rows: MatchedRows) -> set[int]:
+def _find_erased(update: IndexUpdate, rows: MatchedRows) -> set[int]:
     """Return the numbers of the segments that have erased rows.
 
     A run that erases rows deletes no others.
@@ -137,15 +112,15 @@ def _with_erased_rows(update: IndexUpdate, rows: MatchedRows) -> set[int]:
     return {*update.erased.segments, *(number for number, count in rows.deleted.items() if count)}
 
 
-def _deltas(update: IndexUpdate, live: dict[int, int]) -> list[int]:
+def _select_deltas(update: IndexUpdate, live: dict[int, int]) -> list[int]:
     """Return the numbers of the deltas among some segments."""
     return [number for number in live if update.segments[number].kind == DELTA]
 
 
-def _counts(update: IndexUpdate, rows: MatchedRows, live: dict[int, int]) -> IndexRows:
+def _count_rows(update: IndexUpdate, rows: MatchedRows, live: dict[int, int]) -> IndexRows:
     """Return the rows of the updated index; `live` are those of its segments, by number."""
     new = sum(rows.new.values())
-    deltas = _deltas(update, live)
+    deltas = _select_deltas(update, live)
     return IndexRows(
         live=sum(live.values()) + new,
         in_deltas=sum(live[number] for number in deltas) + new,
@@ -154,15 +129,15 @@ def _counts(update: IndexUpdate, rows: MatchedRows, live: dict[int, int]) -> Ind
     )
 
 
-def _base_targets(update: IndexUpdate, sources: list[RowSource], limit: int) -> list[TargetSegment]:
+def _pack_base(update: IndexUpdate, sources: list[RowSource], limit: int) -> list[TargetSegment]:
     """Return all rows as base segments, or as those that go into ranges of lists."""
     if not update.current.spec.lists:
-        return _packed(BASE, sources, limit)
-    alone = (_packed(BASE, [source], limit)[0] for source in sources)
+        return _pack(BASE, sources, limit)
+    alone = (_pack(BASE, [source], limit)[0] for source in sources)
     return [replace(target, work=LISTED) for target in alone]
 
 
-def _packed(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegment]:
+def _pack(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegment]:
     """Return the segments to write of some rows, of at most `limit` rows each."""
     targets = []
     for packed in group_by_size(sources, attrgetter("rows"), limit):
@@ -172,19 +147,14 @@ def _packed(kind: str, sources: list[RowSource], limit: int) -> list[TargetSegme
     return targets
 
 
-def _kept_target(update: IndexUpdate, number: int) -> TargetSegment:
-    """Return a segment whose file stays."""
-    return TargetSegment(number, update.segments[number].kind, (number,), work=KEPT)
-
-
-def _alone(update: IndexUpdate, number: int) -> TargetSegment:
+def _rewrite_alone(update: IndexUpdate, number: int) -> TargetSegment:
     """Return a segment with the live rows of another, or a range with its lists."""
     segment = update.segments[number]
     work = WRITTEN if segment.lists is None else SAME_RANGE
     return TargetSegment(0, segment.kind, (number,), work=work)
 
 
-def _held_out_target(
+def _target_held_out(
     update: IndexUpdate, rows: MatchedRows, others: list[TargetSegment]
 ) -> list[TargetSegment]:
     """Return the held-out segment, if it has rows."""
@@ -196,5 +166,5 @@ def _held_out_target(
         return [TargetSegment(number, HELD_OUT, ())]
     if not rows.held and current.live <= rows.deleted[current.number]:
         return []
-    work = WRITTEN if rows.held or current.number in _with_erased_rows(update, rows) else KEPT
+    work = WRITTEN if rows.held or current.number in _find_erased(update, rows) else KEPT
     return [TargetSegment(current.number, HELD_OUT, (current.number,), work=work)]

@@ -15,7 +15,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.index import held_out_keys, sample_keys, select
 from sentence_beam.transforms.steps.index import scratch
 from sentence_beam.transforms.steps.index.index_build import IndexJob, ShardGroup, TrainingGroup
-from sentence_beam.transforms.steps.index.index_folder import Folder, lines_of, locate, stack
+from sentence_beam.transforms.steps.index.index_folder import Folder, lines_of, locate
 from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.shards.shard_reading import check_shard
@@ -123,7 +123,7 @@ def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
             queries.append(block.vectors[held])
             locate(locator, block, np.flatnonzero(held))
             progress.step(len(block.vectors))
-    held_rows = stack(queries, job.plan.dim)
+    held_rows = np.concatenate([np.empty((0, job.plan.dim), np.float32), *queries])
     leave_rows(job.folder, scratch.held_out(group.number), held_rows)
     job.folder.put(scratch.held_out_locator(group.number), locators.to_bytes(locator.table()))
     return SampledGroup(job, group, parts.finish(), len(held_rows))
@@ -210,7 +210,7 @@ def read_pieces(
 ) -> Iterator[np.ndarray]:
     """Yield the same rows, in read-only pieces of a few megabytes."""
     size = 4 * width
-    most = max(1, PIECE_BYTES // (4 * width))
+    most = max(1, PIECE_BYTES // size)
     for name, start, last in wanted:
         for first in range(start, last, most):
             data = folder.part(name, first * size, min(first + most, last) * size)
@@ -228,9 +228,9 @@ def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.n
 
 def known_parts(folder: Folder) -> list[SamplePart]:
     """Return the parts of the sample, in order."""
-    return folder.parsed(scratch.PARTS, _parts_of)
+    return folder.parsed(scratch.PARTS, _parse_parts)
 
 
-def _parts_of(data: bytes) -> list[SamplePart]:
+def _parse_parts(data: bytes) -> list[SamplePart]:
     lines = (line.split() for line in lines_of(data))
     return [SamplePart(name, int(rows)) for name, rows in lines]

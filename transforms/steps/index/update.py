@@ -5,13 +5,13 @@ The steps; those "for each" are spread over workers:
 1. `decisions.choose_work` finds the shards that the index does not know (added) and those that are
 missing (removed).
 
-2. `rows.read`, for each group of added shards and each segment: the segment's files are compared
-with their checksums; texts and ids are sent to the bucket of their hash. If no shard was added or
-removed, that is all.
+2. `update_rows.read`, for each group of added shards and each segment: the segment's files are
+compared with their checksums; texts and ids are sent to the bucket of their hash. If no shard was
+added or removed, that is all.
 
-3. `rows.match`, for each bucket: an added row with the text of a removed one takes its place, since
-its vector is the same; the other removed rows are deleted, the other added rows are new. They are
-sent to their segments and groups.
+3. `update_rows.match`, for each bucket: an added row with the text of a removed one takes its
+place, since its vector is the same; the other removed rows are deleted, the other added rows are
+new. They are sent to their segments and groups.
 
 4. `segments.decide`: which segments stay, which are written, which rows go into ranges of lists.
 
@@ -158,7 +158,7 @@ class IndexUpdateJob:
 
     def update(self) -> IndexUpdate:
         """Return the update that `begin` recorded; a process reads it once."""
-        return _on_record(self)
+        return _read_update(self)
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
         """Return the plan by which the current index was trained."""
@@ -166,16 +166,16 @@ class IndexUpdateJob:
 
     def known_queries(self) -> KnownQueries:
         """Return the held-out texts of which anything is known; a process reads them once."""
-        return _known_queries(self)
+        return _read_known_queries(self)
 
 
 @functools.lru_cache(1)
-def _on_record(job: IndexUpdateJob) -> IndexUpdate:
+def _read_update(job: IndexUpdateJob) -> IndexUpdate:
     return job.folder.parsed(scratch.PLAN, lambda data: IndexUpdate.from_json(json.loads(data)))
 
 
 @functools.lru_cache(1)
-def _known_queries(job: IndexUpdateJob) -> KnownQueries:
+def _read_known_queries(job: IndexUpdateJob) -> KnownQueries:
     named = job.update().current.queries
     return KnownQueries.from_bytes(index_files.read(job.folder.stored(named.path), named.sha256))
 

@@ -4,7 +4,7 @@ A step sends rows of each source apart. All rows for one reader (a bucket, a seg
 new rows) are gathered into a file, in the order of the sources.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
+from sentence_beam.transforms.base.pairing import paired
 from sentence_beam.transforms.steps.index import matching, scratch
 from sentence_beam.transforms.steps.index.held_out import newly_held_out
 from sentence_beam.transforms.steps.index.update import (
@@ -80,7 +81,7 @@ def gather(reader: Reader, sent_rows: Iterable[SentRows]) -> IndexUpdateJob:
     kind, number = reader
     by_source = {rows.source: rows for rows in sent_rows}
     job = next(iter(by_source.values())).job
-    tables = {source: _unpacked(kind, by_source[source].data) for source in sorted(by_source)}
+    tables = {source: _unpack(kind, by_source[source].data) for source in sorted(by_source)}
     parts = [pa.concat_tables([SCHEMAS[kind].empty_table(), *tables.values()])]
     if kind == REMOVED:
         none = SCHEMAS[kind].empty_table()
@@ -102,7 +103,7 @@ def take_removed(job: IndexUpdateJob, bucket: int) -> dict[int, pa.Table]:
     return dict(zip(segments, tables, strict=True))
 
 
-def _unpacked(kind: str, data: bytes) -> pa.Table:
+def _unpack(kind: str, data: bytes) -> pa.Table:
     return matching.read(lambda start, stop: data[start:stop], SCHEMAS[kind], 0)[0]
 
 
@@ -115,8 +116,8 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class BucketMatch:
-    """The counts of one matched bucket.
+class MatchedRows:
+    """The counts of one matched bucket, or of all buckets.
 
     `deleted` rows by segment, `new` rows of the lists by group, and rows that `moved`. `held` new
     rows are held out; `crowded` texts (hex) have too many copies from now on to be held out.
@@ -129,9 +130,24 @@ class BucketMatch:
     crowded: tuple[str, ...]
 
     @classmethod
-    def none(cls) -> "BucketMatch":
+    def none(cls) -> "MatchedRows":
         """Return the counts of no rows."""
         return cls({}, {}, 0, 0, ())
+
+    @classmethod
+    def from_matches(cls, update: IndexUpdate, matches: Sequence["MatchedRows"]) -> "MatchedRows":
+        """Return the sums over the buckets of an update."""
+        groups = range(len(update.added))
+        return cls(
+            deleted={
+                number: sum(match.deleted.get(number, 0) for match in matches)
+                for number in update.segments
+            },
+            new={group: sum(match.new.get(group, 0) for match in matches) for group in groups},
+            moved=sum(match.moved for match in matches),
+            held=sum(match.held for match in matches),
+            crowded=tuple(sorted({text for match in matches for text in match.crowded})),
+        )
 
 
 @progress.stage("index: reading what has changed")
@@ -140,12 +156,12 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[Sen
     update = job.update()
     try:
         if kind == ADDED:
-            rows_to_send = _rows_of_group(job, update, number)
+            rows_to_send = _read_group(job, update, number)
         else:
             job.folder.check(update.segments[number])
             if kind == STANDING:
                 return Reading(), []
-            rows_to_send = _rows_of_segment(job, update, update.segments[number])
+            rows_to_send = _read_segment(job, update, update.segments[number])
     except DamagedIndexError as error:
         return Reading(damaged=job.folder.relative(error)), []
     except SentenceBeamError as error:
@@ -157,7 +173,7 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[Sen
     return Reading(), rows
 
 
-def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.Table:
+def _read_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.Table:
     first = int(update.group_starts[group])
     tables = []
     for place, shard in enumerate(update.added[group]):
@@ -174,7 +190,7 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
     return pa.concat_tables([matching.ADDED.empty_table(), *tables])
 
 
-def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry) -> pa.Table:
+def _read_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry) -> pa.Table:
     """Return the rows of a segment in removed shards; leave the held-out segment's rows."""
     if segment.kind == HELD_OUT:
         locator = locators.from_bytes(job.folder.locator(segment), ["row_hash", "shard"])
@@ -189,7 +205,7 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentE
 
 
 @progress.stage("index: matching rows")
-def match(job: IndexUpdateJob, bucket: int) -> tuple[BucketMatch, list[SentRows]]:
+def match(job: IndexUpdateJob, bucket: int) -> tuple[MatchedRows, list[SentRows]]:
     """Return the counts of one bucket, and its moved and deleted rows by segment, new ones by
     group.
     """
@@ -197,19 +213,19 @@ def match(job: IndexUpdateJob, bucket: int) -> tuple[BucketMatch, list[SentRows]
     by_segment = take_removed(job, bucket)
     removed = pa.concat_tables(by_segment.values())
     added = take(job, ADDED, bucket)
-    kept, place = matching.matched(removed, added)
+    kept, place = paired(removed, added, by="row_hash", first="id")
 
     ends = np.cumsum([0, *map(len, by_segment.values())])
-    table = _moves(removed, added, kept, place)
+    table = _place_removed(removed, added, kept, place)
     moves = {
         n: table.slice(start, len(by_segment[n]))
         for n, start in zip(by_segment, ends, strict=False)
     }
     unmatched = np.ones(len(added), bool)
     unmatched[place] = False
-    held_texts = _held_texts(job, update, bucket, moves)
-    new, held, crowded = _new_rows(job, update, added.filter(pa.array(unmatched)), held_texts)
-    counts = BucketMatch(
+    held_texts = _find_held_texts(job, update, bucket, moves)
+    new, held, crowded = _sort_new_rows(job, update, added.filter(pa.array(unmatched)), held_texts)
+    counts = MatchedRows(
         deleted={
             n: int(np.count_nonzero(table.column("shard").to_numpy() < 0))
             for n, table in moves.items()
@@ -228,7 +244,9 @@ def match(job: IndexUpdateJob, bucket: int) -> tuple[BucketMatch, list[SentRows]
     return counts, sending
 
 
-def _moves(removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarray) -> pa.Table:
+def _place_removed(
+    removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarray
+) -> pa.Table:
     """Return the new place of each row of the removed shards; shard -1 for deleted rows."""
     where = np.full(len(removed), -1)
     where[kept] = place
@@ -239,7 +257,7 @@ def _moves(removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarr
     )
 
 
-def _new_rows(
+def _sort_new_rows(
     job: IndexUpdateJob, update: IndexUpdate, rows: pa.Table, held_texts: np.ndarray
 ) -> tuple[list[pa.Table], pa.Table, tuple[str, ...]]:
     """Return new rows of the lists by group, those held out, and new crowded texts."""
@@ -260,7 +278,7 @@ def _new_rows(
     )
 
 
-def _held_texts(
+def _find_held_texts(
     job: IndexUpdateJob, update: IndexUpdate, bucket: int, moves: dict[int, pa.Table]
 ) -> np.ndarray:
     """Return the keys of the bucket's rows that stay held out."""

@@ -16,7 +16,7 @@ from sentence_beam.transforms.index import ExactNeighbours, IndexPlan
 from sentence_beam.transforms.index.exact_vectors import RefineWriter, row_type
 from sentence_beam.transforms.index.index_kinds import cut_lists
 from sentence_beam.transforms.index.range_file import range_bytes
-from sentence_beam.transforms.index.segment import ListedRows
+from sentence_beam.transforms.index.segment import ListedRows, SegmentWriter
 from sentence_beam.transforms.steps.index import matching, scratch
 from sentence_beam.transforms.steps.index.index_folder import Folder, lines_of
 from sentence_beam.transforms.steps.index.index_recall import DEEP, Asking, leave_recall
@@ -48,17 +48,14 @@ class ListedSource:
 
 @dataclass(frozen=True)
 class SourcePart:
-    """Rows of a source in some consecutive lists, in the order of the lists.
+    """Rows of a source in some consecutive lists.
 
-    `sizes` int64 [lists], `codes` uint8 [n, code size], `rows` int64 [n] in the source, `shard`
-    int64 [n] numbers in `shards`; `vectors` [n] of `refine.row_type`, None if none are kept.
+    `places` [n] of `PLACES` have numbers of `shards`; `vectors` [n] of `row_type`, None if none are
+    kept.
     """
 
-    sizes: np.ndarray
-    codes: np.ndarray
-    rows: np.ndarray
+    listed: ListedRows
     places: pa.Table
-    shard: np.ndarray
     shards: list[str]
     vectors: np.ndarray | None
 
@@ -92,19 +89,14 @@ def leave_listed(
     sizes[first : first + len(listed.sizes)] = listed.sizes
     starts = np.concatenate([[0], np.cumsum(sizes)])
     folder.put(scratch.listed_starts(source), starts.astype("<i8").tobytes())
-    records = np.empty(len(listed.rows), _record(listed.codes.shape[1]))
+    records = np.empty(len(listed.rows), _record_type(listed.codes.shape[1]))
     records["code"] = listed.codes
     records["row"] = listed.rows
     folder.put(scratch.listed_codes(source), records.tobytes())
     rows_by_list = locator.take(pa.array(listed.rows))
     numbers, names = locators.shards_of(rows_by_list)
-    columns = [
-        rows_by_list.column("id"),
-        rows_by_list.column("row_hash"),
-        pa.array(numbers, pa.int32()),
-    ]
-    places = pa.table([*columns, rows_by_list.column("row")], schema=PLACES)
-    width = _slice_width(nlist)
+    places = rows_by_list.set_column(2, PLACES.field("shard"), pa.array(numbers, pa.int32()))
+    width = _choose_slice_width(nlist)
     bounds = starts[np.minimum(np.arange(0, nlist + width, width), nlist)]
     tables = [
         places.slice(start, stop - start) for start, stop in itertools.pairwise(bounds.tolist())
@@ -115,11 +107,23 @@ def leave_listed(
         folder.put(scratch.listed_vectors(source), vectors[listed.rows].tobytes())
 
 
+def leave_written(
+    folder: Folder, number: int, nlist: int, writer: SegmentWriter, locator: pa.Table,
+    refine: RefineWriter | None, exact: ExactNeighbours,
+) -> ListedSource:  # fmt: skip
+    """Leave the rows of a writer as a source, and the queries' true neighbours among them."""
+    vectors = refine.rows() if refine else None
+    leave_listed(folder, number, writer.by_list(), 0, nlist, locator, vectors)
+    folder.put(scratch.listed_exact(number), exact.to_bytes())
+    closeness = (writer.closeness or 0.0) * writer.rows
+    return ListedSource(number, writer.rows, writer.code_size, closeness)
+
+
 def _read_listed(
     folder: Folder, source: ListedSource, span: RangeSpan, plan: IndexPlan
 ) -> SourcePart:
     """Return the rows of a source in the lists of a range."""
-    width = _slice_width(plan.nlist)
+    width = _choose_slice_width(plan.nlist)
     slice_first = span.first // width
     slices = (span.stop - 1) // width + 1 - slice_first
     low = slice_first * width
@@ -130,40 +134,33 @@ def _read_listed(
     begin = int(here[0])
     end = int(here[-1])
     name = scratch.listed_codes(source.number)
-    records = _records(folder, name, _record(source.code_size), begin, end)
+    records = _read_records(folder, name, _record_type(source.code_size), begin, end)
     vectors = None
     if plan.rerank:
         name = scratch.listed_vectors(source.number)
-        vectors = _records(folder, name, row_type(plan.dim), begin, end)
+        vectors = _read_records(folder, name, row_type(plan.dim), begin, end)
     places = PLACES.empty_table()
     if begin < end:
         name = scratch.listed_places(source.number)
         tables = folder.tables(name, PLACES, slice_first, slices)
         places = pa.concat_tables(tables).slice(begin - int(starts[0]), end - begin)
     names = folder.parsed(scratch.listed_shards(source.number), lines_of)
-    return SourcePart(
-        np.diff(here),
-        records["code"],
-        records["row"].astype(np.int64),
-        places,
-        places.column("shard").to_numpy(),
-        names,
-        vectors,
-    )
+    listed = ListedRows(np.diff(here), records["code"], records["row"].astype(np.int64))
+    return SourcePart(listed, places, names, vectors)
 
 
-def _records(folder: Folder, name: str, kind: np.dtype, start: int, stop: int) -> np.ndarray:
+def _read_records(folder: Folder, name: str, kind: np.dtype, start: int, stop: int) -> np.ndarray:
     """Return the records from `start` up to `stop` of a file of them."""
     if start == stop:
         return np.empty(0, kind)
     return np.frombuffer(folder.part(name, start * kind.itemsize, stop * kind.itemsize), kind)
 
 
-def _record(code_size: int) -> np.dtype:
+def _record_type(code_size: int) -> np.dtype:
     return np.dtype([("code", "u1", (code_size,)), ("row", "<u4")])
 
 
-def _slice_width(nlist: int) -> int:
+def _choose_slice_width(nlist: int) -> int:
     """Return the number of lists in a table of places."""
     return -(-nlist // SLICES)
 
@@ -233,10 +230,11 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan, asking: Asking
     Leaves its true neighbours of the queries, what it answers, and which of those are new.
     """
     parts = [_read_listed(folder, source, span, plan) for source in span.sources]
-    lists = np.concatenate([np.repeat(np.arange(len(part.sizes)), part.sizes) for part in parts])
-    places, shard, names = _places(parts)
+    listed = [part.listed for part in parts]
+    lists = np.concatenate([np.repeat(np.arange(len(rows.sizes)), rows.sizes) for rows in listed])
+    places, shard, names = _join_places(parts)
     order = np.lexsort((places.column("row").to_numpy(), shard, lists))
-    codes = np.concatenate([part.codes for part in parts])[order]
+    codes = np.concatenate([rows.codes for rows in listed])[order]
     sizes = np.bincount(lists, minlength=span.stop - span.first)
     data, header = range_bytes(span.first, span.first_id, sizes, codes)
     path, sha256 = folder.write(data, "lists")
@@ -251,32 +249,31 @@ def write_range(folder: Folder, span: RangeSpan, plan: IndexPlan, asking: Asking
         folder.checksum(path), refine=refine_file, lists=(span.first, span.stop),
         first_id=span.first_id, header_sha256=header.sha256,
     )  # fmt: skip
-    segment = folder.located(segment, _locator(places, shard, names, order))
+    segment = folder.located(segment, _make_locator(places, shard, names, order))
     origins = np.concatenate(
-        [part.rows | source.number << 32 for source, part in zip(span.sources, parts, strict=True)]
+        [rows.rows | part.number << 32 for part, rows in zip(span.sources, listed, strict=True)]
     )
     _leave_range_recall(folder, span, segment, origins[order], asking)
     return segment
 
 
-def _places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[str]]:
+def _join_places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[str]]:
     """Return the places of all parts, and each row's shard, int64 [n], among sorted names."""
     names = sorted({name for part in parts for name in part.shards})
     number = {name: place for place, name in enumerate(names)}
-    shard = [
-        np.array([number[name] for name in part.shards], np.int64)[part.shard] for part in parts
-    ]
+    shard = []
+    for part in parts:
+        shards = np.array([number[name] for name in part.shards], np.int64)
+        shard.append(shards[part.places.column("shard").to_numpy()])
     places = pa.concat_tables([PLACES.empty_table(), *(part.places for part in parts)])
     return places, np.concatenate(shard), names
 
 
-def _locator(places: pa.Table, shard: np.ndarray, names: list[str], order: np.ndarray) -> pa.Table:
-    rows = places.take(pa.array(order))
+def _make_locator(
+    places: pa.Table, shard: np.ndarray, names: list[str], order: np.ndarray
+) -> pa.Table:
     column = locators.shard_column(shard[order], names)
-    return pa.table(
-        [rows.column("id"), rows.column("row_hash"), column, rows.column("row")],
-        schema=locators.SCHEMA,
-    )
+    return places.take(pa.array(order)).set_column(2, locators.SCHEMA.field("shard"), column)
 
 
 def _leave_range_recall(

@@ -9,7 +9,6 @@ from itertools import accumulate
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.index import SegmentedIndex, TrainedIndex, rerank
 from sentence_beam.transforms.index.by_lists import coarse_search, scan
@@ -84,7 +83,7 @@ class ByIndex(ComparedRows):
 
     @property
     def groups(self) -> list[Group]:
-        return _groups([segment.rows for segment in self._index.segments])
+        return _cut_groups([segment.rows for segment in self._index.segments])
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return the lists to search; all of them if there are at most k rows."""
@@ -112,10 +111,6 @@ class ByIndex(ComparedRows):
     def _trained(self) -> TrainedIndex | None:
         return self._searcher.index.trained
 
-    @property
-    def _all(self) -> Group:
-        return 0, len(self._index.segments)
-
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         gains, positions = scan(
             self._open(group).parts, queries, self._depth, coarse, self._trained
@@ -138,7 +133,7 @@ class ByIndex(ComparedRows):
         short = np.flatnonzero(positions[:, last] < 0)
         result = as_result(gains, positions, self._metric)
         if short.size and self._trained is not None:
-            wider = self._open(self._all).search(
+            wider = self._open((0, len(self._index.segments))).search(
                 queries[short], self._depth, nprobe=self._nprobe, least=self._k
             )
             for mine, other in zip(result, wider, strict=True):
@@ -159,7 +154,7 @@ class ByRow(ComparedRows):
 
     @property
     def groups(self) -> list[Group]:
-        return _groups(self._manifest.shards.column("rows").to_pylist())
+        return _cut_groups(self._manifest.shards.column("rows").to_pylist())
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         scores, positions = exact_rows(self._manifest, queries, self._k, shards=range(*group))
@@ -185,13 +180,8 @@ class ByFilter(ComparedRows):
         return gains_to_scores(hits.scores, self._metric), positions
 
 
-def _groups(sizes: list[int]) -> list[Group]:
+def _cut_groups(sizes: list[int]) -> list[Group]:
     """Return consecutive items of these sizes in groups of at most a million rows, or of one."""
     counts = [len(group) for group in group_by_size(sizes, int, GROUP_ROWS)]
     ends = list(accumulate(counts))
     return list(zip([0, *ends], ends, strict=False))
-
-
-def damaged(error: DamagedIndexError) -> DamagedIndexError:
-    """Return the error with its mend."""
-    return DamagedIndexError(f"{error}; `sentence-beam index` builds it again")

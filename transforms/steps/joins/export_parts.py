@@ -78,7 +78,7 @@ class WrittenPart:
 
 def parts_of(job: ExportJob) -> Iterator[ExportPart]:
     """Yield the parts of an export, at least one; their rows are in the manifest's order."""
-    manifest = _manifest(job)
+    manifest = _read_manifest(job)
     most = max(1, PART_BYTES // (4 * manifest.space.dim))
     number = 0
     rows = 0
@@ -95,7 +95,7 @@ def parts_of(job: ExportJob) -> Iterator[ExportPart]:
         yield ExportPart(number, tuple(units))
 
 
-def _manifest(job: ExportJob) -> Manifest:
+def _read_manifest(job: ExportJob) -> Manifest:
     manifest = read_shared(job.root, job.run, job.digest)
     assert manifest is not None, "a run that is named is read or raises"
     return manifest
@@ -104,20 +104,21 @@ def _manifest(job: ExportJob) -> Manifest:
 def write_part(part: ExportPart, job: ExportJob) -> WrittenPart:
     """Write the files of a part; a retry writes the same ones again."""
     try:
-        return _written(part, job)
+        return _write(part, job)
     except SentenceBeamError as error:
         return WrittenPart(part.number, 0, problem=Problem.from_error(error))
 
 
-def _written(part: ExportPart, job: ExportJob) -> WrittenPart:
-    selection = Selection.from_manifest(_only(_manifest(job), part.units), job.where)
+def _write(part: ExportPart, job: ExportJob) -> WrittenPart:
+    selection = Selection.from_manifest(_select_shards(_read_manifest(job), part.units), job.where)
     with tempfile.TemporaryDirectory() as folder:
         WRITERS[job.kind](selection, Path(folder))
         files = []
-        names = _Names(job.token, part.number, uuid.uuid4().hex[:8])
+        token = f"{job.token}-{part.number:05d}"
+        attempt = uuid.uuid4().hex[:8]
         for path in sorted(Path(folder).rglob("*")):
             if path.is_file():
-                files.append(names.of(path.relative_to(folder).as_posix()))
+                files.append(_name_file(path.relative_to(folder).as_posix(), token, attempt))
                 _put(storage.join(job.output, files[-1]), path.read_bytes())
     return WrittenPart(part.number, len(selection), tuple(files))
 
@@ -128,26 +129,19 @@ def _put(path: str, data: bytes) -> None:
         storage.overwrite(path, data)
 
 
-@dataclass(frozen=True)
-class _Names:
-    """The names of a part's files.
+def _name_file(name: str, part: str, attempt: str) -> str:
+    """Return the name in the export of a part's file.
 
     A table has the attempt in its name, because LanceDB names files of a table at random.
     """
-
-    token: str
-    number: int
-    attempt: str
-
-    def of(self, name: str) -> str:
-        """The name in the export of a file of the part."""
-        top, slash, rest = name.partition("/")
-        stem, _, ending = top.partition(".")
-        attempt = f"-{self.attempt}" if slash else ""
-        return f"{stem}-{self.token}-{self.number:05d}{attempt}.{ending}{slash}{rest}"
+    top, slash, rest = name.partition("/")
+    stem, _, ending = top.partition(".")
+    if slash:
+        part = f"{part}-{attempt}"
+    return f"{stem}-{part}.{ending}{slash}{rest}"
 
 
-def _only(manifest: Manifest, shards: Sequence[int]) -> Manifest:
+def _select_shards(manifest: Manifest, shards: Sequence[int]) -> Manifest:
     """Return the snapshot with these shards alone, by their numbers."""
     some = manifest.shards.take(index_array(np.array(shards, np.int64)))
     rows = total(some, "rows")
@@ -156,7 +150,7 @@ def _only(manifest: Manifest, shards: Sequence[int]) -> Manifest:
     return replace(manifest.with_shards(some), rows=counts)
 
 
-def _described(part: WrittenPart, kind: str) -> dict[str, Any]:
+def _describe(part: WrittenPart, kind: str) -> dict[str, Any]:
     """Return what `vectors.json` says of a part."""
     if kind == "npy":
         ids, vectors = sorted(part.files)
@@ -170,11 +164,11 @@ def conclude(written: Sequence[WrittenPart], job: ExportJob) -> None:
     parts = sorted(written, key=lambda part: part.number)
     problem = next((part.problem for part in parts if part.problem is not None), None)
     if problem is not None:
-        storage.overwrite(_problem_of(job), json.dumps(asdict(problem)).encode())
+        storage.overwrite(_name_problem(job), json.dumps(asdict(problem)).encode())
         return
-    about = about_vectors(_manifest(job), job.kind, sum(part.rows for part in parts))
+    about = about_vectors(_read_manifest(job), job.kind, sum(part.rows for part in parts))
     about["files"] = [name for part in parts for name in part.files]
-    about["parts"] = [_described(part, job.kind) for part in parts]
+    about["parts"] = [_describe(part, job.kind) for part in parts]
     earlier = _read_about(job.output) or {}
     path = storage.join(job.output, ABOUT)
     storage.overwrite(path, (json.dumps(about, indent=1) + "\n").encode())
@@ -189,7 +183,7 @@ def _delete_others(job: ExportJob, names: set[str], kept: set[str]) -> None:
     """Delete files and tables of the output that are no longer part of an export."""
     paths = [storage.join(job.output, name) for name in names - kept if EXPORTED.fullmatch(name)]
     storage.storage_of(job.output).delete(*paths)
-    for table in _tops(names) - _tops(kept):
+    for table in _list_tops(names) - _list_tops(kept):
         if EXPORTED_TABLE.fullmatch(table):
             folder = storage.join(job.output, table)
             for inner in TABLE_FOLDERS:
@@ -197,11 +191,11 @@ def _delete_others(job: ExportJob, names: set[str], kept: set[str]) -> None:
             storage.delete_below(folder)
 
 
-def _tops(names: set[str]) -> set[str]:
+def _list_tops(names: set[str]) -> set[str]:
     return {name.partition("/")[0] for name in names}
 
 
-def _problem_of(job: ExportJob) -> str:
+def _name_problem(job: ExportJob) -> str:
     return storage.join(job.output, f"problem-{job.token}.json")
 
 
@@ -227,7 +221,7 @@ def read_concluded(job: ExportJob) -> dict[str, Any]:
 
     Raises the problem that ended the export, and SentenceBeamError if it left no result.
     """
-    path = _problem_of(job)
+    path = _name_problem(job)
     place = storage.storage_of(path)
     stored = place.read_versioned(path)
     if stored is not None:

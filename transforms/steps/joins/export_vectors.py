@@ -41,8 +41,7 @@ def export_vectors(
     """
     write = {"npy": write_npy, "faiss": _write_faiss, "lance": write_lance}[kind]
     selection = Selection.from_manifest(store.manifest, where)
-    written = write(selection, folder)
-    about = about_vectors(store.manifest, kind, len(selection)) | written
+    about = about_vectors(store.manifest, kind, len(selection)) | write(selection, folder)
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
     return about
 
@@ -55,14 +54,14 @@ def about_vectors(manifest: Manifest, kind: str, rows: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _blocks(selection: Selection, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _read_blocks(selection: Selection, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in the manifest's order, `embedding` as float32 vectors."""
     for _, batch in selection.read(columns, "reading the store"):
         progress.step(batch.num_rows)
         yield batch
 
 
-def _columns(manifest: Manifest) -> pa.Schema:
+def _read_columns(manifest: Manifest) -> pa.Schema:
     """Return the columns of the shards; those of ids alone without a shard."""
     for path in manifest.shard_paths[:1]:
         with open_shard(path) as parquet:
@@ -74,7 +73,7 @@ class _Ids:
     """The file of ids: its row n is the vector n."""
 
     def __init__(self, manifest: Manifest, folder: Path):
-        schema = _columns(manifest)
+        schema = _read_columns(manifest)
         self.names = ["id"]
         if manifest.rows.pieces is not None:
             self.names += PLACE_COLUMNS
@@ -100,7 +99,7 @@ def write_npy(selection: Selection, folder: Path) -> dict[str, Any]:
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     with (folder / VECTORS).open("wb") as file, _Ids(selection.manifest, folder) as ids:
         np.lib.format.write_array_header_1_0(file, header)
-        for batch in _blocks(selection, [*ids.names, "embedding"]):
+        for batch in _read_blocks(selection, [*ids.names, "embedding"]):
             file.write(np.ascontiguousarray(ids.add(batch), "<f4").data)
     return {"files": [VECTORS, IDS]}
 
@@ -118,10 +117,10 @@ def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
             plain = TrainedIndex.from_bytes(index_files.read(path, entry.trained.sha256)).whole
             factory = entry.factory
         else:
-            plain = faiss.IndexFlat(manifest.space.dim, faiss_metric(faiss, scored_by(metric)))
+            plain = faiss.IndexFlat(manifest.space.dim, faiss_metric(scored_by(metric)))
             factory = "Flat"
         index = faiss.IndexIDMap2(plain)
-        for batch in _blocks(selection, [*ids.names, "embedding"]):
+        for batch in _read_blocks(selection, [*ids.names, "embedding"]):
             vectors = np.ascontiguousarray(prepared(ids.add(batch), metric))
             index.add_with_ids(vectors, np.arange(start, start + len(vectors), dtype=np.int64))
             start += len(vectors)
@@ -141,7 +140,7 @@ def write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
             f"--vectors lance needs lancedb, which is not installed: {pip_line('lance')}"
         ) from error
     manifest = selection.manifest
-    columns = _columns(manifest)
+    columns = _read_columns(manifest)
     own = set(own_columns(columns.names))
     if manifest.rows.pieces is not None:
         own -= set(PLACE_COLUMNS)
@@ -150,7 +149,7 @@ def write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
     schema = pa.schema([columns.field("id"), vector, *(columns.field(name) for name in others)])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in _blocks(selection, ["id", *others, "embedding"]):
+        for batch in _read_blocks(selection, ["id", *others, "embedding"]):
             vectors = fixed_size(as_matrix(batch.column("embedding")))
             arrays = [batch.column("id"), vectors, *(batch.column(name) for name in others)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -9,12 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.index import TrainedIndex
-from sentence_beam.transforms.index.near_pairs import (
-    Components,
-    cosines,
-    near_pairs,
-    share_found,
-)
+from sentence_beam.transforms.index.near_pairs import Components, cosines, near_pairs, share_found
 from sentence_beam.transforms.search import Searcher, Selection
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.joins.store_vectors import (
@@ -55,7 +50,7 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
     without rows.
     """
     stored = StoreVectors.read(selection, folder)
-    near = near_lists(stored.vectors, min_score, partial(_of_index, selection.manifest))
+    near = near_lists(stored.vectors, min_score, partial(_open_trained, selection.manifest))
     components = Components(len(stored))
     alone = near
     # With late chunks, pieces of one text have vectors of their own.
@@ -69,13 +64,13 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
         components.join(first, second)
     share, sampled = share_found(stored.vectors, near, min_score)
     numbers, component = np.unique(components.first, return_inverse=True)
-    rows = _with_keepers(stored, component.astype(np.int64))
+    rows = _find_keepers(stored, component.astype(np.int64))
     groups = int((np.bincount(component) > 1).sum())
-    largest = _largest(stored, rows, component)
+    largest = _show_largest(stored, rows, component)
     return Deduplicated(rows, groups, len(stored) - len(numbers), share, sampled, largest)
 
 
-def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.Table:
+def _show_largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.Table:
     """Return some rows of the largest components, as `Deduplicated` has them."""
     sizes = np.bincount(component)
     groups = np.argsort(-sizes, kind="stable")[:SHOWN_GROUPS]
@@ -90,14 +85,14 @@ def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.
     )
 
 
-def _of_index(manifest: Manifest) -> TrainedIndex | None:
+def _open_trained(manifest: Manifest) -> TrainedIndex | None:
     """Return the quantizer of the store's index, if its lists are for vectors of length 1."""
     if manifest.metric == "cosine" or manifest.space.normalize:
         return Searcher(manifest).index.trained
     return None
 
 
-def _with_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:
+def _find_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:
     order = pc.sort_indices(stored.columns.column("id")).to_numpy()
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
@@ -108,10 +103,4 @@ def _with_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:
     score = np.ones(len(order), np.float32)
     others = np.flatnonzero(keeper != rows)
     score[others] = np.minimum(cosines(stored.vectors, others, keeper[others]), 1)
-    columns = {"component": component, "keep": keeper == rows, "score": score}
-    table = stored.columns.select(["id"])
-    for name, column in columns.items():
-        table = table.append_column(name, pa.array(column))
-    if "piece" in stored.columns.column_names:
-        return table.append_column("piece", stored.columns["piece"])
-    return table
+    return stored.table({"component": component, "keep": keeper == rows, "score": score})

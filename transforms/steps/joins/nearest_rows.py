@@ -8,6 +8,7 @@ written once; an existing one is not made again.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.index.index_parts import Coarse
 from sentence_beam.transforms.index.metric_vectors import prepared
 from sentence_beam.transforms.search import Hits, Searcher
-from sentence_beam.transforms.steps.joins.compared_rows import ComparedRows, Group, damaged, rows_of
+from sentence_beam.transforms.steps.joins.compared_rows import ComparedRows, Group, rows_of
 from sentence_beam.transforms.steps.joins.join_queries import Queries, StoredRows, stored_queries
 from sentence_beam.transforms.steps.joins.work_files import (
     best_of,
@@ -150,47 +151,44 @@ class NeighbourSearch:
 
     def __init__(self, job: NeighboursJob):
         self._job = job
-        self._parts: tuple[Manifest, Searcher, ComparedRows] | None = None
 
-    def _open(self) -> tuple[Manifest, Searcher, ComparedRows]:
-        if self._parts is None:
-            job = self._job
-            manifest = read_resolved(job.store, job.snapshot, job.digest)
-            if manifest is None:
-                raise SentenceBeamError(
-                    f"{job.store}: the snapshot {job.snapshot} is missing; see verify"
-                )
-            searcher = Searcher(manifest, job.model, job.query_prompt)
-            rows = rows_of(manifest, searcher, job.k, int(job.itself), job.where)
-            self._parts = manifest, searcher, rows
-        return self._parts
+    @cached_property
+    def _opened(self) -> tuple[Manifest, Searcher, ComparedRows]:
+        job = self._job
+        manifest = read_resolved(job.store, job.snapshot, job.digest)
+        if manifest is None:
+            raise SentenceBeamError(
+                f"{job.store}: the snapshot {job.snapshot} is missing; see verify"
+            )
+        searcher = Searcher(manifest, job.model, job.query_prompt)
+        return manifest, searcher, rows_of(manifest, searcher, job.k, int(job.itself), job.where)
 
     def prepare(self, source: StoredBlock | Span) -> Iterator[PreparedBlock]:
         """Yield the blocks of a source of queries; the queries of each are left in a file."""
         try:
             if isinstance(source, StoredBlock):
-                yield self._stored_block(source)
+                yield self._prepare_rows(source)
             else:
-                yield from self._blocks_of_texts(source)
+                yield from self._prepare_texts(source)
         except SentenceBeamError as error:
-            yield PreparedBlock(problem=Problem.from_error(_mended(error)))
+            yield PreparedBlock(problem=Problem.from_error(_mend(error)))
 
-    def _stored_block(self, source: StoredBlock) -> PreparedBlock:
-        record = self._known(source.name)
+    def _prepare_rows(self, source: StoredBlock) -> PreparedBlock:
+        record = self._find_record(source.name)
         if record is not None:
             return PreparedBlock(record=record)
         queries = stored_queries(source.rows, self._job.query_text)
-        return self._prepared(source.name, queries)
+        return self._prepare(source.name, queries)
 
-    def _blocks_of_texts(self, span: Span) -> Iterator[PreparedBlock]:
+    def _prepare_texts(self, span: Span) -> Iterator[PreparedBlock]:
         for unit in read_span(span, self._job.columns, UNIT_TOKENS):
-            record = self._known(unit.name)
+            record = self._find_record(unit.name)
             if record is not None:
                 yield PreparedBlock(record=record)
             else:
-                yield self._prepared(unit.name, self._texts(unit), len(unit.rejects))
+                yield self._prepare(unit.name, self._embed_unit(unit), len(unit.rejects))
 
-    def _known(self, block: str) -> BlockRecord | None:
+    def _find_record(self, block: str) -> BlockRecord | None:
         """Return the record of a block whose file is whole; None if it must be made."""
         path = self._job.path(block)
         stored = storage.storage_of(path).read_versioned(path)
@@ -204,16 +202,16 @@ class NeighbourSearch:
         except SentenceBeamError:
             return None
 
-    def _texts(self, unit: UnitRows) -> Queries:
+    def _embed_unit(self, unit: UnitRows) -> Queries:
         names = unit.ids if self._job.columns.id else unit.texts
-        _, searcher, _ = self._open()
+        _, searcher, _ = self._opened
         vectors = searcher.queries.vectors(unit.texts) if names else np.empty((0, 1), np.float32)
         none = np.full(len(names), -1)
         texts = list[str | None](unit.texts) if self._job.texts and self._job.columns.id else None
         return Queries(names, vectors, none, none, texts=texts)
 
-    def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> PreparedBlock:
-        manifest, _, rows = self._open()
+    def _prepare(self, block: str, queries: Queries, rejected: int = 0) -> PreparedBlock:
+        manifest, _, rows = self._opened
         if not queries.names:
             return PreparedBlock(record=self.finish_block(Comparison(block, (), rejected)))
         vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
@@ -225,15 +223,15 @@ class NeighbourSearch:
         parts = tuple(group for group in groups if len(places[group]) < len(every))
         for group in parts:
             which = places[group]
-            part = {"which": which, "vectors": vectors[which], **_lists(coarse, which)}
-            write_arrays(self._part_path(block, group), **part)
+            part = {"which": which, "vectors": vectors[which], **_pack_lists(coarse, which)}
+            write_arrays(self._name_part(block, group), **part)
         names = np.frombuffer(json.dumps(queries.names).encode(), np.uint8)
         own = {"names": names, "vectors": vectors, "shard": queries.shard, "row": queries.row}
         if queries.piece is not None:
             own["piece"] = queries.piece
         if queries.texts is not None:
             own["texts"] = np.frombuffer(json.dumps(queries.texts).encode(), np.uint8)
-        write_arrays(self._job.work(f"{block}.npz"), **own, **_lists(coarse, every))
+        write_arrays(self._job.work(f"{block}.npz"), **own, **_pack_lists(coarse, every))
         return PreparedBlock(comparison=Comparison(block, groups, rejected, parts))
 
     def compare(self, work: Comparison, group: Group) -> Problem | None:
@@ -241,7 +239,7 @@ class NeighbourSearch:
         try:
             path = self._job.work(f"{work.block}.npz")
             if group in work.parts:
-                path = self._part_path(work.block, group)
+                path = self._name_part(work.block, group)
             arrays = take_arrays(path)
             with refuse_damaged_work(path):
                 vectors = arrays["vectors"]
@@ -251,17 +249,17 @@ class NeighbourSearch:
                     lists = np.ascontiguousarray(arrays["lists"], np.int64)
                     coarse = Coarse(arrays["scores"], lists)
             with progress.stage("comparing", len(vectors), "queries"):
-                gains, positions = self._open()[2].scan(group, vectors, coarse)
+                gains, positions = self._opened[2].scan(group, vectors, coarse)
             candidates = {"which": which, "gains": gains, "positions": positions}
-            write_arrays(self._candidates_path(work.block, group), **candidates)
+            write_arrays(self._name_candidates(work.block, group), **candidates)
         except SentenceBeamError as error:
-            return Problem.from_error(_mended(error))
+            return Problem.from_error(_mend(error))
         return None
 
-    def _part_path(self, block: str, group: Group) -> str:
+    def _name_part(self, block: str, group: Group) -> str:
         return self._job.work(f"{block}-{group[0]}-{group[1]}-queries.npz")
 
-    def _candidates_path(self, block: str, group: Group) -> str:
+    def _name_candidates(self, block: str, group: Group) -> str:
         return self._job.work(f"{block}-{group[0]}-{group[1]}.npz")
 
     def _read_queries(self, block: str) -> Queries:
@@ -277,43 +275,44 @@ class NeighbourSearch:
     def finish(self, work: Comparison) -> BlockRecord | Problem:
         """Write the file of a block that was compared with all groups; remove its work."""
         try:
-            record = self._known(work.block)  # of an engine that does this again
+            record = self._find_record(work.block)  # of an engine that does this again
             return record or self.finish_block(work)
         except SentenceBeamError as error:
-            return Problem.from_error(_mended(error))
+            return Problem.from_error(_mend(error))
 
     def finish_block(self, work: Comparison) -> BlockRecord:
         """Write the file of a block; raise `SentenceBeamError` for damaged shards."""
-        manifest, _, rows = self._open()
+        manifest, _, rows = self._opened
         none = np.empty(0, np.int64)
         queries = Queries([], none, none, none)
         hits = Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
         if work.groups:
             queries = self._read_queries(work.block)
-            paths = (self._candidates_path(work.block, group) for group in work.groups)
+            paths = (self._name_candidates(work.block, group) for group in work.groups)
             with progress.stage("scoring again", len(queries.names), "queries"):
                 hits = rows.hits(queries.vectors, best_of(len(queries.names), paths))
             if self._job.itself:
-                hits = _without_itself(hits, queries)
-        table = _table(queries, hits, self._job, manifest)
+                hits = _remove_itself(hits, queries)
+        table = _make_table(queries, hits, self._job, manifest)
         counts = {"queries": len(queries.names), "rejected": work.rejected}
         counted = table.replace_schema_metadata({COUNTS: json.dumps(counts)})
         path = self._job.path(work.block)
         storage.ensure(path, parquet_bytes(counted, compression="zstd", write_page_checksum=True))
-        left = [self._candidates_path(work.block, group) for group in work.groups]
-        left += [self._part_path(work.block, group) for group in work.parts]
+        left = [self._name_candidates(work.block, group) for group in work.groups]
+        left += [self._name_part(work.block, group) for group in work.parts]
         if left:
             storage.storage_of(path).delete(*left, self._job.work(f"{work.block}.npz"))
         return BlockRecord(path, len(queries.names), len(table), work.rejected)
 
 
-def _mended(error: SentenceBeamError) -> SentenceBeamError:
+def _mend(error: SentenceBeamError) -> SentenceBeamError:
+    """Return the error, with its mend if the index is damaged."""
     if isinstance(error, DamagedIndexError):
-        return damaged(error)
+        return DamagedIndexError(f"{error}; `sentence-beam index` builds it again")
     return error
 
 
-def _lists(coarse: Coarse | None, which: np.ndarray) -> dict[str, np.ndarray]:
+def _pack_lists(coarse: Coarse | None, which: np.ndarray) -> dict[str, np.ndarray]:
     """Return the lists of some queries as arrays of a file; none without lists."""
     if coarse is None:
         return {}
@@ -321,13 +320,13 @@ def _lists(coarse: Coarse | None, which: np.ndarray) -> dict[str, np.ndarray]:
     return {"lists": some.lists.astype(np.int32), "scores": some.scores}
 
 
-def _without_itself(hits: Hits, queries: Queries) -> Hits:
+def _remove_itself(hits: Hits, queries: Queries) -> Hits:
     """Return the hits with none in place of each query's own row."""
     own = (hits.shard == queries.shard[:, None]) & (hits.row == queries.row[:, None])
     return Hits(hits.scores, np.where(own, -1, hits.shard), hits.row)
 
 
-def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
+def _make_table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
     """Return the rows of a file, query by query, best first.
 
     `query_piece` and `piece` are there if these are pieces, `query_text` and `text` if the job
@@ -351,7 +350,7 @@ def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest)
     text = manifest.options.kept_text if job.texts else None
     if text is not None:
         kinds[text] = pa.large_string()
-    values = _columns_of(hits.shard[there], hits.row[there], manifest, kinds)
+    values = _read_columns(hits.shard[there], hits.row[there], manifest, kinds)
     columns |= {name: values.column(name) for name in values.column_names if name != text}
     columns["score"] = pa.array(hits.scores[there], pa.float32())
     if text is not None:
@@ -359,7 +358,7 @@ def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest)
     return pa.table(columns)
 
 
-def _columns_of(
+def _read_columns(
     shard: np.ndarray, row: np.ndarray, manifest: Manifest, kinds: dict[str, pa.DataType]
 ) -> pa.Table:
     """Return some columns of rows, in these types, read shard by shard."""

@@ -29,16 +29,12 @@ class Ended:
     @classmethod
     def from_made(cls, made: BlockRecord | Problem) -> "Ended":
         """Return the result of one block."""
-        if isinstance(made, Problem):
-            return cls(problem=made)
-        return cls((made,))
+        return cls(problem=made) if isinstance(made, Problem) else cls((made,))
 
     def merge(self, other: "Ended") -> "Ended":
         """Return the results of both; of two problems the one whose message sorts first."""
         problems = [each.problem for each in (self, other) if each.problem is not None]
-        problem = None
-        if problems:
-            problem = min(problems, key=lambda each: each.message)
+        problem = min(problems, key=lambda each: each.message, default=None)
         return Ended(self.blocks + other.blocks, problem)
 
 
@@ -54,7 +50,7 @@ def begin(output: str, options: dict[str, Any]) -> None:
         _write(output, {"asked": options})
         return
     try:
-        before = _asked(path, stored[0])
+        before = _read_options(path, stored[0])
         other = next((name for name in options if before.get(name) != options[name]), None)
     except SentenceBeamError:
         other = RESULT
@@ -79,13 +75,13 @@ def _check_empty(output: str) -> None:
 def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
     """Write how the run ended, and return it; remove the files of the work if it is done."""
     path = storage.join(output, RESULT)
-    options = _asked(path, storage.read_bytes(path))
+    options = _read_options(path, storage.read_bytes(path))
     problem = ended.problem
     if problem is None and not sum(block.queries for block in ended.blocks):
         problem = Problem.from_error(
             OptionError("--queries holds no query with text; check it and --text-column")
         )
-    result: dict[str, Any] = {"run": run, "exit_code": 0, "message": "", **_counts(ended.blocks)}
+    result: dict[str, Any] = {"run": run, "exit_code": 0, "message": "", **_count(ended.blocks)}
     if problem is None:
         storage.delete_below(storage.join(output, WORK))
     else:
@@ -94,7 +90,7 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
     return result
 
 
-def _counts(ended: Sequence[BlockRecord]) -> dict[str, Any]:
+def _count(ended: Sequence[BlockRecord]) -> dict[str, Any]:
     """Return the sums over blocks, and their files."""
     blocks = sorted(ended, key=lambda block: block.path)
     files = []
@@ -121,7 +117,7 @@ def ended(output: str, run: str) -> dict[str, Any] | None:
         return result if result.get("run") == run else None
 
 
-def _asked(path: str, data: bytes) -> dict[str, Any]:
+def _read_options(path: str, data: bytes) -> dict[str, Any]:
     """Return the request of a job from its file. Raises SentenceBeamError if it is damaged."""
     with _refuse_damage(path):
         return record(record(json.loads(data), "it").get("asked"), "asked")

@@ -58,7 +58,7 @@ def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
         nearest = coarse_search(trained, np.ascontiguousarray(stored.vectors[part]), 1)
         label[part] = nearest.lists[:, 0]
         score[part] = nearest.scores[:, 0]
-    return _clustered(stored, label, score, trained.centroids)
+    return _number_clusters(stored, label, score, trained.centroids)
 
 
 def by_min_score(selection: Selection, min_score: float, folder: Path) -> Clustered:
@@ -75,14 +75,16 @@ def by_min_score(selection: Selection, min_score: float, folder: Path) -> Cluste
         )
     stored = StoreVectors.read(selection, folder)
     with progress.stage("clustering", rows, "rows"):
-        label = _agglomerated(stored.vectors, min_score)
+        label = _agglomerate(stored.vectors, min_score)
     sums = np.zeros((int(label.max()) + 1, stored.vectors.shape[1]))
     np.add.at(sums, label, stored.vectors)
     centres = (sums / np.maximum(np.linalg.norm(sums, axis=1), 1e-30)[:, None]).astype(np.float32)
-    return _clustered(stored, label, np.einsum("nd,nd->n", stored.vectors, centres[label]), centres)
+    return _number_clusters(
+        stored, label, np.einsum("nd,nd->n", stored.vectors, centres[label]), centres
+    )
 
 
-def _agglomerated(vectors: np.ndarray, min_score: float) -> np.ndarray:
+def _agglomerate(vectors: np.ndarray, min_score: float) -> np.ndarray:
     try:
         from sklearn.cluster import AgglomerativeClustering
     except ImportError as error:
@@ -99,7 +101,7 @@ def _agglomerated(vectors: np.ndarray, min_score: float) -> np.ndarray:
     )
 
 
-def _clustered(
+def _number_clusters(
     stored: StoreVectors, label: np.ndarray, score: np.ndarray, centres: np.ndarray
 ) -> Clustered:
     """Return the result, with clusters numbered by size, equal ones in their order."""
@@ -119,12 +121,6 @@ def _clustered(
     ]
     rows = np.concatenate(chosen)
     offsets = pa.array(np.cumsum([0, *(len(part) for part in chosen)]).astype(np.int32))
-    table = stored.columns.select(["id"])
-    table = table.append_column("label", pa.array(label)).append_column(
-        "distance", pa.array(distance)
-    )
-    if "piece" in stored.columns.column_names:
-        table = table.append_column("piece", stored.columns["piece"])
     ids = stored.columns.column("id").take(pa.array(rows)).combine_chunks()
     columns = {
         "label": pa.array(np.arange(len(size), dtype=np.int32)),
@@ -133,4 +129,4 @@ def _clustered(
         "ids": pa.ListArray.from_arrays(offsets, ids),
         "centroid": fixed_size(centres),
     }
-    return Clustered(table, pa.table(columns))
+    return Clustered(stored.table({"label": label, "distance": distance}), pa.table(columns))

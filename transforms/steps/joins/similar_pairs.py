@@ -96,14 +96,13 @@ def read_store(manifest: Manifest, folder: Path) -> Collection:
             [], np.empty((0, manifest.space.dim), np.float32), np.empty(0, np.int64), lambda _: None
         )
     stored = StoreVectors.read(Selection(manifest), folder)
-    pieces = None
-    if "piece" in stored.columns.column_names:
-        pieces = stored.columns.column("piece").to_pylist()
-    ids = stored.columns.column("id").to_pylist()
+    columns = stored.columns
+    pieces = columns.column("piece").to_pylist() if "piece" in columns.column_names else None
+    ids = columns.column("id").to_pylist()
     # an index takes lengths near 1 as they are, a score does not
     for start in range(0, len(stored), TEXTS_AT_ONCE):
         block = slice(start, start + TEXTS_AT_ONCE)
-        stored.vectors[block] = _of_length_1(stored.vectors[block])
+        stored.vectors[block] = _normalize(stored.vectors[block])
     return Collection(ids, stored.vectors, first_copies(stored.hashes), stored.texts, pieces=pieces)
 
 
@@ -167,13 +166,13 @@ def _embed(options: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
     vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=shape)[: len(texts)]
     for start in range(0, len(texts), TEXTS_AT_ONCE):
         tokenized = encoder.tokenize(texts[start : start + TEXTS_AT_ONCE])
-        vectors[start : start + TEXTS_AT_ONCE] = _of_length_1(
+        vectors[start : start + TEXTS_AT_ONCE] = _normalize(
             encoder.embed(tokenized, progress.advance).vectors
         )
     return vectors
 
 
-def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+def _normalize(vectors: np.ndarray) -> np.ndarray:
     """Return the vectors divided by their lengths; not finite for length zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return vectors / np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]

@@ -65,6 +65,15 @@ class StoreVectors:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    def table(self, columns: dict[str, np.ndarray]) -> pa.Table:
+        """Return the ids of all rows, other columns of them, and the numbers of pieces."""
+        table = self.columns.select(["id"])
+        for name, column in columns.items():
+            table = table.append_column(name, pa.array(column))
+        if "piece" in self.columns.column_names:
+            return table.append_column("piece", self.columns["piece"])
+        return table
+
     def names(self, rows: np.ndarray) -> list[str]:
         """Return the texts of rows int64 [m], cut to 200 characters and on one line.
 
@@ -136,10 +145,10 @@ def with_texts(rows: pa.Table, selection: Selection) -> tuple[pa.Schema, Iterato
     if text is None:
         return rows.schema, iter([rows])
     schema = rows.schema.append(pa.field(TEXT, pa.large_string()))
-    return schema, _with_texts(rows, selection, text)
+    return schema, _append_texts(rows, selection, text)
 
 
-def _with_texts(rows: pa.Table, selection: Selection, text: str) -> Iterator[pa.Table]:
+def _append_texts(rows: pa.Table, selection: Selection, text: str) -> Iterator[pa.Table]:
     at = 0
     for _, batch in selection.read([text], "reading the texts"):
         here = rows.slice(at, batch.num_rows)

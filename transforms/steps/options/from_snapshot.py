@@ -23,28 +23,15 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
     """Return a run of a command with the space, options and input of a snapshot; it holds the
     store's lease.
     """
+    own = {"previous": manifest.run, "versions": versions(), "started": now(), "changes": None}
     return Run(
+        **(manifest.begun_fields() | own),
         root=manifest.root,
         id=run_id,
-        space=manifest.space,
-        partition=manifest.partition,
-        unit_tokens=manifest.unit_tokens,
         globs=manifest.input.globs,
         tables={**manifest.input.tables},
-        options=manifest.options,
-        versions=versions(),
-        started=now(),
-        previous=manifest.run,
         version=manifest.version,
         previous_digest=manifest.digest,
-        generation=manifest.generation,
-        canary=manifest.canary,
-        ranges=manifest.ranges,
-        watch=manifest.watch,
-        forgotten=manifest.forgotten,
-        like=manifest.like,
-        estimate=manifest.estimate,
-        check_from=manifest.check_from,
         gates=UsedGates(max_rejects=1.0),  # these rows passed it in the run that embedded them
         leased=True,
         command=command,

@@ -8,7 +8,6 @@ from sentence_beam.transforms.base.option import Declared, option, options
 from sentence_beam.transforms.options.common import (
     ACCELERATOR,
     CSV,
-    DEFAULT_STORE,
     DELIMITER,
     FORMAT,
     INDEXES,
@@ -18,9 +17,9 @@ from sentence_beam.transforms.options.common import (
     MAX_LATENCY_MS,
     METRIC,
     MIN_RAM,
+    NAMED_STORE,
     REVISION,
     STORE,
-    STORE_VARIABLE,
     TARGET_RECALL,
     TEXT_COLUMN,
     named_input,
@@ -73,7 +72,7 @@ class FitOptions:
 
     store: str | None = option(
         STORE,
-        help=f"the store, for a calibration (default: ${STORE_VARIABLE} or {DEFAULT_STORE})",
+        help=f"the store, for a calibration (default: {NAMED_STORE})",
         fallback=None,
         default=None,
     )

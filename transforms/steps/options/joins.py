@@ -6,7 +6,6 @@ from sentence_beam.transforms.base.option import Declared, Exclusive, option, op
 from sentence_beam.transforms.options.common import (
     CALIBRATION,
     CSV,
-    DEFAULT_STORE,
     DELIMITER,
     DEVICE,
     DTYPE,
@@ -15,6 +14,7 @@ from sentence_beam.transforms.options.common import (
     JSON_ROWS,
     MAX_TOKENS,
     MODEL,
+    NAMED_STORE,
     NEIGHBOURS,
     NORMALIZE,
     ONE_PROMPT,
@@ -26,13 +26,11 @@ from sentence_beam.transforms.options.common import (
     REVISION,
     SNAPSHOT,
     STORE,
-    STORE_VARIABLE,
     TABLE_FILE,
     TEXT_COLUMN,
     TOKENS_PER_BATCH,
     TRUNCATE_DIM,
     WHERE,
-    default_store,
     named_input,
     named_k,
 )
@@ -42,6 +40,7 @@ from sentence_beam.transforms.steps.options.search_options import (
     QUERY_FILES,
     refuse_without_queries,
 )
+from sentence_beam.transforms.store.layout import default_store
 
 AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once
 QUERIES = Exclusive("queries", required=True)
@@ -102,7 +101,7 @@ class NeighboursOptions:
 
     store: str = option(
         STORE,
-        help=f"store whose rows are found (default: ${STORE_VARIABLE} or {DEFAULT_STORE})",
+        help=f"store whose rows are found (default: {NAMED_STORE})",
         kw_only=False,
         default=None,
     )
@@ -182,8 +181,7 @@ class PairsOptions:
     )
     store: str | None = option(
         STORE,
-        help=f"a store whose vectors are compared (default: without --input"
-        f" ${STORE_VARIABLE} or {DEFAULT_STORE})",
+        help=f"a store whose vectors are compared (default: without --input {NAMED_STORE})",
         fallback=None,
         group=INPUT,
         default=None,

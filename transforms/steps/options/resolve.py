@@ -16,7 +16,7 @@ from sentence_beam.transforms.corpus.lakes import absolute_input, is_table, vers
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Machine, Space
 from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
-from sentence_beam.transforms.steps.index.decisions import least_ram
+from sentence_beam.transforms.steps.index.kind_choice import least_ram
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.chosen_options import (
     CONTENT,

@@ -36,9 +36,7 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
 
     Raises OptionError if the file lacks the text or the ids, or has a column in a wrong type.
     """
-    columns = job.columns
-    text = columns.text if columns.of_text is None else None
-    return columns_of(file).kept_types(text, columns.id, columns.keep, columns.kinds)
+    return columns_of(file).kept_types(job.columns)
 
 
 def open_file(file: InputFile, job: EmbedJob) -> OpenedFile:

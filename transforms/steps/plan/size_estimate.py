@@ -5,7 +5,7 @@ from typing import Any
 
 from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW
 from sentence_beam.transforms.index.sizes import size_of
-from sentence_beam.transforms.steps.index.decisions import largest
+from sentence_beam.transforms.steps.index.kind_choice import largest
 from sentence_beam.transforms.steps.plan.estimate import Prediction
 from sentence_beam.transforms.store.shards.precision import vector_bytes
 

@@ -96,7 +96,7 @@ class AnswerFiles:
         """Return the files that may have had the row of an answer."""
         if self._manifest.options.id_column is None:
             return [PLACE.sub("", answer.id)]
-        for unit in self._units_with(answer.shard):
+        for unit in self._find_units(answer.shard):
             if unit.file:
                 return [unit.file]
         name = span_name(layout.unit(answer.shard))
@@ -115,7 +115,7 @@ class AnswerFiles:
     def _files(self) -> pa.Table:
         return self._manifest.read_files("path", "group")
 
-    def _units_with(self, shard: str) -> list[UnitRecord]:
+    def _find_units(self, shard: str) -> list[UnitRecord]:
         """Return the unit of a shard; none if the snapshot lacks the shard."""
         number = self._manifest.shard_number(shard)
         if number < 0:

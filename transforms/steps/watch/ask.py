@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import mask_array
@@ -35,9 +34,7 @@ class Asked:
 
 def hash_column(manifest: Manifest) -> str:
     """Return the column with the hash of an answer's text: the document's if rows are pieces."""
-    if manifest.rows.pieces is not None:
-        return "doc_hash"
-    return "row_hash"
+    return "row_hash" if manifest.rows.pieces is None else "doc_hash"
 
 
 def current_queries(
@@ -91,15 +88,13 @@ def ask(manifest: Manifest, vectors: np.ndarray, k: int, most: float = 1.0) -> A
         searched = manifest.with_shards(manifest.shards.filter(mask_array(is_drawn)))
     with progress.stage("asking the watched queries"):
         hits = Searcher(searched).best(vectors, k)
-        answers = _answers(searched, hits)
+        answers = _read_answers(searched, hits)
     return Asked(answers, manifest.index is not None, rows)
 
 
 def searched_part(manifest: Manifest, most: float = 1.0) -> float:
     """Return the part of a snapshot's units that is searched, at most `most`."""
-    if manifest.index is not None:
-        return most
-    return min(most, sampled_part(manifest.rows.stored))
+    return min(most, sampled_part(manifest.rows.stored)) if manifest.index is None else most
 
 
 def sampled_part(rows: int) -> float:
@@ -121,13 +116,15 @@ def in_sample(unit: str, part: float) -> bool:
     return place(unit) < part
 
 
-def _answers(manifest: Manifest, hits: Hits) -> Answers:
+def _read_answers(manifest: Manifest, hits: Hits) -> Answers:
     rows_by_place: dict[tuple[int, int], tuple[str, bytes]] = {}
     names = ["id", hash_column(manifest)]
     for number in np.unique(hits.shard[hits.shard >= 0]).tolist():
         rows = np.unique(hits.row[hits.shard == number])
         table = take_numbered(manifest, number, rows, names)
-        rows_by_place |= _by_place(number, rows, table)
+        values = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        for row, value in zip(rows.tolist(), values, strict=True):
+            rows_by_place[number, row] = value
     paths = {number: manifest.shard(number).path for number, _ in rows_by_place}
     answers: Answers = []
     for scores, shards, rows in zip(*hits.columns, strict=True):
@@ -140,11 +137,3 @@ def _answers(manifest: Manifest, hits: Hits) -> Answers:
             ]
         )
     return answers
-
-
-def _by_place(
-    number: int, rows: np.ndarray, table: pa.Table
-) -> dict[tuple[int, int], tuple[str, bytes]]:
-    """Return ids and hashes of rows of a shard, by its number and the row."""
-    values = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    return {(number, row): value for row, value in zip(rows.tolist(), values, strict=True)}

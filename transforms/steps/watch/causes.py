@@ -76,17 +76,17 @@ def reasons(lost: Sequence[Lost], gained: Sequence[Gained], least: float) -> lis
     causes: list[Reason | None] = []
     for row in lost:
         if not row.exists or not row.same_text or row.moved:
-            causes.append(Reason(_own_cause(row)))
-        elif _ties(row.score, least):
+            causes.append(Reason(_name_cause(row)))
+        elif _is_tie(row.score, least):
             causes.append(None)
         elif row.score > least:
             causes.append(Reason(INDEX_LOST))
         else:
-            causes.append(_displaced(row, free))
+            causes.append(_explain_displaced(row, free))
     return causes
 
 
-def _own_cause(row: Lost) -> str:
+def _name_cause(row: Lost) -> str:
     if not row.exists and row.file_gone:
         return FILE_GONE
     if not row.exists:
@@ -96,7 +96,7 @@ def _own_cause(row: Lost) -> str:
     return VECTOR_MOVED
 
 
-def _displaced(row: Lost, free: list[Gained]) -> Reason:
+def _explain_displaced(row: Lost, free: list[Gained]) -> Reason:
     """Return the reason of a row that others displaced, and take the chosen one from `free`.
 
     Rows of growth come first: growth explains as much as it can.
@@ -109,5 +109,5 @@ def _displaced(row: Lost, free: list[Gained]) -> Reason:
     return Reason(chosen.cause, chosen.is_growth)
 
 
-def _ties(one: float, other: float) -> bool:
+def _is_tie(one: float, other: float) -> bool:
     return abs(one - other) <= TIE * max(1.0, abs(one), abs(other))

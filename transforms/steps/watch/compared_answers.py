@@ -9,11 +9,7 @@ import numpy as np
 from sentence_beam.transforms.steps.watch.ask import Asked, in_sample
 from sentence_beam.transforms.steps.watch.causes import Reason, reasons
 from sentence_beam.transforms.steps.watch.fates import Fates
-from sentence_beam.transforms.steps.watch.ranked_lists import (
-    numbered,
-    overlap,
-    rank_biased_overlap,
-)
+from sentence_beam.transforms.steps.watch.ranked_lists import numbered, overlap, rank_biased_overlap
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures, ChangedQuery
@@ -74,7 +70,9 @@ def compare(
         [new[-1] for new, (lost, _) in zip(answered.answers, places, strict=True) if lost and new],
     )
     queries = [
-        _compared(fates, number, text, (before[number], answered.answers[number]), places[number])
+        _compare_query(
+            fates, number, text, (before[number], answered.answers[number]), places[number]
+        )
         for number, text in enumerate(watched.texts)
     ]
     figures = replace(
@@ -98,10 +96,10 @@ def sampled(answers: Answers, part: float) -> Answers:
 
 def changed_places(key: Key, before: Answers, after: Answers) -> list[Places]:
     """Return for each query the places of lost answers before, and of gained answers after."""
-    return [_changed(key, old, new) for old, new in zip(before, after, strict=True)]
+    return [_find_changed(key, old, new) for old, new in zip(before, after, strict=True)]
 
 
-def _changed(key: Key, before: Sequence[Answer], after: Sequence[Answer]) -> Places:
+def _find_changed(key: Key, before: Sequence[Answer], after: Sequence[Answer]) -> Places:
     old = numbered([key(answer) for answer in before])
     new = numbered([key(answer) for answer in after])
     kept = set(old) & set(new)
@@ -110,7 +108,7 @@ def _changed(key: Key, before: Sequence[Answer], after: Sequence[Answer]) -> Pla
     return lost, gained
 
 
-def _compared(
+def _compare_query(
     fates: Fates,
     number: int,
     text: str,
@@ -118,7 +116,7 @@ def _compared(
     places: Places,
 ) -> ComparedQuery:
     lost, gained = places
-    reasons: dict[int, Reason] = _reasons(fates, number, answers, places) if lost else {}
+    reasons: dict[int, Reason] = _find_reasons(fates, number, answers, places) if lost else {}
     return compared_query(fates.key, text, answers, reasons, gained)
 
 
@@ -145,11 +143,8 @@ def compared_query(
     )
 
 
-def _reasons(
-    fates: Fates,
-    number: int,
-    answers: tuple[Sequence[Answer], Sequence[Answer]],
-    places: Places,
+def _find_reasons(
+    fates: Fates, number: int, answers: tuple[Sequence[Answer], Sequence[Answer]], places: Places
 ) -> dict[int, Reason]:
     """Return the reasons of a query's lost answers by their places; ties have none."""
     before, after = answers
@@ -171,37 +166,23 @@ def _reasons(
 def figures_of(queries: Sequence[ComparedQuery], answered: Asked, k: int) -> AnswerFigures:
     """Return the figures over all queries, without scores."""
     reasons_of_lost = [reason for query in queries for reason in query.lost.values()]
-    figures = AnswerFigures(
+    causes = Counter(reason.cause for reason in reasons_of_lost)
+    return AnswerFigures(
         queries=len(queries),
         k=k,
         answers=sum(len(query.before) for query in queries),
         by_growth=sum(reason.by_growth for reason in reasons_of_lost),
         indexed=answered.indexed,
         rows=answered.rows,
-    )
-    return _with_overlaps(_with_causes(figures, queries, reasons_of_lost), queries)
-
-
-def _with_causes(
-    figures: AnswerFigures, queries: Sequence[ComparedQuery], reasons: Sequence[Reason]
-) -> AnswerFigures:
-    """Return the figures with the reasons counted by cause, and a query for each cause."""
-    causes = Counter(reason.cause for reason in reasons)
-    examples = {cause: _example(queries, cause) for cause in causes}
-    return replace(figures, causes=dict(causes.most_common()), examples=examples)
-
-
-def _with_overlaps(figures: AnswerFigures, queries: Sequence[ComparedQuery]) -> AnswerFigures:
-    """Return the figures with the means of what the queries' answers share."""
-    return replace(
-        figures,
+        causes=dict(causes.most_common()),
+        examples={cause: _choose_example(queries, cause) for cause in causes},
         overlap=_mean([query.overlap for query in queries]),
         rbo=_mean([query.rbo for query in queries]),
         first_changed=_mean([float(query.first_changed) for query in queries]),
     )
 
 
-def _example(queries: Sequence[ComparedQuery], cause: str) -> ChangedQuery:
+def _choose_example(queries: Sequence[ComparedQuery], cause: str) -> ChangedQuery:
     """Return the query that lost most answers by a cause; a changed first hit comes first."""
 
     def weight(query: ComparedQuery) -> tuple[bool, int]:
@@ -209,23 +190,17 @@ def _example(queries: Sequence[ComparedQuery], cause: str) -> ChangedQuery:
         return of_cause > 0 and query.first_changed, of_cause
 
     chosen = max(queries, key=weight)
-    return ChangedQuery(chosen.text, _first(chosen.before), _first(chosen.after))
+    return ChangedQuery(chosen.text, _name_first(chosen.before), _name_first(chosen.after))
 
 
-def _first(answers: Sequence[Answer]) -> str | None:
-    if not answers:
-        return None
-    return answers[0].id
+def _name_first(answers: Sequence[Answer]) -> str | None:
+    return answers[0].id if answers else None
 
 
 def _mean(values: Sequence[float]) -> float:
-    if not values:
-        return 0.0
-    return round(float(np.mean(values)), 6)
+    return round(float(np.mean(values)), 6) if values else 0.0
 
 
 def _mean_score(answers: Sequence[Sequence[Answer]]) -> float | None:
     scores = [answer.score for answers_of_query in answers for answer in answers_of_query]
-    if not scores:
-        return None
-    return _mean(scores)
+    return _mean(scores) if scores else None

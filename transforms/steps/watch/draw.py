@@ -6,7 +6,6 @@ same queries. They are spread over clusters of the rows' vectors and over length
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.passages import sentence_spans
 from sentence_beam.transforms.index.kmeans import kmeans
 from sentence_beam.transforms.index.metric_vectors import prepared, scored_by
+from sentence_beam.transforms.steps.watch.query_files import QueryList
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.shard_files import take_numbered
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
@@ -30,14 +30,6 @@ _WORDS = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
-class DrawnQueries:
-    """Queries by id and text, in the order of their hashes."""
-
-    ids: tuple[str, ...]
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class _DrawnRows:
     """Rows to draw from: keys uint64 [n] ascending, vectors float32 [n, d], and texts."""
 
@@ -46,8 +38,8 @@ class _DrawnRows:
     texts: list[str]
 
 
-def draw_queries(manifest: Manifest, number: int) -> DrawnQueries:
-    """Draw up to `number` queries from the texts of a snapshot.
+def draw_queries(manifest: Manifest, number: int) -> QueryList:
+    """Draw up to `number` queries from the texts of a snapshot, in the order of their hashes.
 
     Raises OptionError if the store keeps no text or has no row.
     """
@@ -59,7 +51,7 @@ def draw_queries(manifest: Manifest, number: int) -> DrawnQueries:
     if not manifest.rows.stored:
         raise OptionError(f"--draw: {manifest.root} holds no rows; name --queries FILE")
     with progress.stage("drawing queries"):
-        candidates = _candidates(manifest, CANDIDATES * number, column)
+        candidates = _read_candidates(manifest, CANDIDATES * number, column)
         places = _spread(candidates, number, manifest.metric)
     ids = []
     texts = []
@@ -71,10 +63,10 @@ def draw_queries(manifest: Manifest, number: int) -> DrawnQueries:
             seen.add(text)
             ids.append(drawn_id(key))
             texts.append(text)
-    return DrawnQueries(tuple(ids[:number]), tuple(texts[:number]))
+    return QueryList(tuple(ids[:number]), tuple(texts[:number]))
 
 
-def _candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows:
+def _read_candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows:
     """Return the rows with the least keys, each text once."""
     keys = np.empty(0, np.uint64)
     places = np.empty(0, np.int64)
@@ -115,7 +107,7 @@ def keys_of(hashes: np.ndarray) -> np.ndarray:
 def _spread(candidates: _DrawnRows, number: int, metric: str) -> list[int]:
     """Return the places of the drawn candidates, ascending: from each group in turn the next."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for place, group in enumerate(_groups(candidates, number, metric)):
+    for place, group in enumerate(_group(candidates, number, metric)):
         groups[group].append(place)
     turns = [groups[group] for group in sorted(groups)]
     chosen: list[int] = []
@@ -126,7 +118,7 @@ def _spread(candidates: _DrawnRows, number: int, metric: str) -> list[int]:
     return sorted(chosen)
 
 
-def _groups(candidates: _DrawnRows, number: int, metric: str) -> list[tuple[int, int]]:
+def _group(candidates: _DrawnRows, number: int, metric: str) -> list[tuple[int, int]]:
     """Return the cluster and the class of lengths of each candidate."""
     vectors = prepared(candidates.vectors, metric)
     clusters = max(1, min(number // QUERIES_A_CLUSTER, len(vectors) // 2))
@@ -153,9 +145,5 @@ def sentence_of(text: str, key: int) -> str:
     count = min(len(words), MOST_WORDS)
     if len(sentences) == 1:
         count = min(max(LEAST_WORDS, (len(words) + 1) // 2), MOST_WORDS)
-    return _run_of(words, count, key)
-
-
-def _run_of(words: Sequence[str], count: int, key: int) -> str:
     start = (key >> 8) % (len(words) - count + 1)
     return " ".join(words[start : start + count])

@@ -57,17 +57,11 @@ class Fates:
         self._vectors: dict[Place, np.ndarray] = {}
         self._old_files = AnswerFiles(old)
         self.by_ids = old.space.id != new.space.id
-
-    @cached_property
-    def by_text(self) -> bool:
-        """Whether a row is known by its text, because ids are places in files."""
-        return are_known_by_text(self._old, self._new)
+        self._by_text = are_known_by_text(old, new)
 
     def key(self, answer: Answer) -> object:
         """Return by what a row is the same in both snapshots: its id, or the hash of its text."""
-        if self.by_text:
-            return answer.text_hash
-        return answer.id
+        return answer.text_hash if self._by_text else answer.id
 
     def read(
         self, lost: Sequence[Answer], gained: Sequence[Answer], last: Sequence[Answer]
@@ -77,24 +71,24 @@ class Fates:
         Their vectors, and those of the `last` answers of queries, are read once for each shard.
         """
         self._new_rows = self._find(
-            self._new, [row for row in lost if not self._in_both(row.shard)]
+            self._new, [row for row in lost if not self._is_in_both(row.shard)]
         )
         try:
             self._old_rows = self._find(
-                self._old, [row for row in gained if not self._in_both(row.shard)]
+                self._old, [row for row in gained if not self._is_in_both(row.shard)]
             )
         except SentenceBeamError:  # damaged: its rows were embedded again, and count as new
             self._old_rows = KnownRows()
         new = {place_of(answer) for answer in (*gained, *last)}
         old = set()
         for answer in lost:
-            if self._in_both(answer.shard):
+            if self._is_in_both(answer.shard):
                 new.add(place_of(answer))
             else:
-                new |= {row.place for row in self._new_rows.same(answer, self.by_text)}
+                new |= {row.place for row in self._new_rows.same(answer, self._by_text)}
                 old.add(place_of(answer))
         for answer in gained:
-            old |= {row.place for row in self._old_rows.same(answer, self.by_text)}
+            old |= {row.place for row in self._old_rows.same(answer, self._by_text)}
         self._read_vectors(new)
         if not self.by_ids:
             self._read_vectors(old - new)
@@ -113,33 +107,31 @@ class Fates:
                     (shard, row): vector for row, vector in zip(rows, vectors, strict=True)
                 }
 
-    def _in_both(self, shard: str) -> bool:
+    def _is_in_both(self, shard: str) -> bool:
         """Whether both snapshots have a shard."""
         return min(self._old.shard_number(shard), self._new.shard_number(shard)) >= 0
 
     def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> KnownRows:
         """Return the rows with the ids or texts of answers, in shards of one snapshot alone."""
-        return find_rows(manifest, self._alone(manifest), wanted)
-
-    def _alone(self, manifest: Manifest) -> list[int]:
-        """Return the numbers of the shards of one snapshot that the other lacks."""
         other = self._old if manifest is self._new else self._new
         at = lookup(column(manifest.shards, "path"), column(other.shards, "path"))
-        return np.flatnonzero(at < 0).tolist()
+        return find_rows(manifest, np.flatnonzero(at < 0).tolist(), wanted)
 
     def lost(self, query: int, answers: Sequence[Answer]) -> list[Lost]:
         """Return what became of the rows of a query's lost answers."""
-        return [self._lost(query, answer) for answer in answers]
+        return [self._follow_lost(query, answer) for answer in answers]
 
-    def _lost(self, query: int, answer: Answer) -> Lost:
-        if self._in_both(answer.shard):
-            return Lost(score=self._score(query, [place_of(answer)]))
-        same = self._new_rows.same(answer, self.by_text)
+    def _follow_lost(self, query: int, answer: Answer) -> Lost:
+        if self._is_in_both(answer.shard):
+            return Lost(score=self.exact(query, answer))
+        same = self._new_rows.same(answer, self._by_text)
         if not same:
             others = self._new_rows.by_id.get(answer.id)
-            return Lost(exists=bool(others), same_text=False, file_gone=self._file_is_gone(answer))
+            # if several files may have had the row, one that left the input is enough
+            file_gone = not self._gone.isdisjoint(self._old_files.of(answer))
+            return Lost(exists=bool(others), same_text=False, file_gone=file_gone)
         now = self._score(query, [row.place for row in same])
-        before = self._score(query, [place_of(answer)])
+        before = self.exact(query, answer)
         return Lost(moved=self._is_moved(before, now), score=now)
 
     def _is_moved(self, before: float, now: float) -> bool:
@@ -165,19 +157,17 @@ class Fates:
             copies = sum(other.text_hash == answer.text_hash for other in present)
             is_copy = copies > 1 or answer.text_hash in texts
             score = self.exact(query, answer)
-            new_answers.append(Gained(score, self._gained(query, answer), is_copy))
+            new_answers.append(Gained(score, self._explain_gained(query, answer), is_copy))
         return new_answers
 
-    def _gained(self, query: int, answer: Answer) -> str:
-        if self._in_both(answer.shard):
+    def _explain_gained(self, query: int, answer: Answer) -> str:
+        if self._is_in_both(answer.shard):
             return INDEX_LOST
-        same = self._old_rows.same(answer, self.by_text)
+        same = self._old_rows.same(answer, self._by_text)
         if not same:
-            if answer.id in self._old_rows.by_id:
-                return ROW_CHANGED
-            return NEW_ROW
+            return ROW_CHANGED if answer.id in self._old_rows.by_id else NEW_ROW
         before = self._score(query, [row.place for row in same])
-        if self._is_moved(before, self._score(query, [place_of(answer)])):
+        if self._is_moved(before, self.exact(query, answer)):
             return VECTOR_MOVED
         return INDEX_LOST
 
@@ -202,15 +192,9 @@ class Fates:
             best = max(best, score)
         return best
 
-    def _file_is_gone(self, answer: Answer) -> bool:
-        """Whether the file of a row of the last snapshot left the input.
-
-        If it is not known which of several files had the row, whether one of these did.
-        """
-        return any(path in self._gone for path in self._old_files.of(answer))
-
     @cached_property
     def _gone(self) -> set[str]:
+        """The files of the last snapshot that left the input."""
         paths = self._old_files.paths
         is_gone = lookup(paths, self._new.read_files("path").column("path")) < 0
         return set(paths.filter(mask_array(is_gone)).to_pylist())

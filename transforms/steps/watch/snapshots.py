@@ -40,13 +40,13 @@ def compare_snapshots(old: Manifest, new: Manifest, model: str | None = None) ->
     if watch is None:
         raise OptionError(f"{new.root} watches no queries; name some with sentence-beam watch")
     watched = read_queries(new.root, watch)
-    before = _answers(old, watch, watched, model)
+    before = _read_answers(old, watch, watched, model)
     after = Asked(read_answers(new.root, watch), new.index is not None)
     vectors = final_vectors(current_queries(watched, new, model), new)
     return compare((old, new), (before, after), watched, vectors, watch.k)
 
 
-def _answers(
+def _read_answers(
     manifest: Manifest, watch: WatchEntry, watched: WatchedQueries, model: str | None
 ) -> Answers:
     """Return the answers of a snapshot to watched queries, on record or asked now."""
@@ -65,13 +65,13 @@ def changed_queries(compared: ComparedAnswers) -> list[ComparedQuery]:
 def shown_queries(compared: ComparedAnswers, old: Manifest, new: Manifest) -> list[ShownQuery]:
     """Return the queries with most lost answers, with their answers side by side."""
     shown = changed_queries(compared)[:SHOWN]
-    before = _texts(old, [answer for query in shown for answer in query.before])
-    after = _texts(new, [answer for query in shown for answer in query.after])
+    before = _read_texts(old, [answer for query in shown for answer in query.before])
+    after = _read_texts(new, [answer for query in shown for answer in query.after])
     is_one_store = old.root == new.root
-    return [_shown(query, before, after, is_one_store) for query in shown]
+    return [_show(query, before, after, is_one_store) for query in shown]
 
 
-def _shown(
+def _show(
     query: ComparedQuery, before: dict[Answer, str], after: dict[Answer, str], has_scores: bool
 ) -> ShownQuery:
     return ShownQuery(
@@ -82,7 +82,7 @@ def _shown(
                 answer.id,
                 answer.score if has_scores else None,
                 before.get(answer, ""),
-                _cause(query, place),
+                query.lost[place].cause if place in query.lost else "",
             )
             for place, answer in enumerate(query.before)
         ],
@@ -98,13 +98,7 @@ def _shown(
     )
 
 
-def _cause(query: ComparedQuery, place: int) -> str:
-    if place in query.lost:
-        return query.lost[place].cause
-    return ""
-
-
-def _texts(manifest: Manifest, answers: Sequence[Answer]) -> dict[Answer, str]:
+def _read_texts(manifest: Manifest, answers: Sequence[Answer]) -> dict[Answer, str]:
     """Return the beginnings of the answers' texts, if the store keeps text and has the shard."""
     column = manifest.options.kept_text
     excerpts: dict[Answer, str] = {}

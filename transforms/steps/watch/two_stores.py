@@ -65,9 +65,7 @@ class _RowsElsewhere:
 
     def key(self, answer: Answer) -> object:
         """Return by what a row is the same in both stores: its id, or the hash of its text."""
-        if self._by_text:
-            return answer.text_hash
-        return answer.id
+        return answer.text_hash if self._by_text else answer.id
 
     def read(self, lost: Sequence[Answer]) -> None:
         """Find the rows of lost answers."""
@@ -75,9 +73,9 @@ class _RowsElsewhere:
 
     def reasons(self, answers: Sequence[Answer], lost: Sequence[int]) -> dict[int, Reason]:
         """Return why answers were lost, by their places."""
-        return {place: Reason(self._cause(answers[place])) for place in lost}
+        return {place: Reason(self._name_cause(answers[place])) for place in lost}
 
-    def _cause(self, answer: Answer) -> str:
+    def _name_cause(self, answer: Answer) -> str:
         if self._found.same(answer, self._by_text):
             return RANKED_LOWER
         if not self._pending.isdisjoint(self._files.of(answer)):

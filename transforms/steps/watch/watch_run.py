@@ -71,7 +71,7 @@ def _record(
     if old is None or watch is None:
         return None
     new = coming_manifest(run, read_plan(run.root, run.id), settled, index)
-    if _answers_alike(old, new):
+    if _has_same_answers(old, new):
         return None
     watched = read_queries(run.root, watch)
     now = current_queries(watched, new, model)
@@ -79,16 +79,16 @@ def _record(
     return WatchRecord(entry, compared.figures)
 
 
-def _answers_alike(old: Manifest, new: Manifest) -> bool:
+def _has_same_answers(old: Manifest, new: Manifest) -> bool:
     """Whether two snapshots have the same shards and the same index, and so the same answers."""
     return (
         old.space.id == new.space.id
         and old.index == new.index
-        and _shard_paths(old).equals(_shard_paths(new))
+        and _list_shards(old).equals(_list_shards(new))
     )
 
 
-def _shard_paths(manifest: Manifest) -> pa.Array:
+def _list_shards(manifest: Manifest) -> pa.Array:
     return column(manifest.shards, "path").sort()
 
 

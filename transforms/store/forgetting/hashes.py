@@ -83,7 +83,7 @@ class ForgottenRows(JsonEntry):
         """Return the list with more rows; hashes of rows with the same id are joined."""
         merged = {row.id: row for row in self.rows}
         for row in rows:
-            merged[row.id] = _merged(merged.get(row.id, row), row)
+            merged[row.id] = _merge(merged.get(row.id, row), row)
         rows_by_id = tuple(merged[name] for name in sorted(merged))
         return replace(self, rows=rows_by_id)
 
@@ -94,7 +94,7 @@ class ForgottenRows(JsonEntry):
         return replace(self, rows=kept, allowed=tuple(sorted({*self.allowed, *gone})))
 
 
-def _merged(one: ForgottenRow, other: ForgottenRow) -> ForgottenRow:
+def _merge(one: ForgottenRow, other: ForgottenRow) -> ForgottenRow:
     def join(name: str) -> tuple[str, ...]:
         return tuple(sorted({*getattr(one, name), *getattr(other, name)}))
 

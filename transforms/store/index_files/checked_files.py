@@ -11,7 +11,7 @@ from sentence_beam.transforms.storage.base import OutsideFileError
 
 def read(path: str, sha256: str) -> bytes:
     """Return the bytes of a file; raise DamagedIndexError if it is missing or was changed."""
-    with _missing_named(path):
+    with _naming_missing(path):
         data = storage.read_bytes(path)
     if hashed(data).hexdigest() != sha256:
         raise changed(path)
@@ -23,7 +23,7 @@ def part(path: str, start: int, stop: int) -> bytes:
 
     Raises DamagedIndexError if the file is missing or shorter, or if other bytes were sent.
     """
-    with _missing_named(path):
+    with _naming_missing(path):
         try:
             data = storage.read_range(path, start, stop)
         except OutsideFileError as error:
@@ -47,7 +47,7 @@ def check(path: str, sha256: str, checksum: str = "") -> None:
     entry = storage.storage_of(path).stat(path) if checksum else None
     if entry is not None and entry.checksum == checksum:
         return
-    with _missing_named(path):
+    with _naming_missing(path):
         digest = storage.sha256_of(path)[0]
     if digest != sha256:
         raise changed(path)
@@ -57,7 +57,7 @@ def check(path: str, sha256: str, checksum: str = "") -> None:
 def on_disk(path: str, sha256: str) -> Iterator[str]:
     """Yield the path of a local file with the bytes of a stored one, checked as `check` does."""
     with contextlib.ExitStack() as stack:
-        with _missing_named(path):
+        with _naming_missing(path):
             copy = stack.enter_context(storage.on_local_disk(path))
             digest = storage.sha256_of(copy)[0]
         if digest != sha256:
@@ -66,7 +66,7 @@ def on_disk(path: str, sha256: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _missing_named(path: str) -> Iterator[None]:
+def _naming_missing(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:

@@ -46,7 +46,7 @@ class LocatorFile:
         self._metadata = metadata
         rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
         self._starts = np.cumsum([0, *rows])[:-1]
-        read = functools.partial(_group_of, path, metadata)
+        read = functools.partial(_read_group, path, metadata)
         self._group = functools.lru_cache(GROUPS_KEPT)(read)
 
     @classmethod
@@ -56,7 +56,7 @@ class LocatorFile:
         Raises DamagedIndexError if it is not what was written.
         """
         path = storage.join(root, segment.locator)
-        return cls(path, _metadata_of(path, segment))
+        return cls(path, _read_metadata(path, segment))
 
     @property
     def checks(self) -> str:
@@ -110,27 +110,27 @@ def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
     was written.
     """
     path = storage.join(root, segment.locator)
-    metadata = _metadata_of(path, segment)
+    metadata = _read_metadata(path, segment)
     start = 0
-    tables_of_groups = [_rows_in(locators.SCHEMA.empty_table(), shards, 0)]
+    tables_of_groups = [_select_rows(locators.SCHEMA.empty_table(), shards, 0)]
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         statistics = group.column(SHARD).statistics
         if statistics.has_min_max and any(
             statistics.min <= shard <= statistics.max for shard in shards
         ):
-            table = _part_of(path, metadata, number, locators.SCHEMA.names)
-            tables_of_groups.append(_rows_in(table, shards, start))
+            table = _read_part(path, metadata, number, locators.SCHEMA.names)
+            tables_of_groups.append(_select_rows(table, shards, start))
         start += group.num_rows
     return pa.concat_tables(tables_of_groups).combine_chunks()
 
 
-def _rows_in(table: pa.Table, shards: set[str], start: int) -> pa.Table:
+def _select_rows(table: pa.Table, shards: set[str], start: int) -> pa.Table:
     rows = pa.array(locators.rows_of(table, shards))
     return table.select(["row_hash", "id"]).take(rows).append_column("local", pc.add(rows, start))
 
 
-def _metadata_of(path: str, segment: SegmentEntry) -> pq.FileMetaData:
+def _read_metadata(path: str, segment: SegmentEntry) -> pq.FileMetaData:
     """Return the parsed footer of a locator's file, checked."""
     size = segment.locator_bytes
     tail = index_files.part(path, max(0, size - TAIL), size)
@@ -144,13 +144,13 @@ def _metadata_of(path: str, segment: SegmentEntry) -> pq.FileMetaData:
         return pq.read_metadata(io.BytesIO(b"PAR1" + footer))
 
 
-def _group_of(path: str, metadata: pq.FileMetaData, number: int) -> LocatorGroup:
+def _read_group(path: str, metadata: pq.FileMetaData, number: int) -> LocatorGroup:
     """Return one group of rows with the columns that search needs."""
-    table = _part_of(path, metadata, number, ["shard", "row"])
+    table = _read_part(path, metadata, number, ["shard", "row"])
     return LocatorGroup(*locators.shards_of(table), table.column("row").to_numpy())
 
 
-def _part_of(path: str, metadata: pq.FileMetaData, number: int, columns: list[str]) -> pa.Table:
+def _read_part(path: str, metadata: pq.FileMetaData, number: int, columns: list[str]) -> pa.Table:
     """Return columns of one group of rows, once its bytes have passed their checksum."""
     start, stop, crc = json.loads(metadata.metadata[locators.GROUPS])[number]
     data = index_files.part(path, start, stop)

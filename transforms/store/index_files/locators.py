@@ -123,17 +123,13 @@ def with_checks(locator: pa.Table, checks: str) -> pa.Table:
 def concat(tables: Iterable[pa.Table]) -> pa.Table:
     """The rows of several locator tables, one table after the other."""
     parts = list(tables)
-    if parts:
-        return pa.concat_tables(parts).unify_dictionaries()
-    return SCHEMA.empty_table()
+    return pa.concat_tables(parts).unify_dictionaries() if parts else SCHEMA.empty_table()
 
 
 def keep_mask(locator: pa.Table) -> np.ndarray | None:
     """Return bool [n], False for a deleted row (null shard); None if none is deleted."""
     shard = locator.column("shard")
-    if shard.null_count == 0:
-        return None
-    return shard.is_valid().to_numpy()
+    return shard.is_valid().to_numpy() if shard.null_count else None
 
 
 def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:

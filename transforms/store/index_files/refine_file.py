@@ -1,6 +1,5 @@
 """Vectors of a segment's rows for candidates: mapped if local, else read by a few ranges."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
@@ -29,7 +28,7 @@ class RefineFile:
         Raises DamagedIndexError if the file is missing, or what is read of it is not what was
         written.
         """
-        codes = self._mapped[rows] if storage.is_local(self._path) else self._by_ranges(rows)
+        codes = self._mapped[rows] if storage.is_local(self._path) else self._read_ranges(rows)
         new = ~self._checked[rows]
         check_rows(codes[new], rows[new], self._path)
         # what is fetched again may be changed by then
@@ -41,9 +40,10 @@ class RefineFile:
         size = len(self._checked) * self._type.itemsize
         return mapped_file(self._path, size).view(self._type)
 
-    def _by_ranges(self, rows: np.ndarray) -> np.ndarray:
+    def _read_ranges(self, rows: np.ndarray) -> np.ndarray:
         size = self._type.itemsize
-        runs = list(_runs(rows, GAP // self._type.itemsize))
+        cuts = np.flatnonzero(np.diff(rows) > GAP // size + 1) + 1
+        runs = np.split(rows, cuts) if len(rows) else []
 
         def fetch(run: np.ndarray) -> np.ndarray:
             data = index_files.part(self._path, int(run[0]) * size, (int(run[-1]) + 1) * size)
@@ -51,9 +51,3 @@ class RefineFile:
 
         with ThreadPoolExecutor(REQUESTS) as pool:
             return np.concatenate([np.empty(0, self._type), *pool.map(fetch, runs)])
-
-
-def _runs(rows: np.ndarray, gap: int) -> Iterator[np.ndarray]:
-    """Yield the rows, cut at gaps of more than `gap` rows."""
-    if len(rows):
-        yield from np.split(rows, np.flatnonzero(np.diff(rows) > gap + 1) + 1)

@@ -46,12 +46,9 @@ class RemoteRange:
         """Return the lists that are in the cache and have their checksums."""
         lists: list[np.ndarray | None] = []
         for place in places.tolist():
-            data = self._cache.get(self._cached_name(place))
+            data = self._cache.get(self._name_list(place))
             is_whole = data is not None and crc32(data) == header.crcs[place]
-            if data is not None and is_whole:
-                lists.append(np.frombuffer(data, np.uint8))
-            else:
-                lists.append(None)
+            lists.append(np.frombuffer(data, np.uint8) if data is not None and is_whole else None)
         return lists
 
     def fetch(self, header: RangeHeader, first: int, last: int) -> Sequence[np.ndarray]:
@@ -68,8 +65,8 @@ class RemoteRange:
             lists.append(np.frombuffer(data, np.uint8)[low:high].copy())
         check_lists(self.path, header, places, lists)
         for place, codes in zip(places.tolist(), lists, strict=True):
-            self._cache.put(self._cached_name(place), codes.tobytes())
+            self._cache.put(self._name_list(place), codes.tobytes())
         return lists
 
-    def _cached_name(self, place: int) -> str:
+    def _name_list(self, place: int) -> str:
         return f"{self._name}-{place}.list"

@@ -115,11 +115,11 @@ def check_answers(gates: UsedGates, figures: AnswerFigures) -> None:
         raise DataGateError(
             f"{100 * figures.beyond:.1f} % of the answers to {queries} changed beyond growth,"
             f" more than --max-answer-change {gates.max_answer_change:g} allows"
-            f"{_largest(figures)}; mend that, or say --max-answer-change 1"
+            f"{_describe_largest(figures)}; mend that, or say --max-answer-change 1"
         )
 
 
-def _largest(figures: AnswerFigures) -> str:
+def _describe_largest(figures: AnswerFigures) -> str:
     """Return the clause about the largest cause, with an example; "" without a lost answer."""
     cause = figures.largest
     if cause is None:
@@ -128,15 +128,14 @@ def _largest(figures: AnswerFigures) -> str:
     example = figures.examples.get(cause)
     if example is None:
         return text
-    return f"{text}, as {example.query!r}, whose first hit was {example.before} and {_now(example)}"
+    now = _describe_now(example)
+    return f"{text}, as {example.query!r}, whose first hit was {example.before} and {now}"
 
 
-def _now(example: ChangedQuery) -> str:
+def _describe_now(example: ChangedQuery) -> str:
     if example.after is None:
         return "is none now"
-    if example.after == example.before:
-        return "still is"
-    return f"is {example.after} now"
+    return "still is" if example.after == example.before else f"is {example.after} now"
 
 
 def causes_in_words(causes: Mapping[str, int]) -> str:

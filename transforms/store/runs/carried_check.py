@@ -127,24 +127,22 @@ class ShardCheck:
         self._high = high
         self._listed: dict[str, dict[str, Entry]] = {}
 
-    def _entries(self, folder: str) -> dict[str, Entry]:
+    def _list_entries(self, folder: str) -> dict[str, Entry]:
         """Return the files of a folder of the store by full path; it is listed once."""
         if folder not in self._listed:
             full = storage.join(self._root, folder)
             place = storage.storage_of(full)
-            if self._high and place.lists_ranges(self._root):
-                entries = place.between(full, self._low, self._high)
-            else:
-                entries = place.below(full)
+            has_range = self._high and place.lists_ranges(self._root)
+            entries = place.between(full, self._low, self._high) if has_range else place.below(full)
             self._listed[folder] = {entry.path: entry for entry in entries}
         return self._listed[folder]
 
-    def _entry(self, path: str) -> Entry | None:
+    def _find_entry(self, path: str) -> Entry | None:
         """Return the entry of a file, by its path in the store; None if it is missing.
 
         The files of a renamed file's units have names outside the range.
         """
-        entries = self._entries(path.partition("/")[0])
+        entries = self._list_entries(path.partition("/")[0])
         full = storage.join(self._root, path)
         if full not in entries and self._high:
             entry = storage.storage_of(full).stat(full)
@@ -161,14 +159,8 @@ class ShardCheck:
         has_file = pc.or_(units.column("path").is_valid(), units.column("rejects").is_valid())
         units = units.select(COLUMNS).filter(has_file)
         paths = column(units, "path").fill_null(column(units, "rejects"))
-        names = paths.to_pylist()
-        entries = [self._entry(path) for path in names]
-        sizes = np.array([-1 if entry is None else entry.size for entry in entries], np.int64)
-        has_shard = is_valid(units, "path")
-        is_there = np.where(has_shard, sizes == numbers(units, "bytes"), sizes >= 0)
-        rejects = column(units, "rejects").to_pylist()
-        has_rejects = [path is None or self._entry(path) is not None for path in rejects]
-        is_there &= np.array(has_rejects, bool)
+        entries = [self._find_entry(path) for path in paths.to_pylist()]
+        is_there = self._are_there(units, entries)
         listed = pa.array([(entry and entry.checksum) or None for entry in entries], pa.string())
         recorded = column(units, "checksum")
         has_both = numbers_of(pc.and_(listed.is_valid(), recorded.is_valid()))
@@ -182,7 +174,7 @@ class ShardCheck:
         read = self._read([*zip(*columns, strict=True)])
         is_sound = is_there.copy()
         is_sound[to_read] = [sound for sound, _ in read]
-        sizes_read = np.zeros(len(names), np.int64)
+        sizes_read = np.zeros(len(entries), np.int64)
         sizes_read[to_read] = [size for _, size in read]
         is_new = to_read & is_sound & ~is_same
         return pa.table(
@@ -197,6 +189,17 @@ class ShardCheck:
             },
             schema=STATES,
         )
+
+    def _are_there(self, units: pa.Table, entries: Sequence[Entry | None]) -> np.ndarray:
+        """Return whether the files of each unit exist, a shard in its size; bool [n].
+
+        `entries` are those of its shard, or of its rejected rows if it has none.
+        """
+        sizes = np.array([-1 if entry is None else entry.size for entry in entries], np.int64)
+        is_there = np.where(is_valid(units, "path"), sizes == numbers(units, "bytes"), sizes >= 0)
+        rejects = column(units, "rejects").to_pylist()
+        has_rejects = [path is None or self._find_entry(path) is not None for path in rejects]
+        return is_there & np.array(has_rejects, bool)
 
     def _read(self, shards: Sequence[Written]) -> list[tuple[bool, int]]:
         """Read shards; return whether each is as written, and its size in bytes."""

@@ -17,12 +17,12 @@ from xxhash import xxh3_64_intdigest
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow_arrays import parquet_bytes, table_of
+from sentence_beam.transforms.base.columns import column
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.base.pairing import paired
 from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.changes_entry import ChangedRowsEntry, ChangesEntry
-from sentence_beam.transforms.store.entries import RememberedOptions
+from sentence_beam.transforms.store.entries import ChangedRowsEntry, ChangesEntry, RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.named_files import read_named
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
@@ -107,14 +107,14 @@ def block_of(batch: pa.RecordBatch, shard: SnapshotShard, columns: Sequence[str]
     columns_of_block = [
         batch.column("id").cast(pa.string()),
         batch.column("row_hash"),
-        pa.array(_digests(batch, columns)),
+        pa.array(_digest_values(batch, columns)),
         pa.array(np.full(n, 1 if shard.is_new else -1)),
         pa.repeat(shard.path, n),
     ]
     return pa.table(columns_of_block, schema=BLOCK)
 
 
-def _digests(rows: pa.RecordBatch, columns: Sequence[str]) -> np.ndarray:
+def _digest_values(rows: pa.RecordBatch, columns: Sequence[str]) -> np.ndarray:
     """Return uint64 [n], a digest of the values of each row; 0 without values."""
     names = [name for name in rows.schema.names if name in columns]
     if not names:
@@ -146,17 +146,10 @@ def left_over(rows: pa.Table) -> pa.Table:
 
 def by_bucket(block: pa.Table, buckets: int) -> Iterator[tuple[int, bytes]]:
     """Yield (bucket, packed rows) for the ids of a block."""
-    ids = block.column("id").combine_chunks()
-    if isinstance(ids, pa.ChunkedArray):  # not a single one
-        ids = pa.array([], pa.string())
-    for number, places in in_buckets(hash_ids(ids) % np.uint64(buckets), buckets):
-        yield number, _packed(block.take(pa.array(places)))
-
-
-def _packed(rows: pa.Table) -> bytes:
-    """Return the rows of a block without their schema."""
-    (batch,) = rows.combine_chunks().to_batches()
-    return batch.serialize().to_pybytes()
+    hashes = hash_ids(column(block, "id"))
+    for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
+        (batch,) = block.take(pa.array(places)).combine_chunks().to_batches()
+        yield number, batch.serialize().to_pybytes()  # without the schema
 
 
 def unpacked(parts: Iterable[bytes]) -> pa.Table:
@@ -179,15 +172,15 @@ def changed_rows(block: pa.Table) -> pa.Table:
     added = np.delete(np.arange(len(new)), after)
     changes = pa.concat_tables(
         [
-            _changes(old.take(pa.array(before)), new.take(pa.array(after))),
-            _changes(old.take(pa.array(deleted)), None),
-            _changes(None, new.take(pa.array(added))),
+            _pair_changes(old.take(pa.array(before)), new.take(pa.array(after))),
+            _pair_changes(old.take(pa.array(deleted)), None),
+            _pair_changes(None, new.take(pa.array(added))),
         ]
     )
     return changes.sort_by([(name, "ascending") for name in CHANGED_ROWS.names])
 
 
-def _changes(old: pa.Table | None, new: pa.Table | None) -> pa.Table:
+def _pair_changes(old: pa.Table | None, new: pa.Table | None) -> pa.Table:
     """Return the changes of paired rows; None if only the other snapshot has them."""
     some = new if new is not None else old
     assert some is not None
@@ -247,13 +240,11 @@ def steps_between(old: Manifest, new: Manifest) -> list[Step] | None:
         if changes is None or changes.since != manifest.previous:
             return None
         steps.append(Step(manifest, changes))
-        manifest = _snapshot(new.root, changes.since)
-    if manifest is None:
-        return None
-    return steps
+        manifest = _read_snapshot(new.root, changes.since)
+    return None if manifest is None else steps
 
 
-def _snapshot(root: str, run: str) -> Manifest | None:
+def _read_snapshot(root: str, run: str) -> Manifest | None:
     """Return a snapshot; None if it was removed or is damaged."""
     try:
         return read_manifest(root, run)

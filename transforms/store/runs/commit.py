@@ -11,27 +11,13 @@ from sentence_beam.transforms.base.numbers import counted
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, is_word
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import calibrations, layout
-from sentence_beam.transforms.store.changes_entry import ChangesEntry
-from sentence_beam.transforms.store.counts import (
-    NO_ESTIMATE,
-    RowCounts,
-    TokenCounts,
-    TokenEstimate,
-    WorkCounts,
-)
-from sentence_beam.transforms.store.entries import (
-    CanaryEntry,
-    ForgottenEntry,
-    Input,
-    LikeEntry,
-    RangesEntry,
-    RememberedOptions,
-    WatchEntry,
-)
+from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, TokenEstimate, WorkCounts
+from sentence_beam.transforms.store.entries import Input
 from sentence_beam.transforms.store.forms import check_forms, run_form
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger
 from sentence_beam.transforms.store.manifest import (
+    BegunSnapshot,
     Manifest,
     read_manifest,
     read_resolved,
@@ -44,10 +30,7 @@ from sentence_beam.transforms.store.runs.carried_check import ROUND, ShardCheck
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.rejected_rows import reasons, record_rejected
-from sentence_beam.transforms.store.runs.run_result import (
-    COMMITTED,
-    now,
-)
+from sentence_beam.transforms.store.runs.run_result import COMMITTED, now
 from sentence_beam.transforms.store.runs.run_sums import Tally
 from sentence_beam.transforms.store.runs.settled_tables import Settled, settle_units
 from sentence_beam.transforms.store.sealed_json import FENCE, sealed, to_bytes
@@ -60,54 +43,36 @@ MORE_LANGUAGES = (
 )
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run that writes a snapshot: the fields of its manifest that are known at its start.
+@dataclass(frozen=True, kw_only=True)
+class Run(BegunSnapshot):
+    """A run that writes a snapshot.
 
     `globs` name its input, `earlier_globs` the input of earlier runs whose files stay, `tables` the
-    versions of the tables among them. `previous` is the run whose snapshot it replaces,
-    `previous_digest` and `version` belong to that manifest (None: the store is new). `generation`
-    counts how often the whole store was embedded again. `canary` and `ranges` are entries of the
-    last manifest, None if not known. `options` are remembered by the store after the run, `gates`
-    apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
-    refers. `watch` has the watched queries; the last snapshot's answers until the coming ones are
-    known; `changes` are not known until the end. `forgotten` names the rows that were erased and
-    are not to return, `like` the store like which this one was made. `estimate` has the tokens of
-    earlier runs in the same space.
+    versions of the tables among them. `previous_digest` and `version` belong to the manifest of
+    `previous` (None: the store is new). `canary` and `ranges` are entries of the last manifest,
+    None if not known. `options` are remembered by the store after the run, `gates` apply to this
+    run; `previous_rows` are the last snapshot's, to which the gate `max_deletes` refers. `watch`
+    has the last snapshot's answers until the coming ones are known; `changes` are not known until
+    the end.
 
-    `leased` says that the run took the store's lease, and so must still have it at the end. Of the
-    shards that are carried over, those from the place `check_from` on the round up to
-    `check_stride` after it are read again (`carried.stride`). `command` is the command of the run.
+    `leased` says that the run took the store's lease, and so must still have it at the end. Carried
+    shards up to `check_stride` after `check_from` are read again (`carried_check.stride`).
+    `command` is the command of the run.
     """
 
     root: str
     id: str
-    space: Space
-    partition: str
-    unit_tokens: int
     globs: tuple[str, ...]
-    options: RememberedOptions
-    versions: dict[str, str]
-    started: str
     previous: str | None = None
     version: str | None = None
     gates: UsedGates = field(default_factory=UsedGates)
     previous_rows: int = 0
-    generation: int = 0
-    canary: CanaryEntry | None = None
-    ranges: RangesEntry | None = None
     leased: bool = False
     earlier_globs: tuple[str, ...] = ()
     previous_digest: str | None = None
-    check_from: int = 0
     check_stride: int = 0
     command: str = ""
     tables: dict[str, str] = field(default_factory=dict)
-    watch: WatchEntry | None = None
-    changes: ChangesEntry | None = None
-    forgotten: ForgottenEntry | None = None
-    like: LikeEntry | None = None
-    estimate: TokenEstimate = NO_ESTIMATE
 
     @property
     def key(self) -> tuple[str, str]:
@@ -246,7 +211,8 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     if not store.put_if_absent(path, to_bytes(data)):
         earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's is kept
         if earlier:
-            data = _with_equal_units(earlier, data).data
+            _check_equal_units(earlier, data)
+            data = earlier.data
     current = storage.join(run.root, layout.MANIFEST)
     lost = run.leased and not lease.holds(run.root, run.id)
     try:
@@ -269,13 +235,17 @@ def coming_manifest(
     versions = dict(run.versions)
     if settled.tally.devices:
         versions["device"] = ", ".join(sorted(settled.tally.devices))
+    begun = run.begun_fields() | {
+        "options": replace(run.options, keep_types=_keep_types(run, plan)),
+        "versions": versions,
+        "canary": run.canary_file.entry(),
+        "check_from": (run.check_from + run.check_stride) % ROUND,
+        "estimate": estimate_after(run, plan, settled.tally),
+    }
     return Manifest(
+        **begun,
         root=run.root,
         run=run.id,
-        previous=run.previous,
-        space=run.space,
-        partition=run.partition,
-        unit_tokens=run.unit_tokens,
         rows=RowCounts(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
         work=WorkCounts(embedded, reused, duplicates, ledger.carried),
         tokens=TokenCounts(*ledger.of_work("real", "padded", "truncated", "lost", "unknown")),
@@ -283,24 +253,12 @@ def coming_manifest(
         units=settled.units,
         index=index,
         input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), run.tables),
-        options=replace(run.options, keep_types=_keep_types(run, plan)),
-        started=run.started,
         finished=now(),
         buckets=plan.notes.buckets,
-        ranges=run.ranges,
-        canary=run.canary_file.entry(),
         calibration=calibrations.entry(run.space.calibration),
-        generation=run.generation,
-        versions=versions,
         chunks=run.options.chunks,
-        check_from=(run.check_from + run.check_stride) % ROUND,
-        watch=run.watch,
-        changes=run.changes,
-        forgotten=run.forgotten,
-        like=run.like,
         pending=plan.pending,
         group_bits=plan.notes.group_bits,
-        estimate=estimate_after(run, plan, settled.tally),
     )
 
 
@@ -311,11 +269,8 @@ def estimate_after(run: Run, plan: RecordedPlan, tally: Tally) -> TokenEstimate:
     return run.estimate.after(plan.tokens, tally.made_tokens)
 
 
-def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
-    """Return the manifest of an earlier attempt at this commit.
-
-    Raises SentenceBeamError if its units differ.
-    """
+def _check_equal_units(made: Manifest, data: dict[str, Any]) -> None:
+    """Raise SentenceBeamError if an earlier attempt at this commit had other units."""
     if any(
         to_bytes({name: made.data.get(name)}) != to_bytes({name: data[name]})
         for name in ("files", "units")
@@ -324,7 +279,6 @@ def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
             f"{made.root}: run {made.run} was executed before, with other rows, and a run makes one"
             " snapshot; nothing was committed, make a new graph with a run id of its own"
         )
-    return made
 
 
 def _mend_previous(run: Run) -> None:
@@ -349,7 +303,7 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
     """Raise SentenceBeamError unless an earlier attempt committed this run."""
     current = read_manifest(run.root)
     if current is not None and current.run == run.id:
-        _with_equal_units(current, data)
+        _check_equal_units(current, data)
         return
     standing = current.run if current else None
     if standing == run.previous and run.leased:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, hash_prefixes
 from sentence_beam.transforms.base.columns import lookup
@@ -23,7 +22,7 @@ from sentence_beam.transforms.corpus.buckets import in_buckets
 from sentence_beam.transforms.corpus.files import is_unnamed
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.id_hashes import hash_ids
+from sentence_beam.transforms.store.shards.id_hashes import hash_ids, select_first_pieces
 from sentence_beam.transforms.store.tables.file_rows import full_paths, rows_of_files_gone
 
 PLACE = re.compile(r"[#@][0-9]+$")  # in an id that was made: the number of a row, or its first byte
@@ -52,31 +51,25 @@ class RowKeys:
 
     def keyed(self, batch: pa.RecordBatch, is_new: bool) -> "KeyedRows":
         """Return rows of a shard by their keys. A document counts by its first piece."""
-        keys, rows = np.unique(self._keys(batch, is_new), return_counts=True)
+        keys, rows = np.unique(self._hash_keys(batch, is_new), return_counts=True)
         sign = -1 if is_new else 1
         return KeyedRows(keys, sign * rows)
 
-    def _keys(self, batch: pa.RecordBatch, is_new: bool) -> np.ndarray:
-        names = batch.schema.names
-        if "piece" in names:
-            batch = batch.filter(pc.equal(batch.column("piece"), 0))
+    def _hash_keys(self, batch: pa.RecordBatch, is_new: bool) -> np.ndarray:
+        batch = select_first_pieces(batch)
         if self.by_text:
-            return _texts_of(batch)
+            return _hash_texts(batch)
         ids = batch.column("id")
         if self.by_row:
-            return hash_ids(ids) ^ _texts_of(batch)
+            return hash_ids(ids) ^ _hash_texts(batch)
         if not self.by_file:
             return hash_ids(ids)
         renamed = {} if is_new else self.renamed
-        return hash_ids(self._files(ids, renamed))
-
-    def _files(self, ids: pa.StringArray, renamed: dict[str, str]) -> pa.StringArray:
-        """Return the relative paths of the files in ids, by their new names."""
         paths = [PLACE.sub("", row_id) for row_id in ids.to_pylist()]
-        return pa.array([renamed.get(path, path) for path in paths], pa.string())
+        return hash_ids(pa.array([renamed.get(path, path) for path in paths], pa.string()))
 
 
-def _texts_of(batch: pa.RecordBatch) -> np.ndarray:
+def _hash_texts(batch: pa.RecordBatch) -> np.ndarray:
     """Return a key of each row's text, of each document's for first pieces, uint64 [n]."""
     name = "doc_hash" if "doc_hash" in batch.schema.names else "row_hash"
     return hash_prefixes(as_hashes(batch.column(name)))
@@ -154,11 +147,11 @@ def replaced_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -
 
 def _are_elsewhere(files: pa.Table, last: pa.Table) -> bool:
     """Whether no file that has a name is in a folder that the last snapshot's files are in."""
-    now, before = (_folders(some) for some in (files, last))
+    now, before = (_find_folders(some) for some in (files, last))
     return bool(now) and bool(before) and now.isdisjoint(before)
 
 
-def _folders(files: pa.Table) -> set[str | None]:
+def _find_folders(files: pa.Table) -> set[str | None]:
     """Return the folders of named files, and those that their relative paths begin in."""
     columns = (files.column("folder").to_pylist(), full_paths(files).to_pylist())
     named = [(root, path) for root, path in zip(*columns, strict=True) if not is_unnamed(path)]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import Enum
+from typing import NoReturn
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
@@ -65,11 +66,9 @@ def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
         and not current.is_of_the_dead
         and (root, current.run) not in _ENDED_HERE
     ):
-        limit = float(STALE_SECONDS)
-        if current.pid is None:
-            limit = SILENCE[ask(current)]
+        limit = SILENCE[ask(current)] if current.pid is None else STALE_SECONDS
         if not _is_silent(root, limit):
-            raise _held(root, current)
+            _refuse_held(root, current)
     return version
 
 
@@ -85,8 +84,7 @@ def _is_silent(root: str, limit: float) -> bool:
 
 def holds(root: str, run: str) -> bool:
     """Return whether this run still holds the lease of a store."""
-    lease, _ = read_lease(root)
-    return lease is not None and lease.run == run
+    return writer(root) == run
 
 
 def writer(root: str) -> str | None:
@@ -119,11 +117,12 @@ def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
         taken, _ = read_lease(root)
-        raise _held(root, taken or lease)
+        _refuse_held(root, taken or lease)
     _ENDED_HERE.discard((root, lease.run))
 
 
-def _held(root: str, lease: Lease) -> SentenceBeamError:
+def _refuse_held(root: str, lease: Lease) -> NoReturn:
+    """Raise SentenceBeamError naming the run and job that hold a lease."""
     where = f"process {lease.pid} on {lease.host}" if lease.pid else f"submitted from {lease.host}"
     until = f"{STALE_SECONDS // 60} minutes after its last sign of life"
     if lease.pid is None:
@@ -131,7 +130,7 @@ def _held(root: str, lease: Lease) -> SentenceBeamError:
             f"until the engine says that it ended, or {ENGINE_STALE_SECONDS // 3600} hours without"
             " a sign of life"
         )
-    return SentenceBeamError(
+    raise SentenceBeamError(
         f"{root} is being written by run {lease.run} (job {lease.job}, {lease.runner}, {where}); "
         f"wait for it, or {until}"
     )

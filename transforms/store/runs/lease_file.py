@@ -89,15 +89,15 @@ def read_lease(root: str) -> tuple[Lease | None, str | None]:
     A file that cannot be parsed, and does not change, belongs to nobody: its writer died while
     writing.
     """
-    lease, version = _parsed(root)
+    lease, version = _try_read(root)
     # or it is being written: some storage writes in place (hdfs://)
     if lease is None and version is not None:
         time.sleep(WRITING_SECONDS)
-        lease, version = _parsed(root)
+        lease, version = _try_read(root)
     return lease, version
 
 
-def _parsed(root: str) -> tuple[Lease | None, str | None]:
+def _try_read(root: str) -> tuple[Lease | None, str | None]:
     """Return the lease, None if it is missing or cannot be parsed, and its version."""
     path = storage.join(root, layout.LEASE)
     stored = storage.storage_of(path).read_versioned(path)

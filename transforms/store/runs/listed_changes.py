@@ -62,14 +62,14 @@ def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
     Each table has some of the ids, sorted. A changed id has both hashes, an added one no old and a
     deleted one no new hash.
     """
-    changed = _recorded(old, new) or _of_shards(old, new)
+    changed = _read_recorded(old, new) or _read_shards(old, new)
     buckets = min(-(-changed.rows // LISTED_ROWS), BUCKETS)
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, f"{bucket}.arrow") for bucket in range(buckets)]
         _spill(changed.blocks, paths)
         for path in progress.over(paths, "comparing", "parts"):
             with pa.memory_map(path) as file:
-                yield _listed(changed_rows(pa.ipc.open_file(file).read_all()))
+                yield _name_changes(changed_rows(pa.ipc.open_file(file).read_all()))
             os.unlink(path)
 
 
@@ -81,7 +81,7 @@ class _DiffRows:
     blocks: Iterator[pa.Table]
 
 
-def _recorded(old: Manifest, new: Manifest) -> _DiffRows | None:
+def _read_recorded(old: Manifest, new: Manifest) -> _DiffRows | None:
     """Return the rows that the runs between two snapshots recorded; None if some are unknown.
 
     Either snapshot may be the later one.
@@ -90,21 +90,21 @@ def _recorded(old: Manifest, new: Manifest) -> _DiffRows | None:
         steps = steps_between(earlier, later)
         if steps is not None:
             try:
-                tables = list(_tables(steps))
+                tables = list(_read_steps(steps))
             except SentenceBeamError:
                 return None
-            blocks = (_block(table, sign) for table in tables)
+            blocks = (_make_block(table, sign) for table in tables)
             return _DiffRows(2 * sum(map(len, tables)), blocks)
     return None
 
 
-def _tables(steps: list[Step]) -> Iterator[pa.Table]:
+def _read_steps(steps: list[Step]) -> Iterator[pa.Table]:
     files = [(step.manifest.root, file) for step in steps for file in step.changes.files]
     for root, file in progress.over(files, "reading", "files"):
         yield read_changes(root, file).drop_columns(["shard"])
 
 
-def _block(changed: pa.Table, sign: int) -> pa.Table:
+def _make_block(changed: pa.Table, sign: int) -> pa.Table:
     """Return recorded changes as the rows that were lost and that came; `sign` -1 reverses them."""
     tables = []
     for name, count in (("old_row_hash", -sign), ("new_row_hash", sign)):
@@ -121,7 +121,7 @@ def _block(changed: pa.Table, sign: int) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _of_shards(old: Manifest, new: Manifest) -> _DiffRows:
+def _read_shards(old: Manifest, new: Manifest) -> _DiffRows:
     """Return the rows of all shards that only one snapshot has."""
     before, after = differing_parts(new.root, old.units, new.units)
     shards = [
@@ -149,7 +149,7 @@ def _spill(blocks: Iterator[pa.Table], paths: list[str]) -> None:
         writer.close()
 
 
-def _listed(changed: pa.Table) -> pa.Table:
+def _name_changes(changed: pa.Table) -> pa.Table:
     """Return changed rows with the word for each change; those with the same text are left out."""
     before = changed.column("old_row_hash")
     after = changed.column("new_row_hash")

@@ -100,7 +100,7 @@ def count_runs(waiting: Iterable[float], budget: float) -> int:
     return runs
 
 
-def _time(value: Any, where: str) -> str:
+def _read_time(value: Any, where: str) -> str:
     """Return a time, or "" for none."""
     return value if value == "" else time(value, where)
 
@@ -124,7 +124,7 @@ class PlanNotes:
     snapshot: str = ""
     checked: Checked = NOTHING
     measures: dict[str, Summary] = field(default_factory=dict)
-    written: Annotated[str, _time] = ""
+    written: Annotated[str, _read_time] = ""
     beside: dict[str, int] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     lacking: dict[str, int] = field(default_factory=dict)
@@ -259,7 +259,7 @@ def spans_of(
     order = np.argsort(np.where(first < 0, np.arange(len(work)), first), kind="stable")
     starts = range(0, len(work), ROWS_AT_ONCE)
     tables = (work.take(pa.array(order[start : start + ROWS_AT_ONCE])) for start in starts)
-    spans_by_file = (each for table in tables for each in _spans_by_file(table, syntax, types))
+    spans_by_file = (each for table in tables for each in _make_spans(table, syntax, types))
     for group, some in groupby(spans_by_file, key=itemgetter(0)):
         spans = (span for _, by_file in some for span in by_file)
         if group is None:
@@ -268,7 +268,7 @@ def spans_of(
             yield GroupSpan(group, tuple(spans))
 
 
-def _spans_by_file(
+def _make_spans(
     files: pa.Table, syntax: Syntax, types: tuple[tuple[str, str], ...]
 ) -> Iterator[tuple[str | None, list[Span]]]:
     """Yield the group and the spans of each row of a plan."""
@@ -276,10 +276,7 @@ def _spans_by_file(
     lists = files.column("spans").to_pylist()
     named = input_files(files, syntax, types)
     for file, group, spans in zip(named, groups, lists, strict=True):
-        made = []
-        for span in spans:
-            values = {**span, "row_groups": tuple(span["row_groups"])}
-            made.append(Span(file, **values))
+        made = [Span(file, **{**span, "row_groups": tuple(span["row_groups"])}) for span in spans]
         yield group, made
 
 
@@ -339,12 +336,12 @@ def planned_spans(files: pa.Table) -> pa.Table:
     )
     inside = table.filter(group.is_valid())
     alone = table.filter(group.is_null())
-    both = pa.concat_tables([alone, _of_groups(inside).cast(alone.schema)])
+    both = pa.concat_tables([alone, _join_groups(inside).cast(alone.schema)])
     order = np.argsort(stretches_of(column(both, "name")), kind="stable")
     return both.take(pa.array(order, COUNT))
 
 
-def _of_groups(inside: pa.Table) -> pa.Table:
+def _join_groups(inside: pa.Table) -> pa.Table:
     """Return one span for each group, of the spans of its files."""
     names = column(inside, "name").unique()
     at = lookup(inside.column("name"), names)

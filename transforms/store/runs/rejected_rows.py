@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
@@ -48,11 +48,11 @@ def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
     Raises SentenceBeamError for a file that is missing.
     """
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
-        for rows in executor.map(lambda path: _rows(root, path), paths):
+        for rows in executor.map(lambda path: _read_rows(root, path), paths):
             yield from rows
 
 
-def _rows(root: str, path: str) -> list[Rejected]:
+def _read_rows(root: str, path: str) -> list[Rejected]:
     try:
         return rejects_from_bytes(storage.read_bytes(storage.join(root, path)))
     except (FileNotFoundError, SentenceBeamError) as error:
@@ -86,7 +86,7 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
     for reason, count in counts.most_common():
         part = f"{count:,} {reason}{mend_of(reason)}"
         if reason == NULL_TEXT:
-            part += _keys(plan, example[NULL_TEXT])
+            part += _describe_keys(plan, example[NULL_TEXT])
         parts.append(part)
     return ", ".join(parts)
 
@@ -107,7 +107,7 @@ def mend_of(reason: str) -> str:
     return f" ({mend}; other rows keep their vectors)"
 
 
-def _keys(plan: RecordedPlan, relative: str) -> str:
+def _describe_keys(plan: RecordedPlan, relative: str) -> str:
     """Return the keys of the first rows of an input file in brackets.
 
     Returns "" for other formats, or if the file cannot be read.
@@ -119,9 +119,7 @@ def _keys(plan: RecordedPlan, relative: str) -> str:
         keys = columns_of(file).first_keys()
     except (SentenceBeamError, OSError):
         return ""
-    if keys is None:
-        return ""
-    return f" (keys there: {ascii(', '.join(keys))[1:-1]})"
+    return "" if keys is None else f" (keys there: {ascii(', '.join(keys))[1:-1]})"
 
 
 def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
@@ -133,37 +131,37 @@ def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
     current = read_manifest(root)
     runs = sorted(runs_of(root), reverse=True)
     if run is not None:
-        return _rejects_of_run(root, named_run(root, run, runs), current)
+        return _find_rejects(root, named_run(root, run, runs), current)
     for name in runs:
-        listed = _listed(root, name)
+        listed = _read_list(root, name)
         if listed is not None:
             return name, listed
         if current is not None and current.run == name:
             return name, reject_files(current)
     if current is not None:  # its folder below runs/ was removed
         return current.run, reject_files(current)
-    raise _no_list(root, "")
+    _refuse_missing(root, "")
 
 
-def _rejects_of_run(root: str, run: str, current: Manifest | None) -> tuple[str, list[str]]:
+def _find_rejects(root: str, run: str, current: Manifest | None) -> tuple[str, list[str]]:
     """Return a run and its reject files, from its list or its snapshot."""
-    listed = _listed(root, run)
+    listed = _read_list(root, run)
     if listed is not None:
         return run, listed
     if current is None or current.run != run:
         current = read_manifest(root, run)
     if current is None:
-        raise _no_list(root, f" of a run {run}")
+        _refuse_missing(root, f" of a run {run}")
     return run, reject_files(current)
 
 
-def _no_list(root: str, of_run: str) -> OptionError:
-    return OptionError(
+def _refuse_missing(root: str, of_run: str) -> NoReturn:
+    raise OptionError(
         f"{root} has no list of rejected rows{of_run}; check the path, or see history for the runs"
     )
 
 
-def _listed(root: str, run: str) -> list[str] | None:
+def _read_list(root: str, run: str) -> list[str] | None:
     """Return the reject files in the list of a run, None without a list.
 
     Raises SentenceBeamError if the list is damaged.

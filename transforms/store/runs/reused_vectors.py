@@ -51,22 +51,31 @@ class Found:
 NOTHING = Found(np.empty(0, np.int64))
 
 
-class Known:
-    """The units of the snapshot of `run` by file and bucket; none if `run` is None.
+class LastSnapshot:
+    """The vectors that a run in `space` may reuse from the snapshot of `run`, if any.
 
-    `digest` is that snapshot's, None if not known. Only the needed parts are read.
+    `digest` is that snapshot's, None if it is not known. Only the needed parts are read.
     """
 
-    def __init__(self, root: str, run: str | None, digest: str | None = None):
+    def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
         self._root = root
         self._run = run
+        self._wanted = space
         self._digest = digest
         self._committed: dict[str, bool] = {}
+        self._last: tuple[str, OldShards] | None = None
 
     @cached_property
     def manifest(self) -> Manifest | None:
         """The manifest of the snapshot; None without one."""
         return read_shared(self._root, self._run, self._digest)
+
+    @cached_property
+    def is_final(self) -> bool:
+        """Whether its final vectors are reused unchanged; else its pooled ones are."""
+        return self.manifest is None or (
+            self.manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
+        )
 
     def had(self, unit: UnitRecord) -> bool:
         """Return whether a unit in the store is of this snapshot or an earlier one.
@@ -92,7 +101,8 @@ class Known:
             {file.before[place]: None for file in files if file.before[place]} for place in (0, 1)
         )
         names = dict.fromkeys([*own, *list(twins)[:RENAMED]])
-        return _distinct(unit for name in names for unit in self.manifest.units_of(name))
+        by_shard = {unit.path: unit for name in names for unit in self.manifest.units_of(name)}
+        return list(by_shard.values())
 
     def of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
         """Return the units of a bucket, or of those that contain it or that it contains."""
@@ -105,34 +115,6 @@ class Known:
             for unit in self.manifest.units_of(Bucket(bits, number).name)
         ]
 
-
-class LastSnapshot:
-    """The vectors that a run in `space` may reuse from the snapshot of `run`, if any.
-
-    `digest` is that snapshot's, None if it is not known.
-    """
-
-    def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
-        self._root = root
-        self._wanted = space
-        self._known = Known(root, run, digest)
-        self._last: tuple[str, OldShards] | None = None
-
-    @cached_property
-    def is_final(self) -> bool:
-        """Whether its final vectors are reused unchanged; else its pooled ones are."""
-        manifest = self._known.manifest
-        return manifest is None or (
-            manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
-        )
-
-    def had(self, unit: UnitRecord) -> bool:
-        """Return whether a unit in the store is of this snapshot or an earlier one.
-
-        Otherwise it is of an interrupted run.
-        """
-        return self._known.had(unit)
-
     def of_unit(self, unit: UnitRows) -> "OldShards":
         """Return the shards that may have the texts of a unit.
 
@@ -142,16 +124,16 @@ class LastSnapshot:
         key = unit.file.relative if unit.file else unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
             if bucket is not None:
-                units = self._known.of_bucket(bucket)
+                units = self.of_bucket(bucket)
             else:
                 files = (unit.file,) if unit.file else unit.sources
-                units = self._known.of_files(files)
+                units = self.of_files(files)
             self._last = (key, self.shards(units))
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
         """Return the shards of some of its units."""
-        space = self._known.manifest.space if self._known.manifest else self._wanted
+        space = self.manifest.space if self.manifest else self._wanted
         return OldShards(self._root, space, units, self.is_final)
 
 
@@ -165,20 +147,20 @@ def with_before(
     if last is None:
         yield from spans
         return
-    before = _units_before(files, last.read_files())
+    before = _find_units_before(files, last.read_files())
     for span in spans:
         if isinstance(span, GroupSpan):
-            parts = tuple(replace(part, file=_known(part.file, before)) for part in span.spans)
+            parts = tuple(replace(part, file=_add_before(part.file, before)) for part in span.spans)
             yield replace(span, spans=parts)
         else:
-            yield replace(span, file=_known(span.file, before))
+            yield replace(span, file=_add_before(span.file, before))
 
 
-def _known(file: InputFile, before: dict[str, tuple[str, str]]) -> InputFile:
+def _add_before(file: InputFile, before: dict[str, tuple[str, str]]) -> InputFile:
     return replace(file, before=before.get(file.relative, ("", "")))
 
 
-def _units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, str]]:
+def _find_units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, str]]:
     """Return the names of the last snapshot's units that may hold the texts of files to read.
 
     By relative path: of the units of the file of that name, then of one with the same bytes; ""
@@ -189,8 +171,8 @@ def _units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, str]]
     own = lookup(read.column("path"), last.column("path"))
     twins = lookup(read.column("checksum"), listed.column("checksum"))
     pairs = (
-        _names_at(last, own).to_pylist(),
-        _names_at(listed, twins).to_pylist(),
+        _name_units(last, own).to_pylist(),
+        _name_units(listed, twins).to_pylist(),
         rows_at(listed, twins).column("path").to_pylist(),
     )
     units = {}
@@ -199,17 +181,12 @@ def _units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, str]]
     return units
 
 
-def _names_at(files: pa.Table, at: np.ndarray) -> pa.Array:
+def _name_units(files: pa.Table, at: np.ndarray) -> pa.Array:
     """Return the beginnings of the names of the units of files at places; "" without units."""
     some = rows_at(files, at)
     paths = pc.fill_null(some.column("path"), "")
     own = pc.if_else(pc.greater(pc.fill_null(some.column("units"), 0), 0), key_texts(paths), "")
     return pc.coalesce(some.column("group"), own)
-
-
-def _distinct(units: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """Return the units, each shard once."""
-    return list({unit.path: unit for unit in units}.values())
 
 
 class OldShards:
@@ -230,24 +207,24 @@ class OldShards:
             not storage.is_local(root) and sum(unit.bytes for unit in self._units) <= FEW_BYTES
         )
         self._tables: dict[int, pa.Table] = {}
-        self._keys, self._shard, self._row = self._index()
+        self._keys, self._shard, self._row = self._build_index()
 
-    def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _build_index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return first halves of the hashes, sorted, and the shard and row of each.
 
         A hash occurs once for each shard.
         """
-        parts = [self._rows_by_key(number) for number in range(len(self._units))]
+        parts = [self._read_keys(number) for number in range(len(self._units))]
         keys = np.concatenate([keys for keys, _ in parts] or [np.empty(0, np.uint64)])
         shard = np.repeat(np.arange(len(parts), dtype=np.int32), [len(keys) for keys, _ in parts])
         row = np.concatenate([row for _, row in parts] or [np.empty(0, np.int32)])
         order = np.argsort(keys, kind="stable")
         return keys[order], shard[order], row[order]
 
-    def _rows_by_key(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def _read_keys(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         try:
             path = storage.join(self._root, self._units[number].path or "")
-            rows = self._table(number).to_batches() if self._few else read_shard(path, ["row_hash"])
+            rows = self._load(number).to_batches() if self._few else read_shard(path, ["row_hash"])
             hashes = np.concatenate([as_hashes(batch.column("row_hash")) for batch in rows])
         except Exception:  # a damaged footer, which has no checksum, raises what it likes
             hashes = np.empty((0, 16), np.uint8)
@@ -257,7 +234,7 @@ class OldShards:
         keys, row = np.unique(hash_prefixes(hashes), return_index=True)
         return keys, row.astype(np.int32)
 
-    def _table(self, number: int) -> pa.Table:
+    def _load(self, number: int) -> pa.Table:
         """Return a shard's rows, once its bytes have been checked."""
         unit = self._units[number]
         table = self._tables.get(number)
@@ -280,7 +257,7 @@ class OldShards:
         if not self._units:
             return NOTHING
         wanted = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 16)
-        place, entry = self._candidates(hash_prefixes(wanted))
+        place, entry = self._find_candidates(hash_prefixes(wanted))
         parts: list[tuple[np.ndarray, Vectors]] = []
         while len(place):
             matches = np.bincount(self._shard[entry])
@@ -305,7 +282,7 @@ class OldShards:
             np.concatenate([p for p, _ in parts]), Vectors.concat([v for _, v in parts]), damaged
         )
 
-    def _candidates(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _find_candidates(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return every (place among the keys, place in the index) with the same key."""
         start = np.searchsorted(self._keys, keys, "left")
         stop = np.searchsorted(self._keys, keys, "right")
@@ -320,7 +297,7 @@ class OldShards:
         Returns None for a damaged shard.
         """
         try:
-            table = self._table(number)
+            table = self._load(number)
         except SentenceBeamError:
             self._set_aside(number)
             return None

@@ -54,17 +54,16 @@ def finish(
         with contextlib.suppress(storage.UnsyncedError):  # it has its name
             record_result(run.root, result)
     else:
-        measures = _measures(run, plan, outcome, index_measures or {}, watch)
+        measures = _collect_measures(run, plan, outcome, index_measures or {}, watch)
         result = replace(
-            _committed(run, plan, outcome.tally, message),
+            _describe_committed(run, plan, outcome.tally, message),
             measures=measures,
             limit=limit_of(measures["embed"]),
             index=index,
             duplicate_ids=duplicate_ids,
             watch=answers,
+            changes=asdict(changes) if changes is not None else None,
         )
-        if changes is not None:
-            result = replace(result, changes=asdict(changes))
         result = _record_committed(run.root, result)
     # the run has ended, and a raise would repeat it; a lease grows stale
     with contextlib.suppress(Exception):
@@ -85,31 +84,30 @@ def _record_committed(root: str, result: Result) -> Result:
     return result
 
 
-def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
+def _describe_committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
     checked = plan.notes.checked
     ledger = tally.ledger
     moved = Moved.from_sums([tally.moved])
-    moved_json = moved.to_json() if moved else None
     return replace(
-        _ended(run, COMMITTED, message),
+        _make_result(run, COMMITTED, message),
         ledger=ledger.to_json(),
         damaged=sorted({*checked.damaged, *tally.damaged}),
         checked={**asdict(checked), "damaged": len(checked.damaged)},
         truncated=tally.truncated,
         spared=max(tally.whole - ledger.work.get("real", 0), 0),
         tokens=tally.tokens,
-        input=_input(plan, run),
+        input=_describe_input(plan, run),
         resumed=tally.resumed,
         made=tally.made,
         own_rows=tally.own_rows,
         devices=sorted(tally.devices),
         pending=plan.pending,
-        budget=_budget(run, plan, tally),
-        moved=moved_json,
+        budget=_compute_budget(run, plan, tally),
+        moved=moved.to_json() if moved else None,
     )
 
 
-def _budget(run: Run, plan: RecordedPlan, tally: Tally) -> dict[str, int] | None:
+def _compute_budget(run: Run, plan: RecordedPlan, tally: Tally) -> dict[str, int] | None:
     """Return the budget of a run; the runs after it have its tokens as this one found them."""
     if plan.notes.budget is None:
         return None
@@ -117,7 +115,7 @@ def _budget(run: Run, plan: RecordedPlan, tally: Tally) -> dict[str, int] | None
     return plan.notes.budget.to_result(share)
 
 
-def _measures(
+def _collect_measures(
     run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch
 ) -> Measures:
     planning = dict(plan.notes.measures)
@@ -132,7 +130,7 @@ def _measures(
     }
 
 
-def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
+def _describe_input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
     sometimes = {"bad": plan.bad, "tables": run.tables, "lacking": plan.notes.lacking}
     counts = {"files": len(plan.files), "empty": plan.empty_count, "beside": plan.notes.beside}
     return counts | {name: value for name, value in sometimes.items() if value}
@@ -141,10 +139,10 @@ def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
 def failed(run: Run, error: Exception) -> Result:
     """Return the result of a run that left the manifest alone."""
     exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
-    return replace(_ended(run, "failed", first_line(error)), exit_code=exit_code)
+    return replace(_make_result(run, "failed", first_line(error)), exit_code=exit_code)
 
 
-def _ended(run: Run, status: str, message: str) -> Result:
+def _make_result(run: Run, status: str, message: str) -> Result:
     return Result(
         run=run.id,
         status=status,

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from sentence_beam.transforms.base.measures import Summary
-from sentence_beam.transforms.store.changes_entry import ChangedRowsEntry
-from sentence_beam.transforms.store.entries import RangesEntry, WatchEntry
+from sentence_beam.transforms.store.entries import ChangedRowsEntry, RangesEntry, WatchEntry
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures

@@ -22,7 +22,7 @@ def new_run(root: str | None = None) -> str:
 
 def following(last: str | None, now: datetime) -> str:
     """Return an id for a run that starts at `now`, or just after the run `last`, if later."""
-    before = _moment(last) if last else None
+    before = _parse_moment(last) if last else None
     if before is not None:
         now = max(now, before + timedelta(milliseconds=1))
     return f"{now:%Y%m%dT%H%M%S}_{now.microsecond // 1000:03d}Z-{uuid.uuid4().hex[:6]}"
@@ -39,7 +39,7 @@ def runs_of(root: str) -> set[str]:
     paths = (
         entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder)
     )
-    return {run for run in {path.partition("/")[0] for path in paths} if _moment(run)}
+    return {run for run in {path.partition("/")[0] for path in paths} if _parse_moment(run)}
 
 
 def start_of(run: str) -> str:
@@ -54,7 +54,7 @@ def start_of(run: str) -> str:
     return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{time}Z"
 
 
-def _moment(run: str) -> datetime | None:
+def _parse_moment(run: str) -> datetime | None:
     try:
         return datetime.fromisoformat(start_of(run))
     except ValueError:  # no id, or no date

@@ -37,7 +37,7 @@ PACKAGES = (
 HERE: "deque[tuple[str, Result]]" = deque(maxlen=RESULTS_HERE)
 
 
-def _ledger(value: Any, where: str) -> dict[str, int]:
+def _read_ledger(value: Any, where: str) -> dict[str, int]:
     """Return counts by name; `pieces` is null if rows are not cut."""
     counts = record(value, where)
     for name, number in counts.items():
@@ -88,7 +88,7 @@ class Result:
     message: str
     finished: str
     seconds: float
-    ledger: Annotated[dict[str, int], _ledger] = field(default_factory=dict)
+    ledger: Annotated[dict[str, int], _read_ledger] = field(default_factory=dict)
     index: IndexEntry | None = None
     duplicate_ids: int | None = 0
     damaged: list[str] = field(default_factory=list)
@@ -212,11 +212,11 @@ def timestamp(time: str) -> float:
 
 def versions() -> dict[str, str]:
     """Return the installed versions of the packages that decide vectors and files, by name."""
-    return dict(_installed())
+    return dict(_find_versions())
 
 
 @functools.cache
-def _installed() -> dict[str, str]:
+def _find_versions() -> dict[str, str]:
     versions_installed = {}
     for package in PACKAGES:
         try:

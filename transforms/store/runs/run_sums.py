@@ -8,12 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.columns import column, equals, numbers, total
-from sentence_beam.transforms.base.measures import (
-    OWN_FIGURES,
-    Sketch,
-    Summary,
-    summaries,
-)
+from sentence_beam.transforms.base.measures import OWN_FIGURES, Summary, summarise
 from sentence_beam.transforms.calibration.moved import add_sums
 from sentence_beam.transforms.store.ledger import Ledger
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS
@@ -132,12 +127,12 @@ class Sums:
     @property
     def measures(self) -> dict[str, Summary]:
         """Summaries of the figures of the work; quantiles are exact up to 512 units."""
-        summaries_by_name: dict[str, Summary] = {}
+        summaries: dict[str, Summary] = {}
         for name, parts in self._figures.items():
             values = np.concatenate(parts)
             if len(values):
-                summaries_by_name |= summaries([{name: Sketch.from_numbers(values.tolist())}])
-        return summaries_by_name
+                summaries[name] = summarise(values.tolist())
+        return summaries
 
     def tally(self) -> Tally:
         """Return the sums over all units."""

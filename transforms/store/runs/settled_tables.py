@@ -14,14 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.arrow_arrays import mask_array
-from sentence_beam.transforms.base.columns import (
-    column,
-    is_valid,
-    lookup,
-    numbers,
-    rows_at,
-    texts,
-)
+from sentence_beam.transforms.base.columns import column, is_valid, lookup, numbers, rows_at, texts
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.base.measures import Summary
 from sentence_beam.transforms.corpus.files import key_of
@@ -31,6 +24,7 @@ from sentence_beam.transforms.store.ledger import (
     check_bucket_rows,
     check_buckets,
     check_counted,
+    check_planned,
     check_tiles,
 )
 from sentence_beam.transforms.store.runs.made_units import together
@@ -100,30 +94,27 @@ class _Settling:
         self._writer = PartWriter(root, "units", self._last_units)
 
     def settle(self, made: Iterable[tuple[int, bytes]]) -> Settled:
-        new = self._new_units(made)
+        new = self._collect_new_units(made)
         waiting = UNITS.empty_table()
-        for parts, rows in self._turns():
+        # if all buckets are made anew, no unit of the last snapshot stays
+        old = NOTHING if self._buckets is not None and not self._replaces else self._last_units
+        for parts, rows in in_turns(self._root, old, UNITS.names):
             bound = None if parts[-1] is self._last_units.parts[-1] else parts[-1].last
             waiting, before = _split_at(bound, waiting, new)
-            self._turn(parts, rows, before)
+            self._take_turn(parts, rows, before)
         for some in (waiting, *new):
-            self._turn([], UNITS.empty_table(), some)
+            self._take_turn([], UNITS.empty_table(), some)
         units = self._writer.end()
-        tally = self._checked()
-        return Settled(self._written_files(), units, tally, self._sums.measures)
+        tally = self._check_sums()
+        return Settled(self._write_files(), units, tally, self._sums.measures)
 
-    def _turns(self) -> Iterator[tuple[list[TablePart], pa.Table]]:
-        """Yield the units of the last snapshot, unless all buckets are made anew."""
-        if self._buckets is None or self._replaces:
-            yield from in_turns(self._root, self._last_units, UNITS.names)
-
-    def _turn(self, parts: list[TablePart], rows: pa.Table, new: pa.Table) -> None:
+    def _take_turn(self, parts: list[TablePart], rows: pa.Table, new: pa.Table) -> None:
         """Take some units of the last snapshot, those that are carried, and new ones among them."""
-        stays = self._stays_of(column(rows, "unit"))
+        stays = self._find_staying(column(rows, "unit"))
         if self._replaces:
-            stays &= ~self._replaced(rows, new)
+            stays &= ~self._find_replaced(rows, new)
         carried = rows.filter(mask_array(stays)) if not stays.all() else rows
-        carried = self._with_checksums(carried)
+        carried = self._update_checksums(carried)
         self._sums.add_carried(carried)
         both = pa.concat_tables([carried, new]).sort_by("unit") if len(new) else carried
         self._sums.add_units(both)
@@ -133,7 +124,7 @@ class _Settling:
         else:
             self._writer.add(both)
 
-    def _stays_of(self, names: pa.StringArray) -> np.ndarray:
+    def _find_staying(self, names: pa.StringArray) -> np.ndarray:
         """Return which units of the last snapshot are carried over, bool [n]."""
         if self._replaces:
             return np.ones(len(names), bool)
@@ -141,19 +132,17 @@ class _Settling:
             return np.zeros(len(names), bool)
         return self._stays[self._owners.of(names)]
 
-    def _replaced(self, rows: pa.Table, new: pa.Table) -> np.ndarray:
+    def _find_replaced(self, rows: pa.Table, new: pa.Table) -> np.ndarray:
         """Return which units make way for new ones of their names, bool [n].
 
         Raises LedgerError unless these have the same rows of the input.
         """
         at = lookup(new.column("unit"), rows.column("unit"))
         before = rows_at(rows, at)
-        differs = at < 0
+        is_same = at >= 0
         for name in ("start", "stop", "read"):
-            differs |= numbers(new, name, -1) != numbers(before, name, -1)
-        if differs.any():
-            unit = new.column("unit")[int(np.argmax(differs))]
-            raise LedgerError(f"ledger: unit {unit} was never planned; nothing committed")
+            is_same &= numbers(new, name, -1) == numbers(before, name, -1)
+        check_planned(new, is_same)
         is_replaced = np.zeros(len(rows), bool)
         is_replaced[at] = True
         if self._replaces == ALL and not is_replaced.all():
@@ -167,7 +156,7 @@ class _Settling:
         pairs = column(self._files, "checksums").flatten()
         return pc.struct_field(pairs, [0]), pc.struct_field(pairs, [1])
 
-    def _with_checksums(self, units: pa.Table) -> pa.Table:
+    def _update_checksums(self, units: pa.Table) -> pa.Table:
         """Return units with the checksums of the listing; the same table if none differs."""
         names, checksums = self._checksums
         at = lookup(units.column("unit"), names)
@@ -177,11 +166,11 @@ class _Settling:
         place = units.schema.get_field_index("checksum")
         return units.set_column(place, UNITS.field("checksum"), current)
 
-    def _new_units(self, made: Iterable[tuple[int, bytes]]) -> Iterator[pa.Table]:
+    def _collect_new_units(self, made: Iterable[tuple[int, bytes]]) -> Iterator[pa.Table]:
         """Yield made and renamed units, sorted, once they were checked against the plan."""
         has_spans = not self._replaces and self._buckets is None
         planned = _ByStretch(self._plan.spans, "name") if has_spans else None
-        renamed = _ByStretch(self._renamed_units(), "unit")
+        renamed = _ByStretch(self._rename_units(), "unit")
         for first, after, here in together(made):
             if self._buckets is not None and not self._replaces:
                 buckets = buckets_in(first, after, self._buckets.bits)
@@ -194,7 +183,7 @@ class _Settling:
             if len(here) or len(moved):
                 yield pa.concat_tables([here.select(UNITS.names), moved]).sort_by("unit")
 
-    def _renamed_units(self) -> pa.Table:
+    def _rename_units(self) -> pa.Table:
         """Return the units of carried files with another name now, under that one; sorted."""
         is_renamed = pc.and_(self._files.column("carried"), self._files.column("was").is_valid())
         files = self._files.filter(is_renamed)
@@ -208,7 +197,7 @@ class _Settling:
         tables = [UNITS.empty_table()]
         for _, rows in in_turns(self._root, may_have(self._last_units, keys), UNITS.names):
             at = owners.of(column(rows, "unit"))
-            carried = self._with_checksums(rows.filter(mask_array(at >= 0)))
+            carried = self._update_checksums(rows.filter(mask_array(at >= 0)))
             paths = column(files, "path").take(pa.array(at[at >= 0]))
             tables.append(under_names(carried, paths))
         return pa.concat_tables(tables).sort_by("unit")
@@ -220,7 +209,7 @@ class _Settling:
         for name, values in count_units(self._owners, len(self._files), units).items():
             self._counts[name] += values
 
-    def _checked(self) -> Tally:
+    def _check_sums(self) -> Tally:
         """Return all sums. Raises LedgerError unless they add up."""
         if self._buckets is None:
             self._check_carried_files()
@@ -246,7 +235,7 @@ class _Settling:
                 )
         check_counted(self._files, self._counts["units"])
 
-    def _written_files(self) -> TableEntry:
+    def _write_files(self) -> TableEntry:
         """Write the table `files`, with the counts of the units."""
         files = with_counts(self._files.select(FILES.names), self._counts)
         writer = PartWriter(self._root, "files", self._last_files)

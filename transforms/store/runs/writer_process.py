@@ -16,9 +16,7 @@ DEAD = {"Z", "X"}  # states of a process that has ended and only waits to be cou
 
 def boot_id() -> str:
     """Return the id of the machine's present boot, empty if Linux does not tell it."""
-    if _is_linux():
-        return _read(PROC / "sys/kernel/random/boot_id").strip()
-    return sys.platform
+    return _read(PROC / "sys/kernel/random/boot_id").strip() if _is_linux() else sys.platform
 
 
 def machine() -> str:

@@ -43,19 +43,29 @@ def id_hashes(root: str, shard: str) -> np.ndarray:
 
 def hashes_in(batches: Iterable[pa.RecordBatch]) -> np.ndarray:
     """Return uint64 [n], the hashes of the ids of rows, or of documents that begin there."""
-    parts = [hash_ids(_first_pieces(batch).column("id")) for batch in batches]
+    parts = [hash_ids(select_first_pieces(batch).column("id")) for batch in batches]
     return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def keep_hashes(root: str, shard: str, hashes: np.ndarray) -> None:
     """Write the hashes of a shard's ids, if they can be written: the next run tries again."""
+    data = hashes.astype(HASHES).tobytes()
     with contextlib.suppress(Exception):
-        _write(storage.join(root, layout.ids(shard)), hashes)
+        path = storage.join(root, layout.ids(shard))
+        storage.ensure(path, MARK + xxh3_64_digest(data) + data)
 
 
 def kept_hashes(root: str, shard: str) -> np.ndarray | None:
-    """Return the hashes of a shard's ids if the store has them, without reading the shard."""
-    return _read(storage.join(root, layout.ids(shard)))
+    """Return the hashes of a shard's ids if the store has them, without reading the shard.
+
+    Returns None if they are missing or were changed.
+    """
+    path = storage.join(root, layout.ids(shard))
+    stored = storage.storage_of(path).read_versioned(path)
+    head = len(MARK) + 8
+    if stored is None or stored[0][:head] != MARK + xxh3_64_digest(stored[0][head:]):
+        return None
+    return np.frombuffer(stored[0], HASHES, offset=head).astype(np.uint64)
 
 
 def hashes_by_bucket(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, bytes]]:
@@ -64,24 +74,8 @@ def hashes_by_bucket(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, by
         yield number, hashes[places].tobytes()
 
 
-def _first_pieces(batch: pa.RecordBatch) -> pa.RecordBatch:
+def select_first_pieces(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows; of pieces of documents, the first of each."""
     if "piece" in batch.schema.names:
         return batch.filter(pc.equal(batch.column("piece"), 0))
     return batch
-
-
-def _write(path: str, hashes: np.ndarray) -> None:
-    data = hashes.astype(HASHES).tobytes()
-    whole = MARK + xxh3_64_digest(data) + data
-    if not storage.storage_of(path).put_if_absent(path, whole):  # a damaged one is there
-        storage.replace(path, whole)
-
-
-def _read(path: str) -> np.ndarray | None:
-    """Return the hashes; None if the file is missing or was changed."""
-    stored = storage.storage_of(path).read_versioned(path)
-    head = len(MARK) + 8
-    if stored is None or stored[0][:head] != MARK + xxh3_64_digest(stored[0][head:]):
-        return None
-    return np.frombuffer(stored[0], HASHES, offset=head).astype(np.uint64)

@@ -67,7 +67,7 @@ class Ranges:
     @property
     def digest(self) -> str:
         """sha256 in hex over the bounds."""
-        return sha256_text(canonical_json(self._values()))
+        return sha256_text(canonical_json(self._to_lists()))
 
     @property
     def step(self) -> np.ndarray:
@@ -77,7 +77,7 @@ class Ranges:
 
     def to_bytes(self) -> bytes:
         """The ranges as their file's bytes, JSON."""
-        return (json.dumps({**self._values(), "digest": self.digest}) + "\n").encode()
+        return (json.dumps({**self._to_lists(), "digest": self.digest}) + "\n").encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Ranges":
@@ -97,7 +97,7 @@ class Ranges:
                 raise ValueError("its digest differs")
             return ranges
 
-    def _values(self) -> dict[str, list[float]]:
+    def _to_lists(self) -> dict[str, list[float]]:
         return {"low": self.low.tolist(), "high": self.high.tolist()}
 
 
@@ -109,9 +109,7 @@ def code_width(precision: str, dim: int) -> int:
 def vector_bytes(precision: str, dim: int) -> int:
     """Return the bytes of a stored vector, with the floats that are kept beside codes."""
     codes = np.dtype(CODES[precision]).itemsize * code_width(precision, dim)
-    if precision == "float32":
-        return codes
-    return codes + 4 * dim
+    return codes if precision == "float32" else codes + 4 * dim
 
 
 def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) -> np.ndarray:
@@ -195,9 +193,8 @@ class Coding:
         about = metadata or {}
         with refuse_damage(f"{where} is not an embedding shard: no space in its metadata"):
             space = Space.from_json(json.loads(about[SPACE]))
-        if RANGES not in about:
-            return cls(space)
-        return cls(space, Ranges.from_bytes(about[RANGES], where))
+        ranges = Ranges.from_bytes(about[RANGES], where) if RANGES in about else None
+        return cls(space, ranges)
 
     @property
     def is_exact(self) -> bool:
@@ -243,9 +240,8 @@ def fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
 
     Returns None otherwise.
     """
-    if entry and needs_ranges(space) and entry.space == of_floats(space).id:
-        return entry
-    return None
+    fits = entry and needs_ranges(space) and entry.space == of_floats(space).id
+    return entry if fits else None
 
 
 def keep_ranges(root: str, ranges: Ranges, space: Space) -> RangesEntry:

@@ -60,7 +60,7 @@ def unit_digest(
         identity.append(ranges.digest)
     digest = hashlib.sha256(json.dumps(identity).encode())
     if rows.ids:
-        digest.update(_ids_and_hashes(rows.ids, hashes))
+        digest.update(_join_ids_and_hashes(rows.ids, hashes))
     if rows.pieces is not None:
         places = [
             rows.pieces.column(name).to_numpy() for name in ("piece", "pieces", "start", "end")
@@ -70,12 +70,12 @@ def unit_digest(
     if rows.kept is not None:
         for column in rows.kept.columns:
             digest.update(repr(without_times(column).to_pylist()).encode())
-    for line in _rejected(rows):
+    for line in _list_rejected(rows):
         digest.update(line.encode())
     return digest.hexdigest()[:16]
 
 
-def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
+def _join_ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
     """Return the bytes of every row in turn: length of its id, colon, id, hash."""
     binary = pa.large_binary()
     names = pa.array(ids, pa.large_string()).cast(binary)
@@ -87,7 +87,7 @@ def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
     return memoryview(data)[start:stop]
 
 
-def _rejected(rows: UnitRows) -> list[str]:
+def _list_rejected(rows: UnitRows) -> list[str]:
     """Return the part of a digest for rejected rows.
 
     Their places and order count only if they are in one file.
@@ -102,18 +102,18 @@ def without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     Python's own times end with the year 9999 and with microseconds.
     """
-    kind = _without_time(column.type)
+    kind = _replace_times(column.type)
     return column if kind == column.type else column.cast(kind)
 
 
-def _without_time(kind: pa.DataType) -> pa.DataType:
+def _replace_times(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_temporal(kind):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         made = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return made(kind.value_field.with_type(_without_time(kind.value_type)))
+        return made(kind.value_field.with_type(_replace_times(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_time(field.type)) for field in kind])
+        return pa.struct([field.with_type(_replace_times(field.type)) for field in kind])
     return kind
 
 
@@ -123,7 +123,7 @@ def shard_bytes(
     """Return the bytes of a unit's shard; `counts` of how rows were made are metadata."""
     kept = rows.kept if rows.kept is not None else pa.table({})
     schema = schema_of(coding.space, kept.schema, rows.pieces is not None)
-    own = _own_values(coding, rows, hashes, vectors)
+    own = _collect_own_values(coding, rows, hashes, vectors)
     fields = list(schema)[: len(schema) - kept.num_columns]
     columns = [_as_column(own[field.name], field.type) for field in fields]
     columns += kept.columns
@@ -141,7 +141,7 @@ def table_bytes(table: pa.Table, counts: dict[str, int]) -> bytes:
     return parquet_of(table.replace_schema_metadata(metadata), ("embedding", "pooled"))
 
 
-def _own_values(
+def _collect_own_values(
     coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors
 ) -> dict[str, Any]:
     """Return the values of the own columns that a unit's shard has, by name."""
@@ -162,9 +162,7 @@ def _own_values(
 
 
 def _as_column(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values
-    return pa.array(values, kind)
+    return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, kind)
 
 
 def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
@@ -174,7 +172,7 @@ def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
     delta-encoded: plain Parquet has no numbers of less than four bytes.
     """
     vectors = [name for name in vector_columns if name in table.column_names]
-    compression = {name: "zstd" for name in _leaves(table.schema.remove_metadata())}
+    compression = {name: "zstd" for name in _find_leaves(table.schema.remove_metadata())}
     compression.update({f"{name}.list.element": "none" for name in vectors})
     whole = [
         name for name in vectors if pa.types.is_integer(table.schema.field(name).type.value_type)
@@ -192,7 +190,7 @@ def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
 
 
 @functools.lru_cache(64)
-def _leaves(schema: pa.Schema) -> list[str]:
+def _find_leaves(schema: pa.Schema) -> list[str]:
     """Return the Parquet paths of all leaf columns, found by writing an empty table."""
     leaves = pq.ParquetFile(pa.BufferReader(parquet_bytes(schema.empty_table()))).schema
     return [leaves.column(i).path for i in range(len(leaves))]

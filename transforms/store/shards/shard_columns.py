@@ -40,7 +40,7 @@ PIECE = "piece"  # the column that tells a shard whose rows are pieces
 _HIDDEN_OF_PIECES = ("doc_hash",)
 _PLACE_OF_PIECES = (PIECE, "start", "end")
 # All own columns, in the order of a shard. Schemas, hits, reuse, pushes, exports and checks of
-# --keep-columns follow from this list; `writing.shard_bytes` has their values.
+# --keep-columns follow from this list; `shard_bytes` has their values.
 OWN = (
     OwnColumn("id", pa.string(), is_pushed=True),
     OwnColumn("embedding", None, is_hidden=True, is_reused=True, is_pushed=True, is_added=True),
@@ -121,10 +121,8 @@ def schema_of(space: Space, kept: pa.Schema, pieces: bool = False) -> pa.Schema:
 
 def schema_of_own(embedding: pa.DataType, pieces: bool) -> pa.Schema:
     """Return the own columns that every shard has, the vectors of a type, and those of pieces."""
-    fields: list[tuple[str, pa.DataType]] = []
-    for column in OWN:
-        if column.is_optional or (column.is_of_pieces and not pieces):
-            continue
-        kind = embedding if column.type is None else column.type
-        fields.append((column.name, kind))
-    return pa.schema(fields)
+    return pa.schema(
+        (column.name, embedding if column.type is None else column.type)
+        for column in OWN
+        if not column.is_optional and (pieces or not column.is_of_pieces)
+    )

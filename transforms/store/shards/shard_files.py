@@ -53,24 +53,22 @@ class _ShardFiles(fs.FileSystemHandler):
         return path
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        return list(map(self._file_info, paths))
+        return list(map(self._describe_file, paths))
 
-    def _file_info(self, path: str) -> fs.FileInfo:
-        size = self._size(path)
+    def _describe_file(self, path: str) -> fs.FileInfo:
+        size = self._find_size(path)
         if size is None:
             return fs.FileInfo(path, fs.FileType.NotFound)
         return fs.FileInfo(path, fs.FileType.File, size=size)
 
-    def _size(self, path: str) -> int | None:
+    def _find_size(self, path: str) -> int | None:
         """Return the bytes of a shard by its full path; None for other files."""
         root = storage.join(self._manifest.root, "")
         number = self._manifest.shard_number(path.removeprefix(root))
-        if number < 0:
-            return None
-        return self._manifest.shard(number).bytes
+        return None if number < 0 else self._manifest.shard(number).bytes
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        size = self._size(path)
+        size = self._find_size(path)
         if size is None:
             raise FileNotFoundError(path)
         entry = storage.Entry(path, size, checksum="", version="")

@@ -90,7 +90,7 @@ def open_shard(
     SentenceBeamError naming the shard if it is missing or damaged.
     """
     try:
-        source: Any = _remote(path, size, whole) if not storage.is_local(path) else path
+        source: Any = _open_remote(path, size, whole) if not storage.is_local(path) else path
         with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
             _check_types(parquet.schema_arrow)
             yield parquet
@@ -102,7 +102,7 @@ def open_shard(
         ) from error
 
 
-def _remote(path: str, size: int | None, whole: bool) -> Any:
+def _open_remote(path: str, size: int | None, whole: bool) -> Any:
     """Return a remote shard as a file for pyarrow."""
     if size is None:
         return storage.storage_of(path).open(path)
@@ -164,10 +164,10 @@ def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTa
     # the latter is of another's making
     if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):
         return lambda rows: rows
-    return functools.partial(_decoded, Coding.from_shard(schema.metadata, path))
+    return functools.partial(_decode, Coding.from_shard(schema.metadata, path))
 
 
-def _decoded(coding: Coding, rows: AnyTable) -> AnyTable:
+def _decode(coding: Coding, rows: AnyTable) -> AnyTable:
     column = rows.column("embedding")
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return rows.set_column(
@@ -241,9 +241,7 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str], size: int | None 
 
 def pooled_columns(schema: pa.Schema) -> list[str]:
     """Return the columns of a shard that give its pooled vectors."""
-    if "pooled" in schema.names:
-        return ["pooled"]
-    return ["embedding", "norm"]
+    return ["pooled"] if "pooled" in schema.names else ["embedding", "norm"]
 
 
 def is_narrow(path: str) -> bool:
@@ -264,12 +262,8 @@ def pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
     embedding = as_matrix(batch.column("embedding")).astype(np.float32, copy=False)
     if not normalized:
         return embedding
-    return (
-        embedding
-        * batch.column("norm")
-        .to_numpy(zero_copy_only=False)
-        .astype(np.float32, copy=False)[:, None]
-    )
+    norm = batch.column("norm").to_numpy(zero_copy_only=False)
+    return embedding * norm.astype(np.float32, copy=False)[:, None]
 
 
 def read_pooled(

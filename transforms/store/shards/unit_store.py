@@ -86,11 +86,8 @@ class PreparedUnit:
 
         Rows rejected in other places of several files give another path.
         """
-        if self.rows.file:
-            places = []
-        else:
-            places = [[reject.file, reject.row] for reject in self.rows.rejects]
-        digest = _sha256(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
+        places = [] if self.rows.file else [[row.file, row.row] for row in self.rows.rejects]
+        digest = _hash(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
         return layout.rejects(self.rows.name, digest)
 
 
@@ -113,20 +110,19 @@ class UnitStore:
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
         """Return the record of a unit in the store, checked byte for byte, or None."""
-        if unit.rows.ids and self._storage.stat(storage.join(self.root, unit.shard)) is None:
+        rows = unit.rows
+        if rows.ids and self._storage.stat(storage.join(self.root, unit.shard)) is None:
             return None
-        record = self._sidecar(unit)
-        if record is None or record.read != unit.rows.read:
-            return self._adopt(unit) if unit.rows.ids else None
+        record = self._read_sidecar(unit)
+        if record is None or record.read != rows.read:
+            return self._adopt(unit) if rows.ids else None
         if not self._is_intact(record):
             return None
-        here = replace(
-            record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows)
-        )
-        here = replace(here, **_expected(unit.rows), form=self._form_of(unit))
+        here = replace(record, unit=rows.name, file=rows.relative, range=(rows.start, rows.stop))
+        here = replace(here, **_count_expected(rows), form=self._compute_form(unit))
         if here.rejects in (None, unit.rejects):
             return here
-        return self._with_rejects(unit, here)
+        return self._renew_rejects(unit, here)
 
     def write(
         self,
@@ -142,17 +138,13 @@ class UnitStore:
         their vectors. The sidecar has the figures of `watch` so far.
         """
         rows = unit.rows
-        rejects = [*rows.rejects, *late]
         tokens: dict[str, Any] = {
             "tokens": int(vectors.tokens.sum(dtype="int64")),
             "truncated": int(vectors.truncated.sum()),
             "lost": int(vectors.lost.sum(dtype="int64")),
         }
-        record = self._record(unit, tokens, len(rejects), counts)
-        if rejects:
-            record = self._put_rejects(unit, record, rejects)
-        figures = watch.figures if watch else {}
-        record = replace(record, measures=figures)
+        record = self._begin_record(unit, counts, [*rows.rejects, *late], **tokens)
+        record = replace(record, measures=watch.figures if watch else {})
         if not rows.ids:
             return self._write_sidecar(unit, record)
         coding = Coding(self.space, self.ranges)
@@ -164,15 +156,12 @@ class UnitStore:
 
         `table` has all columns of the rows of `unit`, `lost` tokens of which were cut off.
         """
-        rejects = unit.rows.rejects
         counts = UnitCounts(embedded=0, reused=len(table), duplicates=0)
         tokens: dict[str, Any] = {"tokens": 0, "truncated": 0, "lost": lost}
         if len(table):
             tokens["tokens"] = int(table.column("tokens").to_numpy().sum(dtype="int64"))
             tokens["truncated"] = int(table.column("truncated").to_numpy().sum())
-        record = self._record(unit, tokens, len(rejects), counts)
-        if rejects:
-            record = self._put_rejects(unit, record, rejects)
+        record = self._begin_record(unit, counts, unit.rows.rejects, **tokens)
         if not len(table):
             return self._write_sidecar(unit, record)
         return self._put_shard(unit, record, shard_bytes.table_bytes(table, counts_of(record)))
@@ -180,34 +169,39 @@ class UnitStore:
     def _put_shard(self, unit: PreparedUnit, record: UnitRecord, data: bytes) -> UnitRecord:
         """Write shard and sidecar; a sound shard that stands under its name is taken instead."""
         if not self._put(unit.shard, data):
-            return self._adopt(unit) or self._replace(unit, data, record)
-        return self._write_sidecar(unit, self._located(record, unit, data))
+            adopted = self._adopt(unit)
+            if adopted is not None:
+                return adopted
+            storage.replace(storage.join(self.root, unit.shard), data)
+        return self._write_sidecar(unit, self._locate(record, unit, data))
 
-    def _record(
-        self, unit: PreparedUnit, tokens: dict[str, Any], rejected: int, counts: UnitCounts
+    def _begin_record(
+        self, unit: PreparedUnit, counts: UnitCounts, rejects: list[Rejected], **tokens: Any
     ) -> UnitRecord:
-        """Return the record of a unit before its files are written; `tokens` are kept counts."""
-        rows = unit.rows
-        documents = None if rows.pieces is None else rows.documents
-        return UnitRecord(
-            path=None, unit=rows.name, file=rows.relative, range=_range(rows), rows=len(rows.ids),
-            read=rows.documents + rejected, rejected=rejected, rejects=None, **tokens,
-            bytes=0, sha256=None, worker=_worker(), **vars(counts), documents=documents,
-            **sums_of(rows.pieces), **_expected(rows), run=self._run, form=self._form_of(unit),
-        )  # fmt: skip
+        """Write the reject file, and return the record of a unit before its shard is written.
 
-    def _form_of(self, unit: PreparedUnit) -> str | None:
+        `tokens` are kept counts.
+        """
+        rows = unit.rows
+        record = UnitRecord(
+            path=None, unit=rows.name, file=rows.relative, range=(rows.start, rows.stop),
+            rows=len(rows.ids), read=rows.documents + len(rejects), rejected=len(rejects),
+            rejects=None, **tokens, bytes=0, sha256=None, worker=_name_worker(), **vars(counts),
+            documents=None if rows.pieces is None else rows.documents, **sums_of(rows.pieces),
+            **_count_expected(rows), run=self._run, form=self._compute_form(unit),
+        )  # fmt: skip
+        return self._put_rejects(unit, record, rejects) if rejects else record
+
+    def _compute_form(self, unit: PreparedUnit) -> str | None:
         kept = unit.rows.kept.schema if unit.rows.kept is not None else None
         ranges = self.ranges.digest if self.ranges else None
-        if self._form and unit.rows.ids:
-            return shard_form(self._form, kept, ranges)
-        return None
+        return shard_form(self._form, kept, ranges) if self._form and unit.rows.ids else None
 
-    def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
+    def _locate(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
         """Return the record of a unit whose shard has these bytes, with its checksum."""
         checksum = self._storage.checksum_of(storage.join(self.root, unit.shard), data) or None
         return replace(
-            record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum
+            record, path=unit.shard, bytes=len(data), sha256=_hash(data), checksum=checksum
         )
 
     def _put_rejects(
@@ -218,20 +212,14 @@ class UnitStore:
         path = storage.join(self.root, unit.rejects)
         if not self._put(unit.rejects, data):
             stored = self._storage.read_versioned(path)
-            if stored is not None and _holds(stored[0], data):
+            if stored is not None and _has_same_rows(stored[0], data):
                 data = stored[0]
             else:
                 storage.replace(path, data)
-        return replace(record, rejects=unit.rejects, rejects_sha256=_sha256(data))
+        return replace(record, rejects=unit.rejects, rejects_sha256=_hash(data))
 
     def _put(self, path: str, data: bytes) -> bool:
         return self._storage.put_if_absent(storage.join(self.root, path), data)
-
-    def _replace(self, unit: PreparedUnit, data: bytes, record: UnitRecord) -> UnitRecord:
-        """Write over a file that failed its check."""
-        path = storage.join(self.root, unit.shard)
-        storage.replace(path, data)
-        return self._write_sidecar(unit, self._located(record, unit, data))
 
     def _write_sidecar(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord:
         path = storage.join(self.root, unit.sidecar)
@@ -239,7 +227,7 @@ class UnitStore:
             storage.replace(path, record.to_json())
         return record
 
-    def _sidecar(self, unit: PreparedUnit) -> UnitRecord | None:
+    def _read_sidecar(self, unit: PreparedUnit) -> UnitRecord | None:
         stored = self._storage.read_versioned(storage.join(self.root, unit.sidecar))
         if stored is None:
             return None
@@ -253,7 +241,7 @@ class UnitStore:
     def _is_intact(self, record: UnitRecord) -> bool:
         if record.rejects:
             rejects = self._storage.read_versioned(storage.join(self.root, record.rejects))
-            if rejects is None or record.rejects_sha256 != _sha256(rejects[0]):
+            if rejects is None or record.rejects_sha256 != _hash(rejects[0]):
                 return False
         if record.path is None:
             return True
@@ -261,7 +249,7 @@ class UnitStore:
         return (
             stored is not None
             and len(stored[0]) == record.bytes
-            and _sha256(stored[0]) == record.sha256
+            and _hash(stored[0]) == record.sha256
         )
 
     def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
@@ -269,8 +257,8 @@ class UnitStore:
         stored = self._storage.read_versioned(storage.join(self.root, unit.shard))
         if stored is None:
             return None
-        recorded = self._sidecar(unit)
-        if recorded is not None and recorded.sha256 != _sha256(stored[0]):
+        recorded = self._read_sidecar(unit)
+        if recorded is not None and recorded.sha256 != _hash(stored[0]):
             return None  # damaged, perhaps in bytes without a checksum of Parquet's
         try:
             info = shard_reading.inspect_shard(stored[0])
@@ -281,17 +269,18 @@ class UnitStore:
             "rows"
         ]:
             return None
+        rows = unit.rows
         record = UnitRecord(
-            path=None, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
-            rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts,
-            **sums_of(info.pieces), **_expected(unit.rows),
+            path=None, unit=rows.name, file=rows.relative, range=(rows.start, rows.stop),
+            rejects=None, bytes=0, sha256=None, worker=_name_worker(), **info.counts,
+            **sums_of(info.pieces), **_count_expected(rows),
         )  # fmt: skip
-        record = replace(self._located(record, unit, stored[0]), form=self._form_of(unit))
+        record = replace(self._locate(record, unit, stored[0]), form=self._compute_form(unit))
         if record.rejected:
-            return self._with_rejects(unit, record)
+            return self._renew_rejects(unit, record)
         return self._write_sidecar(unit, record)
 
-    def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
+    def _renew_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
         """Return the record with a reject file that names the present places.
 
         Returns None if the unit has to be made again: rows were rejected for their vectors, and
@@ -303,11 +292,11 @@ class UnitStore:
         if stored is None or count_rejects(stored[0]) != record.rejected:
             return None
         return self._write_sidecar(
-            unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(stored[0]))
+            unit, replace(record, rejects=unit.rejects, rejects_sha256=_hash(stored[0]))
         )
 
 
-def _holds(data: bytes, other: bytes) -> bool:
+def _has_same_rows(data: bytes, other: bytes) -> bool:
     """Return whether two reject files have the same rows; versions of Arrow write other bytes."""
     try:
         return data == other or rejects_from_bytes(data) == rejects_from_bytes(other)
@@ -336,6 +325,7 @@ def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
 
 
 def counts_of(record: UnitRecord) -> dict[str, int]:
+    """Return the counts of a record that its shard has in its metadata."""
     documents = {} if record.documents is None else {"documents": record.documents}
     return {name: getattr(record, name) for name in COUNTED} | documents
 
@@ -348,20 +338,16 @@ def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
     return {"pieces_sum": f"{there:016x}", "documents_sum": f"{wanted:016x}"}
 
 
-def _expected(rows: UnitRows) -> dict[str, Any]:
+def _count_expected(rows: UnitRows) -> dict[str, Any]:
     """Return the numbers of rejected rows that are no fault of the input."""
     return {"blank": blank_lines(rows.rejects), "forgotten": forgotten_rows(rows.rejects)}
 
 
-def _range(rows: UnitRows) -> tuple[int, int | None]:
-    return rows.start, rows.stop
-
-
-def _worker() -> str:
+def _name_worker() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _sha256(data: bytes) -> str:
+def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -389,10 +375,7 @@ def prepared_of(
 ) -> PreparedUnit:
     """Return a unit, prepared to be written with these rows of a shard and these rejects."""
     own = own_columns(table.column_names)
-    kept = None
     kept_names = [name for name in table.column_names if name not in own]
-    if kept_names:
-        kept = table.select(kept_names)
     pieces = table.select(PIECE_COLUMNS) if "piece" in table.column_names else None
     file = InputFile("", unit.file, "", "", 0, "", "") if unit.file else None
     rows = UnitRows(
@@ -403,7 +386,7 @@ def prepared_of(
         ids=table.column("id").to_pylist(),
         texts=[],
         positions=[],
-        kept=kept,
+        kept=table.select(kept_names) if kept_names else None,
         rejects=rejects,
         pieces=pieces,
     )

@@ -51,6 +51,4 @@ def pooled_of(vectors: Vectors, normalized: bool) -> np.ndarray:
     """Return pooled vectors float32 [n, p] of final ones, which were `normalized` or not."""
     if vectors.pooled is not None:
         return vectors.pooled
-    if normalized:
-        return vectors.embedding * vectors.norm[:, None]
-    return vectors.embedding
+    return vectors.embedding * vectors.norm[:, None] if normalized else vectors.embedding

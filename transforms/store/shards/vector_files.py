@@ -25,7 +25,7 @@ def read_vectors(path: str, option: str, space: Space) -> tuple[list[str], np.nd
     """
     try:
         names, vectors = (
-            _of_npy(path, option) if path.endswith(".npy") else _of_parquet(path, option, space)
+            _read_npy(path, option) if path.endswith(".npy") else _read_parquet(path, option, space)
         )
     except OF_BYTES as error:
         raise OptionError(
@@ -37,7 +37,7 @@ def read_vectors(path: str, option: str, space: Space) -> tuple[list[str], np.nd
     )
 
 
-def _of_npy(path: str, option: str) -> tuple[list[str], np.ndarray]:
+def _read_npy(path: str, option: str) -> tuple[list[str], np.ndarray]:
     array = np.lib.format.read_array(
         io.BytesIO(storage.read_named(path, option)), allow_pickle=False
     )
@@ -46,7 +46,7 @@ def _of_npy(path: str, option: str) -> tuple[list[str], np.ndarray]:
     return [], np.atleast_2d(array)
 
 
-def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.ndarray]:
+def _read_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.ndarray]:
     parquet = pq.ParquetFile(
         pa.BufferReader(storage.read_named(path, option)), page_checksum_verification=True
     )
@@ -67,10 +67,10 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
     if written is not None:
         table = decoder(schema, path, columns)(table)
     names = table.column("id").cast(pa.string()).to_pylist() if "id" in columns else []
-    return [str(name) for name in names], _matrix(table.column(COLUMN))
+    return [str(name) for name in names], _to_matrix(table.column(COLUMN))
 
 
-def _matrix(column: pa.ChunkedArray) -> np.ndarray:
+def _to_matrix(column: pa.ChunkedArray) -> np.ndarray:
     """Return the lists of a column as an array [n, width].
 
     Raises ValueError if their lengths differ.

@@ -138,7 +138,8 @@ def compare(listed: pa.Table, last: pa.Table, names: Sequence[str] = ()) -> Comp
     before = rows_at(last.select([*PLACED, "version"]), at)
     is_same = equals(listed.column("version"), before.column("version"))
     if names and is_same.any():
-        is_same &= equals(path_marks(listed, names), path_marks(_filled(before), names))
+        before = with_column(before, "path", pc.fill_null(before.column("path"), ""))
+        is_same &= equals(path_marks(listed, names), path_marks(before, names))
     is_read = numbers_of(pc.not_equal(listed.column("checksum"), ""))
     other = np.flatnonzero(~is_same & (at >= 0) & is_read)
     if len(other):
@@ -148,11 +149,6 @@ def compare(listed: pa.Table, last: pa.Table, names: Sequence[str] = ()) -> Comp
         ]
         is_same[other] = equals(*marks)
     return Compared(at, is_same)
-
-
-def _filled(files: pa.Table) -> pa.Table:
-    """Return files, with "" for the paths of rows of nulls."""
-    return with_column(files, "path", pc.fill_null(files.column("path"), ""))
 
 
 def same_bytes(

@@ -22,11 +22,11 @@ FILE_COUNTS = ("units", "rows", "read", "written")
 PENDING = ("pending_bytes", "pending_tokens")
 
 
-def _schema(*columns: tuple[str, pa.DataType, bool]) -> pa.Schema:
+def _make_schema(*columns: tuple[str, pa.DataType, bool]) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable) for name, kind, nullable in columns])
 
 
-FILES = _schema(
+FILES = _make_schema(
     ("path", TEXT, False),  # relative; the key
     ("folder", TEXT, True),  # what stands before `path` in the full path
     ("source", TEXT, True),  # the full path if it is not `folder` and `path`
@@ -42,7 +42,7 @@ FILES = _schema(
     # sums over its own units; those of a group stand at the first of its files
     *((name, COUNT, False) for name in FILE_COUNTS),
 )
-UNITS = _schema(
+UNITS = _make_schema(
     ("unit", TEXT, False),  # the key
     ("file", TEXT, True),  # null for a group or a bucket
     ("start", COUNT, False),

@@ -42,13 +42,13 @@ def read_part(root: str, part: TablePart, columns: Sequence[str] | None = None) 
 
     Raises SentenceBeamError if it is missing or changed, or names a file outside the store.
     """
-    data = _bytes_of(root, part)
+    data = _read_bytes(root, part)
     with refuse_damage(f"{storage.join(root, part.path)} is no part of a manifest", MEND):
-        return _rows_of(data, columns)
+        return _parse_rows(data, columns)
 
 
 @lru_cache(PARTS_HELD)
-def _bytes_of(root: str, part: TablePart) -> bytes:
+def _read_bytes(root: str, part: TablePart) -> bytes:
     path = storage.join(root, part.path)
     stored = storage.storage_of(path).read_versioned(path)
     if stored is None:
@@ -62,19 +62,23 @@ def _bytes_of(root: str, part: TablePart) -> bytes:
 
 def read_anew() -> None:
     """Let go of the parts that the process holds: a command sees what was damaged since."""
-    _bytes_of.cache_clear()
+    _read_bytes.cache_clear()
 
 
-def _rows_of(data: bytes, columns: Sequence[str] | None) -> pa.Table:
+def _parse_rows(data: bytes, columns: Sequence[str] | None) -> pa.Table:
     """Return some columns of a part's bytes, with the types of its table."""
     kind = "units" if "unit" in pq.read_schema(pa.BufferReader(data)).names else "files"
-    wanted = SCHEMAS[kind]
-    if columns is not None:
-        wanted = pa.schema([wanted.field(name) for name in columns])
+    wanted = _select_schema(kind, columns)
     rows = table_of(data, columns).select(wanted.names).cast(wanted)
     if kind == "units":
         _check_paths(rows)
     return rows
+
+
+def _select_schema(kind: str, columns: Sequence[str] | None) -> pa.Schema:
+    """Return the schema of some columns (None: all) of `files` or `units`."""
+    schema = SCHEMAS[kind]
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
 def _check_paths(units: pa.Table) -> None:
@@ -92,18 +96,17 @@ def in_turns(
 ) -> Iterator[tuple[list[TablePart], pa.Table]]:
     """Yield parts that follow each other, some ROWS_IN_A_TURN rows together, and these rows."""
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        for some in _turns(table.parts):
+        for some in _cut_turns(table.parts):
             if len(some) == 1:  # starting a thread takes as long as reading some units
                 yield some, read_part(root, some[0], columns)
             else:
-                yield some, pa.concat_tables(pool.map(partial(_read, root, columns), some))
+                yield (
+                    some,
+                    pa.concat_tables(pool.map(partial(read_part, root, columns=columns), some)),
+                )
 
 
-def _read(root: str, columns: Sequence[str] | None, part: TablePart) -> pa.Table:
-    return read_part(root, part, columns)
-
-
-def _turns(parts: Sequence[TablePart]) -> Iterator[list[TablePart]]:
+def _cut_turns(parts: Sequence[TablePart]) -> Iterator[list[TablePart]]:
     """Yield parts that follow each other, together at most ROWS_IN_A_TURN rows or one part."""
     some: list[TablePart] = []
     rows = 0
@@ -122,9 +125,7 @@ def read_table(
     root: str, kind: str, table: TableEntry, columns: Sequence[str] | None = None
 ) -> pa.Table:
     """Read some columns (None: all) of all rows of `files` or `units`, in order of their keys."""
-    wanted = SCHEMAS[kind]
-    if columns is not None:
-        wanted = pa.schema([wanted.field(name) for name in columns])
+    wanted = _select_schema(kind, columns)
     turns = in_turns(root, table, wanted.names)
     # one chunk a turn: those of parts would be hundreds, and one of all needs them twice in memory
     return pa.concat_tables([empty_table(wanted), *(rows.combine_chunks() for _, rows in turns)])
@@ -136,7 +137,7 @@ def units_named(root: str, units: TableEntry, name: str) -> pa.Table:
     Of the parts only those are read that can have them.
     """
     some = [part for part in units.parts if part.first < name + AFTER and name <= part.last]
-    tables_of_parts = [_named(units_in(root, part), name) for part in some]
+    tables_of_parts = [_filter_named(units_in(root, part), name) for part in some]
     return pa.concat_tables([empty_table(UNITS), *tables_of_parts])
 
 
@@ -145,7 +146,7 @@ def units_in(root: str, part: TablePart) -> pa.Table:
     return read_part(root, part, UNITS.names)
 
 
-def _named(units: pa.Table, name: str) -> pa.Table:
+def _filter_named(units: pa.Table, name: str) -> pa.Table:
     """Return the units with this name, or whose names continue it."""
     names = units.column("unit")
     is_named = pc.equal(names, name)
@@ -159,12 +160,11 @@ def may_have(units: TableEntry, keys: np.ndarray) -> TableEntry:
 
     `keys` are 16 hex digits each, sorted.
     """
-    parts = tuple(
+    return TableEntry.from_parts(
         part
         for part in units.parts
         if np.searchsorted(keys, part.first[:16]) < np.searchsorted(keys, part.last, "right")
     )
-    return TableEntry(sum(part.rows for part in parts), parts)
 
 
 def write_table(root: str, kind: str, rows: pa.Table, last: TableEntry) -> TableEntry:
@@ -207,7 +207,7 @@ class PartWriter:
             return
         held = len(self._open)
         both = pa.concat_tables([self._open, rows])
-        cuts = self._cuts(both)
+        cuts = self._find_cuts(both)
         if self._open_part is not None and held in cuts:
             self._parts.append(self._open_part)
             cuts.remove(0)
@@ -219,9 +219,9 @@ class PartWriter:
     def end(self) -> TableEntry:
         """Return the table of all parts."""
         self._close()
-        return TableEntry(sum(part.rows for part in self._parts), tuple(self._parts))
+        return TableEntry.from_parts(self._parts)
 
-    def _cuts(self, rows: pa.Table) -> list[int]:
+    def _find_cuts(self, rows: pa.Table) -> list[int]:
         """Return where parts begin: at the first row, and where the hash of a key says so.
 
         The units of a span stay together.

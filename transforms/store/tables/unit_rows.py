@@ -15,12 +15,11 @@ def differing_parts(root: str, old: TableEntry, new: TableEntry) -> tuple[pa.Tab
     that both have are not read.
     """
     both = {part.sha256 for part in old.parts} & {part.sha256 for part in new.parts}
-    return differing(*(read_table(root, "units", _but(side, both)) for side in (old, new)))
-
-
-def _but(table: TableEntry, digests: set[str]) -> TableEntry:
-    parts = tuple(part for part in table.parts if part.sha256 not in digests)
-    return TableEntry(sum(part.rows for part in parts), parts)
+    other = [
+        TableEntry.from_parts(part for part in side.parts if part.sha256 not in both)
+        for side in (old, new)
+    ]
+    return differing(*(read_table(root, "units", side) for side in other))
 
 
 def differing(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:

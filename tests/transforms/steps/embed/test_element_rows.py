@@ -4,6 +4,7 @@ together.
 Covers transforms/steps/embed/row_shapes.py.
 """
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from helpers.examples import examples
 from helpers.tiny_models import WORDS, save_tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
@@ -148,6 +150,26 @@ def test_rows_without_a_text_are_rejected_with_the_reason(model: str) -> None:
         {"id": 2, "text": None, "reason": "null text"},
         {"id": 3, "text": "", "reason": "empty text"},
     ]
+
+
+def test_vectors_that_nobody_can_use_are_rejected_with_the_reason(tmp_path: Path) -> None:
+    folder = save_tiny_model("bert", tmp_path / "m")
+    weights = load_file(folder / "model.safetensors")
+    last = max(name for name in weights if name.endswith("output.LayerNorm.weight"))
+    for name in (last, last.replace(".weight", ".bias")):
+        weights[name].zero_()
+    dog = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]["dog"]
+    weights["embeddings.word_embeddings.weight"][dog] = float("nan")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    embedded, rejected = embed(job_of(str(folder)), [("a", "a cat"), ("b", "a dog")])
+    assert embedded == []
+    assert rejected == [("a", "a cat", "zero vector"), ("b", "a dog", "non-finite vector")]
+
+
+def test_only_embed_quantises_a_model(model: str) -> None:
+    for load in (lambda: job_of(model, dtype="int8"), lambda: Encoder.load(model, dtype="int8")):
+        with pytest.raises(OptionError, match="embed quantises a model for one store"):
+            load()
 
 
 def test_a_large_batch_comes_back_in_parts_and_an_empty_one_not_at_all(model: str) -> None:

@@ -25,7 +25,8 @@ from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.steps.index import index_build, index_training
 from sentence_beam.transforms.steps.index import index_folder as index_files
 from sentence_beam.transforms.steps.index import training_sample as index_sample
-from sentence_beam.transforms.steps.index.decisions import RequestedIndex, choose_work, least_ram
+from sentence_beam.transforms.steps.index.decisions import RequestedIndex, choose_work
+from sentence_beam.transforms.steps.index.kind_choice import least_ram
 from sentence_beam.transforms.steps.index.training_sample import (
     CellWork,
     SamplePart,

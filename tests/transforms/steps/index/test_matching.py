@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sentence_beam.transforms.base.pairing import paired
 from sentence_beam.transforms.steps.index import matching
 
 rows = st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc")), max_size=12)  # (text, id)
@@ -41,7 +42,7 @@ def came(items: list[tuple[int, str]]) -> pa.Table:
 def test_as_many_rows_of_a_text_are_matched_as_can_be_and_by_id_where_it_is_the_same(
     old: list[tuple[int, str]], new: list[tuple[int, str]]
 ) -> None:
-    a, b = matching.matched(went(old), came(new))
+    a, b = paired(went(old), came(new), by="row_hash", first="id")
     assert len(set(a.tolist())) == len(set(b.tolist())) == len(a) == len(b)
     assert all(old[i][0] == new[j][0] for i, j in zip(a, b, strict=True))
     texts = Counter(t for t, _ in old) & Counter(t for t, _ in new)

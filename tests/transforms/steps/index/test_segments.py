@@ -25,7 +25,7 @@ from sentence_beam.transforms.steps.index.update import (
     IndexUpdate,
     IndexUpdateJob,
 )
-from sentence_beam.transforms.steps.index.update_rows import BucketMatch
+from sentence_beam.transforms.steps.index.update_rows import MatchedRows
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.index_entries import (
     IndexEntry,
@@ -89,12 +89,12 @@ class Update:
         moved: int = 0,
         held: int = 0,
         crowded: tuple[str, ...] = (),
-    ) -> tuple[IndexUpdateJob, BucketMatch]:
+    ) -> tuple[IndexUpdateJob, MatchedRows]:
         """The counts of one bucket."""
         gone = dict.fromkeys(self.numbers, 0) | (deleted or {})
-        return self.job, BucketMatch(gone, dict(enumerate(new)), moved, held, crowded)
+        return self.job, MatchedRows(gone, dict(enumerate(new)), moved, held, crowded)
 
-    def decide(self, *matches: tuple[IndexUpdateJob, BucketMatch]) -> list[TargetSegment]:
+    def decide(self, *matches: tuple[IndexUpdateJob, MatchedRows]) -> list[TargetSegment]:
         """The segments of the updated index."""
         found = list(decide(list(matches)))
         assert all(job == self.job for job, _ in found)
@@ -137,7 +137,7 @@ def test_few_new_rows_are_a_delta_and_all_else_stays(tmp_path: Path, crowded: li
     assert update.change == {
         "what": "followed", "why": "", "added": 12, "deleted": 9, "moved": 3,
     }  # fmt: skip
-    assert crowded == [["aa", "bb"]]
+    assert crowded == [("aa", "bb")]
 
 
 def test_a_segment_without_rows_goes(tmp_path: Path) -> None:

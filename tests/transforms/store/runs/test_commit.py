@@ -82,8 +82,9 @@ def run(tmp_path: Path, space: Space) -> Run:
     spans = tuple(Span(FILE, start, start, start + 100, tokens=10) for start in (0, 100, 200))
     write_plan(root, "run1", [PlannedFile(FILE, spans)])
     return Run(
-        root, "run1", space, "file", 100, ("/in/*.txt",), RememberedOptions(model="m"), {}, now()
-    )
+        root=root, id="run1", space=space, partition="file", unit_tokens=100, globs=("/in/*.txt",),
+        options=RememberedOptions(model="m"), started=now(),
+    )  # fmt: skip
 
 
 GOOD = [record(0, 100), record(100, 200), record(200, 300)]
@@ -217,7 +218,8 @@ def commit_one(
     root = str(tmp_path / "store")
     write_plan(root, run, [PlannedFile(replace(FILE, size=100), (Span(FILE, 0, 0, 100),))])
     return Run(
-        root, run, space, "file", 100, ("/in/*.txt",), RememberedOptions(model="m"), {}, now(),
+        root=root, id=run, space=space, partition="file", unit_tokens=100, globs=("/in/*.txt",),
+        options=RememberedOptions(model="m"), started=now(),
         previous=previous.run if previous else None, version=previous.version if previous else None,
     )  # fmt: skip
 
@@ -326,7 +328,10 @@ def test_very_many_units_go_into_parts(
 ) -> None:
     small_parts(monkeypatch)
     root = str(tmp_path / "store")
-    run = Run(root, "run1", space, "file", 100, (), RememberedOptions(), {}, now())
+    run = Run(
+        root=root, id="run1", space=space, partition="file", unit_tokens=100, globs=(),
+        options=RememberedOptions(), started=now(),
+    )  # fmt: skip
     write_plan(
         root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))]
     )

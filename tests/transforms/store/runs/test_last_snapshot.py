@@ -32,7 +32,6 @@ from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import reused_vectors
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.reused_vectors import (
-    Known,
     LastSnapshot,
     OldShards,
     with_before,
@@ -65,7 +64,10 @@ def commit(root: str, files: dict[InputFile, list[str]]) -> Manifest:
         planned.append(PlannedFile(file, (Span(file, 0, 0, 100),)))
     write_plan(root, run_name(0), planned)
     options = RememberedOptions(model="m")
-    run = Run(root, run_name(0), SPACE, "file", 100, ("/in/*",), options, {}, now())
+    run = Run(
+        root=root, id=run_name(0), space=SPACE, partition="file", unit_tokens=100, globs=("/in/*",),
+        options=options, started=now(),
+    )  # fmt: skip
     assert finish(run, units).status == "committed"
     found = read_manifest(root)
     assert found is not None
@@ -120,14 +122,14 @@ def test_files_of_a_group_are_known_as_others_are(last: Manifest) -> None:
 
 
 def test_old_units_are_those_of_the_name_and_of_the_bytes(last: Manifest) -> None:
-    known = Known(last.root, last.run)
+    known = LastSnapshot(last.root, last.run, SPACE)
     units = {unit.file: unit for unit in records_of(last.root)}
     assert known.of_files([replace(A, before=(A.key, ""))]) == [units["a.txt"]]
     both = [replace(A, before=(A.key, B.key)), replace(B, before=(B.key, ""))]
     assert {unit.file for unit in known.of_files(both)} == {"a.txt", "b.txt"}
     assert len(known.of_files(both)) == 2
     assert known.of_files([input_file("c.txt")]) == []
-    assert Known(last.root, None).of_files(both) == []
+    assert LastSnapshot(last.root, None, SPACE).of_files(both) == []
 
 
 def test_only_so_many_other_names_are_looked_up(
@@ -135,9 +137,10 @@ def test_only_so_many_other_names_are_looked_up(
 ) -> None:
     monkeypatch.setattr(reused_vectors, "RENAMED", 1)
     files = [input_file(f"{key}.txt", before=("", key)) for key in (B.key, A.key)]
-    assert [unit.file for unit in Known(last.root, last.run).of_files(files)] == ["b.txt"]
+    found = LastSnapshot(last.root, last.run, SPACE).of_files(files)
+    assert [unit.file for unit in found] == ["b.txt"]
     own = [replace(file, before=file.before[::-1]) for file in files]
-    assert len(Known(last.root, last.run).of_files(own)) == 2
+    assert len(LastSnapshot(last.root, last.run, SPACE).of_files(own)) == 2
 
 
 def test_a_unit_is_known_if_its_snapshot_or_its_run_was_committed(tmp_path: Path) -> None:
@@ -147,11 +150,11 @@ def test_a_unit_is_known_if_its_snapshot_or_its_run_was_committed(tmp_path: Path
     night(root, 1, {**numbered(0, 5), "r0": "new"}, numbered(5, 10))
     begin(root, 2, 1)
     unfinished = write_unit(root, 7, [("x", "y")], run_name(2))
-    known = Known(root, run_name(1))
+    known = LastSnapshot(root, run_name(1), SPACE)
     old = replace(old, run=run_name(0))
     assert [known.had(unit) for unit in (same, old, unfinished)] == [True, True, False]
     assert not known.had(replace(old, run=run_name(9)))
-    assert not Known(root, None).had(same)
+    assert not LastSnapshot(root, None, SPACE).had(same)
     assert LastSnapshot(root, run_name(1), SPACE).had(same)
     assert not LastSnapshot(root, run_name(1), SPACE).had(unfinished)
 
@@ -169,21 +172,24 @@ def test_a_bucket_has_the_texts_of_those_it_was_part_of(tmp_path: Path) -> None:
         units.append(store.write(unit, make_vectors(2), [], UnitCounts(2, 0, 0)))
     write_plan(root, "run1", [PlannedFile(A)], BUCKETS)
     options = RememberedOptions(model="m")
-    run = Run(root, "run1", SPACE, "content", 100, ("/in/*",), options, {}, now())
+    run = Run(
+        root=root, id="run1", space=SPACE, partition="content", unit_tokens=100, globs=("/in/*",),
+        options=options, started=now(),
+    )  # fmt: skip
     assert finish(run, units).message == "committed"
-    known = Known(root, "run1")
+    known = LastSnapshot(root, "run1", SPACE)
 
     def of(bits: int, number: int) -> list[str]:
         return [unit.unit for unit in known.of_bucket(Bucket(bits, number))]
 
     assert (of(2, 1), of(1, 1), of(3, 7)) == (["2-1"], ["2-2", "2-3"], ["2-3"])
-    assert Known(root, None).of_bucket(Bucket(2, 1)) == []
+    assert LastSnapshot(root, None, SPACE).of_bucket(Bucket(2, 1)) == []
     old = LastSnapshot(root, "run1", SPACE).of_unit(rows_of("3-2", None))
     assert old.find(row_hashes(["1 0", "2 0"])).places.tolist() == [0]
 
 
 def test_a_store_by_file_has_no_buckets(last: Manifest) -> None:
-    assert Known(last.root, last.run).of_bucket(Bucket(0, 0)) == []
+    assert LastSnapshot(last.root, last.run, SPACE).of_bucket(Bucket(0, 0)) == []
 
 
 def test_vectors_of_a_file_are_found_for_all_its_units(last: Manifest) -> None:

@@ -43,3 +43,18 @@ def test_own_columns_of_pieces_are_in_shards_of_pieces_alone() -> None:
     ]
     assert "doc_hash" not in shard_columns.hidden_columns(False)
     assert "doc_hash" in shard_columns.hidden_columns(True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "types", "said"),
+    [
+        ("id", {}, "--keep-columns id: .*; say --id-column id"),
+        ("embedding", {}, "--keep-columns embedding: .*; rename it in the input"),
+        ("piece", {}, "--keep-columns piece: .*; rename it in the input"),
+        ("body", {"body": "int"}, "--keep-columns body:int: it is the column with the text"),
+    ],
+)
+def test_kept_columns_that_a_shard_has_already(kept: str, types: dict[str, str], said: str) -> None:
+    columns = {"keep_columns": ("lang", kept), "keep_types": types, "text_column": "body"}
+    with pytest.raises(OptionError, match=said):
+        shard_columns.check_kept(RememberedOptions(model="m", **columns))
